@@ -7,7 +7,6 @@ the published and the binarised references. Each stage writes one file, whole or
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import logging
 import sys
@@ -17,11 +16,11 @@ from pathlib import Path
 
 from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.options import OneLineParser, at_least, finite
-from fairseq_plugins.pipeline.checkout import CONFIGS, commit
+from fairseq_plugins.pipeline.checkout import commit
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.decoding import LANGUAGE_MODEL, Plan, TestSet, decode, decoding_command, make_plan
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
-from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES, Run
+from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
 from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.pipeline.self_check import plain_text, write_check
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
@@ -229,7 +228,6 @@ def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
     revision = commit()
     parts = {
         "commit": f"{revision[:12]}{revision[40:]}" if revision else "-",
-        "config": _config_hash(plan.run),
         "seed": plan.run.seed,
         "checkpoint": checksum(model)[:12],
         "average": plan.averaged,
@@ -241,12 +239,3 @@ def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
         "score": metrics[0]["signature"] if metrics else None,
     }
     write_whole(target, " ".join(f"{name}:{value}" for name, value in parts.items() if value not in (None, "")) + "\n")
-
-
-def _config_hash(run: Run) -> str:
-    """Fingerprint of the configuration file and its changes without the seed; ``-`` if the file is missing."""
-    path = CONFIGS / f"{run.config}.yaml"
-    if run.config is None or not path.is_file():
-        return "-"
-    content = path.read_bytes() + "\n".join(run.changes).encode()
-    return hashlib.sha256(content).hexdigest()[:12]

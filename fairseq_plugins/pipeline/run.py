@@ -64,19 +64,14 @@ SET_HERE = {
     "task.data": "it is the second argument, DATA",
     "checkpoint.save_dir": "it is the third argument, RUN, with /checkpoints",
     "dataset.update_epoch_batch_itr": "it is always true, so that a resumed training equals an uninterrupted one",
-    **{
-        f"distributed_training.{name}": "use --nodes, --rank, --processes and --master-addr"
-        for name in (
-            "distributed_rank",
-            "distributed_init_method",
-            "distributed_port",
-            "distributed_no_spawn",
-            "distributed_num_procs",
-            "distributed_backend",
-            "device_id",
-            "nprocs_per_node",
-        )
-    },
+    **dict.fromkeys(
+        (
+            f"distributed_training.{name}"
+            for name in "distributed_rank distributed_init_method distributed_port distributed_no_spawn "
+            "distributed_num_procs distributed_backend device_id nprocs_per_node".split()
+        ),
+        "use --nodes, --rank, --processes and --master-addr",
+    ),
 }
 
 

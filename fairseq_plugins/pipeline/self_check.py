@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from os.path import commonprefix
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
@@ -34,7 +33,7 @@ detokenised. In detokenised real text up to a fifth of the lines differ, by quot
 MOST_UNKNOWN = 0.2
 """Maximum share of unknown tokens; the dictionary of another text lacks more."""
 SHOWN = 3
-_WIDTH = 80
+"""Lines that differ, in a message."""
 
 Tokens = Sequence[str | None]
 """Tokens of one sentence, as the model sees them; None for an unknown one."""
@@ -72,7 +71,8 @@ def compare(plan: Plan, test_set: TestSet) -> Result:
     Raises:
         UserError: a file is missing or damaged.
     """
-    return _CHECKS[plan.task](plan, test_set)
+    checks = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
+    return checks[plan.task](plan, test_set)
 
 
 def write_check(plan: Plan, test_set: TestSet, target: Path, accepted: str = "") -> None:
@@ -166,13 +166,6 @@ def _language_model(plan: Plan, test_set: TestSet) -> Result:
     return Result(len(sentences), len(differing), None, tuple(allowed), problem, _examples(differing))
 
 
-_CHECKS: Mapping[str, Callable[[Plan, TestSet], Result]] = {
-    TRANSLATION: _translation,
-    LANGUAGE_MODEL: _language_model,
-    SPEECH: _speech,
-}
-
-
 # --- prepared against published --------------------------------------------------------------------------------------
 
 
@@ -264,10 +257,8 @@ def _shown(tokens: Tokens) -> str:
 
 
 def _examples(differing: Sequence[tuple[int, str, str]]) -> tuple[str, ...]:
-    """The first lines that differ, each from its first difference on."""
-    examples = []
-    for number, prepared, published in differing[:SHOWN]:
-        start = max(0, len(commonprefix([prepared, published])) - _WIDTH // 4)
-        first, second = (text[start : start + _WIDTH].strip() for text in (prepared, published))
-        examples.append(f"line {number}: prepared '{first}', published '{second}'")
-    return tuple(examples)
+    """The first lines that differ."""
+    return tuple(
+        f"line {number}: prepared '{text.strip()}', published '{other.strip()}'"
+        for number, text, other in differing[:SHOWN]
+    )

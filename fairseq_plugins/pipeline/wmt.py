@@ -1,27 +1,24 @@
-"""``fairseq-deep wmt``: download, unpack and count training texts and test sets of WMT by their names.
+"""``fairseq-deep wmt``: download and unpack training texts and test sets of WMT by their names.
 
-``wmt.tsv`` lists the archives, the files in them, and published line counts (English-French: tensorflow/lingvo; News
-Commentary 12: a published log of fairseq's script; test sets: sacreBLEU). Lines are only checked for archives with a
-known checksum. sacreBLEU's own test sets are not used: it replaces double spaces of the published text by single ones.
+``wmt.tsv`` lists the archives and the files in them. sacreBLEU's own test sets are not used: it replaces double spaces
+of the published text by single ones.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.files import write_whole
-from fairseq_plugins.lines import raw_lines
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline import download
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.workspace import Workspace, say
 from fairseq_plugins.text import markup
-from fairseq_plugins.text.archives import known_checksums, unpack_known
+from fairseq_plugins.text.archives import unpack_known
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,6 @@ class Text:
         archive: its path on the server.
         source, target: paths in the archive, without language and ending; ``{pair}`` is ``de-en``, ``{joined}`` is
             ``deen``, ``{direction}`` is ``ende`` of English to German.
-        lines: ``PAIR=COUNT`` with spaces between them; if the text depends on the direction, only of that direction.
     """
 
     name: str
@@ -42,7 +38,6 @@ class Text:
     archive: str
     source: str
     target: str
-    lines: str
 
 
 @cache
@@ -56,7 +51,7 @@ def get(text: Text, source: str, target: str, directory: Path) -> None:
     """Download and unpack a training text as it is, or a test set as ``test/NAME.LANGUAGE``, one sentence per line.
 
     Raises:
-        UserError: the download failed, is damaged, or has another number of lines.
+        UserError: the download failed or is damaged.
     """
     make = Workspace(directory).make
     pair = f"{target if source == 'en' else source}-en"
@@ -74,26 +69,9 @@ def get(text: Text, source: str, target: str, directory: Path) -> None:
         downloaded = download.get(archive, [f"{scheme}://{host}/{text.archive}" for scheme in ("https", "http")])
         only = [f"*{member}{'.sgm' if is_test_set else '*'}" for member in members.values()]
         make(place, lambda output: say(unpack_known(downloaded, output, only=only)))
-    files = {language: place / member for language, member in members.items()}
     if is_test_set:
-        files = {language: directory / "test" / f"{text.name}.{language}" for language in members}
-        for language, path in files.items():
-            make(path, partial(markup.extract_sgm, place / f"{members[language]}.sgm"))
-    counts = dict(word.split("=") for word in text.lines.split())
-    expected = counts.get(f"{source}-{target}", counts.get(pair, ""))
-    if expected and archive in known_checksums():
-        make(directory / f"{text.name}.lines", lambda output: _count(files.values(), int(expected), output))
-    else:
-        say(f"{text.name}: the line count of {archive} is unknown and not checked")
-
-
-def _count(files: Iterable[Path], expected: int, output: Path) -> None:
-    """Check the numbers of lines: text that is split at other characters than the line feed has more."""
-    for path in files:
-        lines = sum(1 for _ in raw_lines(path if path.exists() else Path(f"{path}.gz")))
-        if lines != expected:
-            raise UserError(f"{path}: {expected} lines expected, {lines} found")
-    write_whole(output, f"{expected}\n")
+        for language, member in members.items():
+            make(directory / "test" / f"{text.name}.{language}", partial(markup.extract_sgm, place / f"{member}.sgm"))
 
 
 def main(argv: Sequence[str]) -> int:
