@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 FILE = Path(__file__).with_name("published.tsv")
 FAIL, CONVERGED, CURVE = "fail", "converged", "curve"
 WITHOUT_NUMBER = (FAIL, CONVERGED, CURVE)
-NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,6 @@ class PublishedRow:
     def summary(self) -> str:
         """The printed result, in short: only the mean if there are several numbers and their mean."""
         return self.printed.rpartition(" mean ")[2]
-
-    @property
-    def was_run(self) -> bool:
-        """Whether this package has run it."""
-        return self.run_here != NOT_RUN
 
     @property
     def script(self) -> str:

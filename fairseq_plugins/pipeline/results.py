@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog, read_log
@@ -21,10 +21,10 @@ SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt
 SEED = "common.seed"
 
 Settings = Mapping[str, Any]
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """One score of a test set: its name (``sacreBLEU``), its value, and how it was computed."""
 
     name: str
@@ -72,13 +72,12 @@ class Run:
     @property
     def config(self) -> str | None:
         """The YAML file below ``configs/``, without ``.yaml``; None if ``run.json`` lacks it."""
-        return self._text("config")
+        return self._value("config", str)
 
     @property
     def overrides(self) -> tuple[str, ...]:
         """The KEY=VALUE changes of the configuration, including the seed."""
-        given = self.settings.get("overrides")
-        return tuple(map(str, given)) if isinstance(given, list) else ()
+        return tuple(map(str, self._value("overrides", list) or ()))
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -88,23 +87,22 @@ class Run:
     @property
     def precision(self) -> str | None:
         """Precision of the training, ``fp32``, ``fp16``, ``bf16`` or ``amp``; None if ``run.json`` lacks it."""
-        return self._text("precision")
+        return self._value("precision", str)
 
     @property
     def seed(self) -> int | None:
         """The seed of the training; None if ``run.json`` lacks it."""
-        return self._whole("seed")
+        return self._value("seed", int)
 
     @property
     def parameters(self) -> int | None:
         """Number of parameters; None if ``run.json`` lacks it."""
-        return self._whole("parameters")
+        return self._value("parameters", int)
 
     @property
     def updates(self) -> int:
         """Updates made, from ``finished``, else from the log."""
-        made = (self.finished or {}).get("num_updates")
-        return made if isinstance(made, int) else self.log.updates
+        return int((self.finished or {}).get("num_updates", self.log.updates))
 
     @property
     def checkpoints(self) -> Path:
@@ -114,7 +112,7 @@ class Run:
     @property
     def data(self) -> Path | None:
         """The prepared directory that it was trained on; None if ``run.json`` lacks it."""
-        if (path := self._text("data")) is None:
+        if (path := self._value("data", str)) is None:
             return None
         return Path(path).parent if Path(path).name == "data-bin" else Path(path)
 
@@ -128,13 +126,9 @@ class Run:
         """A value of the complete configuration in ``run.json``; None if it is missing."""
         return ((self.settings.get("configuration") or {}).get(group) or {}).get(key)
 
-    def _whole(self, key: str) -> int | None:
+    def _value(self, key: str, kind: type[T]) -> T | None:
         value = self.settings.get(key)
-        return value if isinstance(value, int) else None
-
-    def _text(self, key: str) -> str | None:
-        value = self.settings.get(key)
-        return value if isinstance(value, str) and value else None
+        return value if isinstance(value, kind) else None
 
 
 def is_run(directory: Path) -> bool:

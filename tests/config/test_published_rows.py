@@ -69,7 +69,7 @@ def test_a_row_is_read_as_it_stands() -> None:
     assert (row.overrides, row.seeds) == ((), (1111, 2222, 3333, 4444, 5555))
     assert (row.tokens_per_update, row.gpus, row.gpu_days, row.average) == (4096, 1, None, "last-epochs=10")
     assert (row.test, row.metric, row.scorer) == (("test",), "BLEU", "tokenised")
-    assert (row.printed, row.failed, row.has_number, row.was_run) == ("35.67±0.15", False, True, False)
+    assert (row.printed, row.failed, row.has_number, row.run_here) == ("35.67±0.15", False, True, "not run")
     grid = next(row for row in ROWS if row.table == "Figure 10" and row.paper == "Admin")
     assert grid.overrides == ("optimization.lr=[0.0001]", "optimizer.adam_betas='(0.9,0.999)'")
     assert [row.printed for row in rows_of("wmt14_en_de/dsinit_matt_12e12d")][:4] == ["28.55", "27.9", "27.89", "fail"]
