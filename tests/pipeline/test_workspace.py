@@ -28,15 +28,12 @@ def enter(workspace: Workspace) -> None:
         pass
 
 
-def test_a_directory_below_a_file_cannot_be_made(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_or_locked(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "below"
     line = f"{below}: cannot be created: Not a directory"
     assert refusal(enter, Workspace(below)) == line
     assert refusal(Workspace(below).make, below / "stage", Path.touch) == line
-
-
-def test_a_directory_that_cannot_be_locked(tmp_path: Path) -> None:
     (tmp_path / ".lock").symlink_to(tmp_path / "absent" / "lock")
     assert refusal(enter, Workspace(tmp_path)) == f"{tmp_path}: cannot be written"
 
@@ -46,9 +43,7 @@ def test_a_second_job_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> N
         line = f"{tmp_path}: in use by another job; wait for it, or use another directory"
         assert refusal(enter, Workspace(tmp_path)) == line
     enter(Workspace(tmp_path))
-
-
-def test_an_error_of_the_job_is_not_taken_for_a_second_job(tmp_path: Path) -> None:
+    # An error of the job is not taken for a second job.
     with pytest.raises(BlockingIOError), Workspace(tmp_path).claimed():
         raise BlockingIOError
 
@@ -73,13 +68,12 @@ with Workspace(Path({str(tmp_path)!r})).claimed():
         assert "in use by another job" in refusal(enter, Workspace(tmp_path))
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+    while True:
         try:
-            enter(Workspace(tmp_path))
-            return
+            return enter(Workspace(tmp_path))
         except UserError:
+            assert time.monotonic() < deadline, "the lock outlives all processes"
             time.sleep(0.01)
-    pytest.fail("the lock outlives all processes")
 
 
 def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> None:
@@ -92,23 +86,21 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
         f"{tmp_path} was made with other settings (SIZE=4; was SIZE=3; NEW=1); use another directory, or delete it"
     )
 
-
-def test_a_name_may_have_several_values(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
+    # A name may have several values.
+    workspace = Workspace(tmp_path / "several")
     workspace.remember([("train.de", "a"), ("train.en", "b"), ("train.de", "c")])
-    assert (tmp_path / "settings").read_text() == "train.de=a\ntrain.en=b\ntrain.de=c\n"
+    assert (tmp_path / "several" / "settings").read_text() == "train.de=a\ntrain.en=b\ntrain.de=c\n"
     assert "(was train.de=c)" in refusal(workspace.remember, [("train.de", "a"), ("train.en", "b")])
 
 
-@pytest.mark.parametrize("obstacle", ["a directory", "a full disk"])
-def test_settings_that_cannot_be_written(tmp_path: Path, obstacle: str) -> None:
-    if obstacle == "a directory":
-        (tmp_path / "settings.partial").mkdir()
-    else:
-        (tmp_path / "settings.partial").symlink_to("/dev/full")
-    line = refusal(Workspace(tmp_path).remember, {"SIZE": 3})
-    assert line == f"{tmp_path}/settings: cannot be written; is the disk full?"
-    assert not (tmp_path / "settings").exists()
+def test_settings_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "a" / "settings.partial").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "settings.partial").symlink_to("/dev/full")
+    for place in (tmp_path / "a", tmp_path / "b"):
+        line = refusal(Workspace(place).remember, {"SIZE": 3})
+        assert line == f"{place}/settings: cannot be written; is the disk full?"
+        assert not (place / "settings").exists()
 
 
 def test_a_stage_that_was_stopped_is_made_again_and_a_whole_one_is_kept(
@@ -128,12 +120,9 @@ def test_a_stage_that_was_stopped_is_made_again_and_a_whole_one_is_kept(
     assert [path.name for path in target.parent.rglob("*")] == ["target", "whole"]
     assert not workspace.make(target, stopped)
     assert capsys.readouterr().out == f"{target}: creating\n" * 2 + f"{target}: exists already, kept\n"
-
-
-def test_a_stage_that_makes_nothing_is_a_failure(tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    line = refusal(Workspace(tmp_path).make, target, lambda partial: None)
-    assert line == f"{target}: not created, although no command failed"
+    absent = tmp_path / "absent"
+    line = f"{absent}: not created, although no command failed"
+    assert refusal(workspace.make, absent, lambda partial: None) == line
 
 
 def test_a_dry_run_touches_nothing(tmp_path: Path) -> None:
