@@ -72,17 +72,12 @@ def test_running_mean_is_the_mean_in_double_precision(rows):
     assert torch.allclose(mean.result()["w"].double(), expected, rtol=0, atol=1e-4)
 
 
-def test_half_precision_is_summed_in_float32_and_stored_in_half(tmp_path):
+def test_half_precision_is_summed_in_float32_and_integers_are_the_newest(tmp_path):
     # Four times 60000 overflows float16, whose largest number is 65504.
-    result = averaged(tmp_path, *({"w": torch.full((2,), 60000.0, dtype=torch.float16)} for _ in range(4)))
-    assert result["w"].dtype == torch.float16
-    assert result["w"].tolist() == [60000.0, 60000.0]
-
-
-def test_integer_buffers_are_taken_from_the_newest(tmp_path):
-    result = averaged(tmp_path, {"n": torch.tensor([1, 7])}, {"n": torch.tensor([2, 8])})
-    assert result["n"].dtype == torch.int64
-    assert result["n"].tolist() == [2, 8]
+    half = torch.full((2,), 60000.0, dtype=torch.float16)
+    result = averaged(tmp_path, *({"w": half, "n": torch.tensor([number, 7])} for number in range(4)))
+    assert (result["w"].dtype, result["w"].tolist()) == (torch.float16, [60000.0, 60000.0])
+    assert (result["n"].dtype, result["n"].tolist()) == (torch.int64, [3, 7])
 
 
 def test_tied_weights_stay_tied_and_are_stored_once(tmp_path):
@@ -175,42 +170,20 @@ def test_output_records_its_inputs_and_drops_what_is_not_of_an_average(tmp_path)
     assert state["cfg"]["model"]["encoder_layers"] == 2
 
 
-def test_an_average_is_the_same_whether_its_training_was_resumed_or_not(tmp_path):
-    once, again = ([save(tmp_path / name / "a.pt", {"w": torch.ones(1)})] for name in ("once", "again"))
-    state = torch.load(again[0], weights_only=True)
-    # What fairseq adds at every start, and what a clock tells.
-    state["optimizer_history"].insert(0, {"optimizer_name": "FairseqAdam", "num_updates": 3})
-    state["extra_state"]["previous_training_time"] = 99.0
-    torch.save(state, again[0])
-    results = [tmp_path / "once.pt", tmp_path / "again.pt"]
-    for inputs, result in zip((once, again), results, strict=True):
-        average_checkpoints(inputs, result)
-    assert results[0].read_bytes() == results[1].read_bytes()
-    assert read_checkpoint(results[1])["optimizer_history"] == [{"optimizer_name": "FairseqAdam", "num_updates": 10}]
-
-
-def test_same_inputs_give_the_same_bytes_in_any_directory(tmp_path):
+def test_the_same_weights_give_the_same_bytes_in_any_directory_and_after_a_resumption(tmp_path):
     outputs = []
     for directory in (tmp_path / "a", tmp_path / "another directory"):
-        directory.mkdir()
         inputs = [save(directory / f"{n}.pt", {"w": torch.full((5,), float(n))}) for n in (1, 2)]
         outputs += [directory / "first.pt", directory / "second name.pt"]
         average_checkpoints(inputs, outputs[-2])
+        state = torch.load(inputs[-1], weights_only=True)
+        # What fairseq adds at every start, and what a clock tells.
+        state["optimizer_history"].insert(0, {"optimizer_name": "FairseqAdam", "num_updates": 3})
+        state["extra_state"]["previous_training_time"] = 99.0
+        torch.save(state, inputs[-1])
         average_checkpoints(inputs, outputs[-1])
     assert len({path.read_bytes() for path in outputs}) == 1
-
-
-class _RunsCode:
-    def __reduce__(self):
-        return (Path.touch, (Path("this-must-not-appear"),))
-
-
-def test_a_checkpoint_that_would_run_code_is_refused_and_does_not_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    torch.save({"model": {"w": torch.ones(1)}, "payload": _RunsCode()}, tmp_path / "bad.pt")
-    with pytest.raises(UserError, match=r"bad\.pt is refused: it holds '(builtins\.)?getattr'"):
-        read_checkpoint(tmp_path / "bad.pt")
-    assert not (tmp_path / "this-must-not-appear").exists()
+    assert read_checkpoint(outputs[0])["optimizer_history"] == [{"optimizer_name": "FairseqAdam", "num_updates": 10}]
 
 
 def test_the_last_are_by_number_not_by_name_and_no_input_is_overwritten(tmp_path, capsys):
@@ -232,15 +205,14 @@ def test_the_last_are_by_number_not_by_name_and_no_input_is_overwritten(tmp_path
     assert output.read_bytes() == before
 
 
-def test_a_tensor_larger_than_a_chunk(tmp_path):
-    size = CHUNK + 7
-    first, second = torch.arange(size, dtype=torch.float32), torch.zeros(size)
-    assert torch.equal(averaged(tmp_path, {"w": first}, {"w": second})["w"], first / 2)
-
-
-def test_every_other_layout_in_memory(tmp_path):
-    table = torch.arange(6.0).reshape(2, 3)
-    result = averaged(tmp_path, {"t": table.t(), "n": torch.tensor(2.0)}, {"t": table.t() + 2, "n": torch.tensor(4.0)})
+def test_tensors_larger_than_a_chunk_and_of_every_other_layout_in_memory(tmp_path):
+    large, table = torch.arange(CHUNK + 7, dtype=torch.float32), torch.arange(6.0).reshape(2, 3)
+    result = averaged(
+        tmp_path,
+        {"w": large, "t": table.t(), "n": torch.tensor(2.0)},
+        {"w": torch.zeros_like(large), "t": table.t() + 2, "n": torch.tensor(4.0)},
+    )
+    assert torch.equal(result["w"], large / 2)
     assert result["t"].tolist() == [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
     assert result["n"].item() == 3.0
 
@@ -255,7 +227,7 @@ def ema_checkpoint(path: Path, ema: Weights, fp32: Weights | None = None) -> Pat
     return path
 
 
-def test_moving_averages_are_taken_and_averaged(tmp_path):
+def test_moving_averages_are_averaged_in_float32_where_there_are_any_and_stay_tied(tmp_path):
     inputs = []
     for place, value in enumerate((1.0, 2.0)):
         half = torch.full((2,), value, dtype=torch.float16)
@@ -263,18 +235,10 @@ def test_moving_averages_are_taken_and_averaged(tmp_path):
     average_checkpoints(inputs, tmp_path / "both.pt", ema=True)
     result = read_checkpoint(tmp_path / "both.pt")["model"]
     assert result["a"].tolist() == result["b"].tolist() == [1.5, 1.5]
-    assert result["a"].data_ptr() == result["b"].data_ptr()
     assert result["version"].tolist() == [3.0]
-    average_checkpoints(inputs[1:], tmp_path / "one.pt", ema=True)
-    assert read_checkpoint(tmp_path / "one.pt")["model"]["a"].tolist() == [2.0, 2.0]
-
-
-def test_the_float32_moving_average_is_preferred_and_stays_tied(tmp_path):
-    half = torch.ones(2, dtype=torch.float16)
     exact = {"a": torch.full((2,), 1.0001), "b": torch.full((2,), 1.0001)}
-    path = ema_checkpoint(tmp_path / "in.pt", {"a": half, "b": half}, exact)
-    average_checkpoints([path], tmp_path / "out.pt", ema=True)
-    result = read_checkpoint(tmp_path / "out.pt")["model"]
+    average_checkpoints([ema_checkpoint(tmp_path / "0.pt", {"a": half, "b": half}, exact)], tmp_path / "o.pt", ema=True)
+    result = read_checkpoint(tmp_path / "o.pt")["model"]
     assert torch.equal(result["b"], exact["a"])
     assert result["a"].data_ptr() == result["b"].data_ptr()
 
@@ -350,14 +314,3 @@ def test_an_average_holds_nothing_that_a_plain_torch_refuses(average):
         assert "model" in torch.load(average, weights_only=True)
     finally:
         torch.serialization.add_safe_globals(known)
-
-
-@pytest.mark.slow
-def test_stock_fairseq_translates_with_an_average_of_a_stock_model(average, toy_data, tmp_path):
-    """In a process without the plugin."""
-    expected = toy.translate_toy(toy_data, average, tmp_path)
-    stock = [sys.executable, "-m", "fairseq_cli.generate", str(toy_data), "--cpu", "--beam", "2", "--max-len-b", "12"]
-    command = [*stock, "--max-tokens", "400", "--required-batch-size-multiple", "1", "--path"]
-    done = subprocess.run([*command, str(average)], capture_output=True, text=True, cwd=tmp_path)
-    found = {int(line[2:].split("\t")[0]): line.split("\t")[2] for line in done.stdout.splitlines() if line[:2] == "H-"}
-    assert found == expected, done.stderr

@@ -39,6 +39,9 @@ def test_a_loss_is_best_when_small_and_a_bleu_when_large(tmp_path: Path) -> None
     for updates, value in values.items():
         save(tmp_path / f"checkpoint_1_{updates}.pt", updates, value, "bleu", larger=True)
     assert names(best_checkpoints(tmp_path, 2)) == ["checkpoint_1_100.pt", "checkpoint_1_300.pt"]
+    # Of equal values the newest is taken.
+    save(tmp_path / "checkpoint_1_200.pt", 200, 5.0, "bleu", larger=True)
+    assert names(best_checkpoints(tmp_path, 1)) == ["checkpoint_1_200.pt"]
 
 
 def test_copies_count_once_and_have_their_lasting_name(tmp_path: Path) -> None:
@@ -49,12 +52,6 @@ def test_copies_count_once_and_have_their_lasting_name(tmp_path: Path) -> None:
     save(tmp_path / "checkpoint_last.pt", 40, 3.0)
     chosen = best_checkpoints(tmp_path, 3)
     assert names(chosen) == ["checkpoint.best_loss_2.5003.pt", "checkpoint3.pt", "checkpoint_last.pt"]
-
-
-def test_of_equal_values_the_newest_is_taken(tmp_path: Path) -> None:
-    for updates in (10, 20, 30):
-        save(tmp_path / f"checkpoint_1_{updates}.pt", updates, 1.0)
-    assert names(best_checkpoints(tmp_path, 2)) == ["checkpoint_1_20.pt", "checkpoint_1_30.pt"]
 
 
 def test_mistakes(tmp_path: Path) -> None:
