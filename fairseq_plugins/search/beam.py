@@ -187,10 +187,11 @@ class _Batch:
             scores = scores / (step + 1) ** self.settings.len_penalty
         if self.settings.match_source_len:
             scores = scores.masked_fill(step > self.lengths[rows], -math.inf)
-        weights = None if self.attention is None else self.attention.index_select(0, parents)[:, :, 1 : step + 2]
+        ended_hypotheses = {"tokens": tokens, "score": scores, "positional_scores": positional}
+        if self.attention is not None:
+            ended_hypotheses["attention"] = self.attention.index_select(0, parents)[:, :, 1 : step + 2]
         for place, (row, _) in enumerate(places):
-            attention = None if weights is None else weights[place]
-            self.finished.add(self.alive[row], tokens[place], scores[place], positional[place], attention)
+            self.finished.add(self.alive[row], **{name: values[place] for name, values in ended_hypotheses.items()})
         ended = {row for row, _ in places if self.finished.is_full(self.alive[row]) or step == self.max_len}
         if not ended:
             return None

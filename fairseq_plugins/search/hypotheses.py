@@ -88,28 +88,17 @@ class Finished:
         """Whether the sentence has all its hypotheses."""
         return len(self.hypotheses[sentence]) == self.beam
 
-    def add(
-        self, sentence: int, tokens: Tensor, score: Tensor, positional_scores: Tensor, attention: Tensor | None
-    ) -> None:
+    def add(self, sentence: int, **hypothesis: Tensor) -> None:
         """Add a hypothesis in fairseq's form, unless the sentence is full.
 
         Args:
             sentence: its number in the batch.
-            tokens: ``(T)``, the end mark included.
-            score: a number.
-            positional_scores: log-probability of each token, ``(T)``.
-            attention: ``(S, T)``; None where nobody asked for it.
+            hypothesis: ``tokens`` ``(T)``, the end mark included; ``score``, a number; ``positional_scores``, the
+                log-probability of each token, ``(T)``; ``attention`` ``(S, T)``, where it was asked for.
         """
         if not self.is_full(sentence):
-            self.hypotheses[sentence].append(
-                {
-                    "tokens": tokens,
-                    "score": score,
-                    "attention": torch.empty(0) if attention is None else attention,
-                    "alignment": torch.empty(0),
-                    "positional_scores": positional_scores,
-                }
-            )
+            defaults = {"attention": torch.empty(0), "alignment": torch.empty(0)}
+            self.hypotheses[sentence].append({**defaults, **hypothesis})
 
     def ranked(self) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence, best first; one transfer from the device brings all scores."""

@@ -100,7 +100,11 @@ def build_search(
         logger.info(f"length penalty of the GNMT form: ((5 + length) / 6) ** {alpha:g}, the end mark counted")
     extra = dict(extra_gen_cls_kwargs or {})
     if search == LEAN:
-        seq_gen_cls = _lean(args, seq_gen_cls, extra)
+        alignment = getattr(args, "print_alignment", None)
+        if seq_gen_cls is None and alignment:  # as fairseq chooses
+            seq_gen_cls, extra["print_alignment"] = SequenceGeneratorWithAlignment, alignment
+        seq_gen_cls = seq_gen_cls or SequenceGenerator
+        seq_gen_cls = LEANER.get(seq_gen_cls, seq_gen_cls)
     generator = build(task, models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
     if form == GNMT:
         if type(generator) not in (*LEANER, *LEANER.values(), SequenceScorer):
@@ -109,15 +113,6 @@ def build_search(
     for model in models if precision != FLOAT32 else ():
         lower(model, precision)
     return generator
-
-
-def _lean(args: Any, search: type | None, extra: dict[str, Any]) -> type:
-    """Return the lean search for ``search``, by default the one that fairseq would choose, whose keywords it adds."""
-    alignment = getattr(args, "print_alignment", None)
-    if search is None and alignment:
-        search, extra["print_alignment"] = SequenceGeneratorWithAlignment, alignment
-    search = search or SequenceGenerator
-    return LEANER.get(search, search)
 
 
 def build_or_refuse(
@@ -154,13 +149,11 @@ def initialise_watched(initialise: Callable[..., None], task: FairseqTask, *give
 
 
 def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: Any, *given: Any, **named: Any) -> None:
-    """``Trainer.__init__`` that refuses a form in ``generation`` which the BLEU of validation does not follow.
-
-    A configuration may carry the search that its model is evaluated with; a training reads ``eval_bleu_args`` only.
+    """``Trainer.__init__`` that compares ``generation`` with ``eval_bleu_args``, the only one that a training reads.
 
     Raises:
-        UserError: the training would translate in fairseq's form during validation, although GNMT's is set; or its
-            weights would be lowered for decoding, and could not be trained.
+        UserError: validation would translate in fairseq's form, although GNMT's is set; or the weights would be lowered
+            for decoding, and could not be trained.
     """
     task = getattr(cfg, "task", None)
     validates = bool(getattr(task, "eval_bleu", False))

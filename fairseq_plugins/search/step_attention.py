@@ -117,11 +117,12 @@ def attend(
     state: DecodingState,
     query: Tensor,
     key: Tensor | None,
-    key_padding_mask: Tensor | None,
-    need_weights: bool,
-    need_head_weights: bool,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    need_head_weights: bool = False,
+    **_: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """One step of ``MultiheadAttention.forward``.
+    """One step of ``MultiheadAttention.forward``, whose other arguments do not matter to a step.
 
     Args:
         module: the attention.
@@ -167,36 +168,12 @@ def attend(
     return module.out_proj(context.transpose(1, 2).reshape(1, rows, -1)), returned
 
 
-def forward(
-    self: Any,
-    query: Tensor,
-    key: Tensor | None,
-    value: Tensor | None,
-    key_padding_mask: Tensor | None = None,
-    incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
-    need_weights: bool = True,
-    static_kv: bool = False,
-    attn_mask: Tensor | None = None,
-    before_softmax: bool = False,
-    need_head_weights: bool = False,
-) -> tuple[Tensor, Tensor | None]:
+def forward(self: Any, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Any:
     """Stand in for ``MultiheadAttention.forward``: a step with a :class:`DecodingState`, fairseq's own without."""
-    if isinstance(incremental_state, DecodingState):
-        return attend(self, incremental_state, query, key, key_padding_mask, need_weights, need_head_weights)
-    stock: tuple[Tensor, Tensor | None] = type(self).forward(
-        self,
-        query,
-        key,
-        value,
-        key_padding_mask,
-        incremental_state,
-        need_weights,
-        static_kv,
-        attn_mask,
-        before_softmax,
-        need_head_weights,
-    )
-    return stock
+    state = options.get("incremental_state")
+    if isinstance(state, DecodingState):
+        return attend(self, state, query, key, **options)
+    return type(self).forward(self, query, key, value, **options)
 
 
 @contextmanager

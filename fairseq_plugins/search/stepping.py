@@ -81,7 +81,13 @@ class Member:
         if temperature != 1:
             last = last / temperature
         lprobs = self.model.get_normalized_probs((last, extra), log_probs=True, sample=None)[:, -1]
-        return lprobs, _attention_in(extra) if self.attention else None
+        if not self.attention:
+            return lprobs, None
+        # The attention (R, S) of the last word, where fairseq looks for it.
+        weights = extra["attn"] if isinstance(extra, dict) else extra
+        if isinstance(weights, list):
+            weights = weights[0] if weights else None
+        return lprobs, None if weights is None else weights[:, -1]
 
     def expand(self, sentences: int, device: torch.device) -> None:
         """Go from sentences to hypotheses, after the first step."""
@@ -121,14 +127,6 @@ class Member:
     def _move_source(self, order: Tensor) -> None:
         if self.encoder is not None:
             self.source = self.encoder.reorder_encoder_out(self.source, order)
-
-
-def _attention_in(extra: Any) -> Tensor | None:
-    """Return the attention ``(R, S)`` of the last word in what a decoder returns beside its logits, as fairseq does."""
-    attention = extra["attn"] if isinstance(extra, dict) else extra
-    if isinstance(attention, list):
-        attention = attention[0] if attention else None
-    return None if attention is None else attention[:, -1]
 
 
 class Ensemble:

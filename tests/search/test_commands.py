@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq_cli import interactive
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.cli.stock import USER_DIR
@@ -84,28 +81,22 @@ def assert_printed_in_form(found: dict[int, list[Line]], alpha: float) -> None:
     assert len(lengths) > 1
 
 
-@pytest.mark.parametrize("arch", ["transformer", "admin_transformer"])
-def test_generate(arch: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    found = translated(data, str(checkpoints[arch]), tmp_path, *FORM, *WIDE)
-    assert sorted(found) == list(range(8))
-    assert {len(lines) for lines in found.values()} == {4}
-    assert_printed_in_form(found, 0.6)
-    assert any(len(line.positional) == len(line.text.split()) + 1 for lines in found.values() for line in lines)
-
-
 def test_the_flag_changes_scores_and_order_and_nothing_else(
     data: Path, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
-    path = str(checkpoints["transformer"])
-    ours = translated(data, path, tmp_path / "gnmt", *FORM, *WIDE)
-    stock = translated(data, path, tmp_path / "stock", "--lenpen", "0.6", *WIDE)
-    for number, lines in ours.items():
-        assert sorted((line.text, line.positional) for line in lines) == sorted(
-            (line.text, line.positional) for line in stock[number]
-        )
-        for line in stock[number]:
-            length = len(line.positional)
-            assert line.score * length**0.6 == pytest.approx(sum(line.positional), abs=5e-5 * length + 1e-4)
+    for arch, path in checkpoints.items():
+        ours = translated(data, str(path), tmp_path / arch / "gnmt", *FORM, *WIDE)
+        assert sorted(ours) == list(range(8))
+        assert {len(lines) for lines in ours.values()} == {4}
+        assert_printed_in_form(ours, 0.6)
+        stock = translated(data, str(path), tmp_path / arch / "stock", "--lenpen", "0.6", *WIDE)
+        for number, lines in ours.items():
+            assert sorted((line.text, line.positional) for line in lines) == sorted(
+                (line.text, line.positional) for line in stock[number]
+            )
+            for line in stock[number]:
+                length = len(line.positional)
+                assert line.score * length**0.6 == pytest.approx(sum(line.positional), abs=5e-5 * length + 1e-4)
 
 
 def test_generate_with(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
@@ -114,20 +105,6 @@ def test_generate_with(data: Path, checkpoints: dict[str, Path], tmp_path: Path)
         lines = translated(data, str(checkpoints["admin_transformer"]), tmp_path / flags[0], *FORM, *wide, *flags)
         assert sorted(lines) == list(range(8))
         assert_printed_in_form(lines, 0.6)
-
-
-def test_interactive(
-    data: Path, checkpoints: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = tmp_path / "lines.de"
-    lines.write_text("eins zwei drei\nneun\nvier vier vier vier vier vier\n", encoding="utf-8")
-    arguments = [str(data), "--path", str(checkpoints["transformer"]), "--input", str(lines), "--cpu", "-s", "de"]
-    arguments += ["-t", "en", "--buffer-size", "3", "--batch-size", "2", "--max-len-b", "12", *FORM, *WIDE]
-    args = options.parse_args_and_arch(options.get_interactive_generation_parser(), input_args=arguments)
-    interactive.main(convert_namespace_to_omegaconf(args))
-    found = printed(capsys.readouterr().out)
-    assert sorted(found) == [0, 1, 2]
-    assert_printed_in_form(found, 0.6)
 
 
 def test_a_mistake_is_one_line(
@@ -155,29 +132,23 @@ def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptu
     assert '"valid_bleu"' in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("form", "validation", "refused"),
-    [
+def test_a_training_may_carry_the_search_of_its_evaluation(data: Path, tmp_path: Path) -> None:
+    """In a YAML file; but the BLEU of its own validation must not be in another form unnoticed."""
+    for form, validation, refused in (
         ("gnmt", ("--eval-bleu",), True),
         ("gnmt", ("--eval-bleu", "--eval-bleu-args", '{"lenpen": 0.6}'), True),
         ("gnmt", ("--eval-bleu", "--eval-bleu-args", '{"max_len_b": 9, "lenpen_form": "gnmt"}'), False),
         ("gnmt", (), False),
-        ("fairseq", (), False),
-    ],
-)
-def test_a_training_may_carry_the_search_of_its_evaluation(
-    form: str, validation: tuple[str, ...], refused: bool, data: Path, tmp_path: Path
-) -> None:
-    """In a YAML file; but the BLEU of its own validation must not be in another form unnoticed."""
-    config = toy.parse_training(data, tmp_path, "--max-update", "1", *validation)
-    config.generation.lenpen_form = form
-    if not refused:
-        toy.run_training(config)
-        assert (tmp_path / "checkpoint_last.pt").exists()
-        return
-    with pytest.raises(UserError, match='write "lenpen_form": "gnmt" into task.eval_bleu_args as well'):
-        toy.run_training(config)
-    assert not (tmp_path / "checkpoint_last.pt").exists()
+    ):
+        config = toy.parse_training(data, tmp_path, "--max-update", "1", *validation)
+        config.generation.lenpen_form = form
+        if refused:
+            with pytest.raises(UserError, match='write "lenpen_form": "gnmt" into task.eval_bleu_args as well'):
+                toy.run_training(config)
+        else:
+            toy.run_training(config)
+        assert (tmp_path / "checkpoint_last.pt").exists() is not refused
+        (tmp_path / "checkpoint_last.pt").unlink(missing_ok=True)
 
 
 @pytest.mark.slow

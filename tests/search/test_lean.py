@@ -13,7 +13,7 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
+from fairseq_plugins.search.beam import LeanSearch
 from fairseq_plugins.search.hypotheses import BLOCK, Ancestry, best_candidates, best_of_rows
 from fairseq_plugins.search.precision import LowLinear
 from fairseq_plugins.search.step_attention import Cached
@@ -21,6 +21,7 @@ from tests import models
 from tests.models import WORDS
 from tests.search.searching import outspoken, scores, search, settings, words
 
+KINDS = (LeanSearch, SequenceGenerator)
 SETTINGS: dict[str, dict[str, Any]] = {
     "beam": {},
     "greedy": {"beam": 1},
@@ -113,28 +114,18 @@ def test_fairseq_s_own_models(arch: str) -> None:
         assert_same(*both([model], models.batch(), beam=beam))
 
 
-def test_a_language_model_continues_its_prompt() -> None:
-    model = models.tiny("admin_transformer_lm").eval()
-    models.perturb(model, 0.3)
-    tokens = torch.tensor([[2, 7, 8], [2, 9, 10]])
-    sample = {"net_input": {"src_tokens": tokens, "src_lengths": torch.tensor([3, 3])}}
-    found = []
-    for kind in (SequenceGenerator, LeanSearch):
-        generator = kind([model], models.dictionary(WORDS), beam_size=4, max_len_b=8)
-        found.append(generator.generate([model], sample, prefix_tokens=tokens[:, 1:]))
-    assert_same(*found)
-
-
-def test_speech() -> None:
-    model = models.tiny("post_ln_s2t_transformer").eval()
-    models.perturb(model, 0.2)
-    draw = torch.Generator().manual_seed(2)
-    frames = torch.randn(3, 40, models.FEATURES, generator=draw)
-    sample = {"net_input": {"src_tokens": frames, "src_lengths": torch.tensor([40, 32, 20])}}
-    found = []
-    for kind in (SequenceGenerator, LeanSearch):
-        found.append(kind([model], models.dictionary(WORDS), beam_size=4, max_len_b=8).generate([model], sample))
-    assert_same(*found)
+def test_a_language_model_and_speech() -> None:
+    prompt = torch.tensor([[2, 7, 8], [2, 9, 10]])
+    frames = torch.randn(3, 40, models.FEATURES, generator=torch.Generator().manual_seed(2))
+    for arch, source, lengths, options in (
+        ("admin_transformer_lm", prompt, [3, 3], {"prefix_tokens": prompt[:, 1:]}),
+        ("post_ln_s2t_transformer", frames, [40, 32, 20], {}),
+    ):
+        model = models.tiny(arch).eval()
+        models.perturb(model, 0.3)
+        sample = {"net_input": {"src_tokens": source, "src_lengths": torch.tensor(lengths)}}
+        generators = [kind([model], models.dictionary(WORDS), beam_size=4, max_len_b=8) for kind in KINDS]
+        assert_same(*(generator.generate([model], sample, **options) for generator in generators))
 
 
 def test_the_model_is_as_before() -> None:
@@ -147,13 +138,6 @@ def test_the_model_is_as_before() -> None:
         assert {key: value for key, value in before.items() if key in ("beam_size", "need_attn", "training")} == {
             key: value for key, value in after[name].items() if key in ("beam_size", "need_attn", "training")
         }
-
-
-def test_no_attention_unless_asked() -> None:
-    members, data = [outspoken()], models.batch()
-    assert all(one["attention"].numel() == 0 for ranked in search(members, data) for one in ranked)
-    asked = models.task().build_generator(members, settings(print_alignment="hard"))
-    assert type(asked) is LeanSearchWithAlignment
 
 
 def test_the_first_step_runs_on_sentences_and_finished_ones_leave() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from fairseq.models import BaseFairseqModel
-from fairseq.models import build_model as build_any
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
@@ -56,24 +55,6 @@ def test_alpha_is_any_number_from_zero_and_nothing_else() -> None:
     assert len(caught.value.problems) == 2
 
 
-def stock_transformer() -> BaseFairseqModel:
-    """fairseq's own class of model, with random weights that prefer some words."""
-    torch.manual_seed(5)
-    model = build_any(models.configuration("--arch", "transformer"), models.task())
-    models.perturb(model)
-    with torch.no_grad():
-        model.decoder.output_projection.weight.mul_(12)
-    return model.eval()
-
-
-ENSEMBLES: dict[str, Any] = {
-    "post_ln": lambda: [outspoken("post_ln")],
-    "admin": lambda: [outspoken("admin")],
-    "dsinit_matt": lambda: [outspoken("dsinit_matt")],
-    "stock": lambda: [stock_transformer()],
-    "ensemble": lambda: [outspoken("post_ln"), outspoken("ds_init", seed=2)],
-    "mixed ensemble": lambda: [outspoken("admin"), stock_transformer()],
-}
 SEARCHES: dict[str, dict[str, Any]] = {
     "beam": {},
     "wide beam": {"beam": 12},
@@ -101,14 +82,6 @@ def assert_scored_by_equation_14(found: list[list[dict[str, Any]]], alpha: float
         assert scores(ranked) == sorted(scores(ranked), reverse=True)
 
 
-@pytest.mark.parametrize("name", ENSEMBLES)
-def test_score_is_the_sum_over_the_penalty(name: str) -> None:
-    for alpha in (0.6, 1.0, 2.0):
-        found = search(ENSEMBLES[name](), models.batch(), lenpen=alpha, **FORM)
-        assert_scored_by_equation_14(found, alpha)
-        assert len({len(one["tokens"]) for ranked in found for one in ranked}) > 1
-
-
 @pytest.mark.parametrize("name", SEARCHES)
 def test_every_kind_of_search_is_fairseq_s_with_other_scores(name: str) -> None:
     """The same hypotheses with the same positional scores, put into another order; without strength in the same."""
@@ -134,16 +107,6 @@ def test_every_kind_of_search_is_fairseq_s_with_other_scores(name: str) -> None:
 def positional(hypotheses: list[dict[str, Any]]) -> list[Any]:
     """Tokens and their scores in an order of their own; diverse groups may hold the same tokens twice."""
     return sorted((one["tokens"].tolist(), one["positional_scores"].tolist()) for one in hypotheses)
-
-
-def test_hypotheses_as_long_as_the_source_must_be_stay_refused() -> None:
-    """``--match-source-len`` gives minus infinity to what is longer than the source; that stays the last."""
-    found = search([outspoken()], models.batch(), match_source_len=True, lenpen=0.6, **FORM)
-    for ranked in found:
-        assert scores(ranked) == sorted(scores(ranked), reverse=True)
-        for one in ranked:
-            expected = log_probability(one) / gnmt(len(one["tokens"]), 0.6)
-            assert float(one["score"]) in (pytest.approx(expected, rel=1e-5), -math.inf)
 
 
 def test_each_hypothesis_keeps_its_own_alignment() -> None:
