@@ -85,11 +85,10 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
     assert line == (
         f"{tmp_path} was made with other settings (SIZE=4; was SIZE=3; NEW=1); use another directory, or delete it"
     )
-
     # A name may have several values.
-    workspace = Workspace(tmp_path / "several")
+    (tmp_path / "settings").unlink()
     workspace.remember([("train.de", "a"), ("train.en", "b"), ("train.de", "c")])
-    assert (tmp_path / "several" / "settings").read_text() == "train.de=a\ntrain.en=b\ntrain.de=c\n"
+    assert (tmp_path / "settings").read_text() == "train.de=a\ntrain.en=b\ntrain.de=c\n"
     assert "(was train.de=c)" in refusal(workspace.remember, [("train.de", "a"), ("train.en", "b")])
 
 
