@@ -34,25 +34,16 @@ def files() -> dict[str, str]:
     return dict(found)
 
 
-def test_page_has_the_two_files() -> None:
-    assert list(files()) == [METHOD, TEST]
-
-
 @pytest.mark.slow
 def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
+    assert list(files()) == [METHOD, TEST]
     ignore = shutil.ignore_patterns("__pycache__", "corpus")
     shutil.copytree(ROOT / "fairseq_plugins", tmp_path / "fairseq_plugins", ignore=ignore)
     for folder in ("docs", "configs", "benchmarks/results"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
     (tmp_path / "tests" / "methods").mkdir(parents=True)
-    for name in (
-        "README.md",
-        "pyproject.toml",
-        "tests/conftest.py",
-        "tests/composing.py",
-        "tests/building.py",
-        "tests/models.py",
-    ):
+    tools = ("conftest", "composing", "building", "models")
+    for name in ("README.md", "pyproject.toml", *(f"tests/{tool}.py" for tool in tools)):
         shutil.copy(ROOT / name, tmp_path / name)
     for name, text in files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")

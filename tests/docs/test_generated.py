@@ -38,21 +38,13 @@ def name_of(thing: Method | Part) -> str:
     return f"{thing.axis.value}-{thing.name}" if isinstance(thing, Part) else thing.name
 
 
-@pytest.fixture(scope="module")
-def pages() -> dict[Path, str]:
-    return generate.pages()
-
-
 GENERATED = ["docs/methods.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"]
 
 
-@pytest.mark.parametrize("page", GENERATED)
-def test_committed_page_is_what_the_generator_writes(page: str, pages: dict[Path, str]) -> None:
-    assert (ROOT / page).read_text(encoding="utf-8") == pages[ROOT / page]
-
-
-def test_every_page_of_the_generator_is_checked_above(pages: dict[Path, str]) -> None:
+def test_committed_pages_are_what_the_generator_writes() -> None:
+    pages = generate.pages()
     assert {str(path.relative_to(ROOT)) for path in pages} == set(GENERATED)
+    assert [path for path, text in pages.items() if path.read_text(encoding="utf-8") != text] == []
 
 
 def test_stale_page_is_reported_and_then_written(
@@ -73,23 +65,20 @@ def test_stale_page_is_reported_and_then_written(
 # Parameters --------------------------------------------------------------------------------------------------------
 
 
-def documented(parts: list[Part]) -> dict[str, NewParameter]:
-    return {parameter.name: parameter for part in parts for parameter in part.parameters}
-
-
 def new_entries(model: nn.Module, stock: nn.Module) -> dict[str, list[str]]:
     """Names below a layer or a stack of what ``model`` has and ``stock`` has not, each with its full names."""
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     for key in model.state_dict().keys() - stock.state_dict().keys():
         name = re.sub(r"^(encoder|decoder)\.(layers\.\d+\.)?", "", key)
-        found.setdefault(re.sub(r"\.\d+\.", ".I.", name), []).append(key)
-    return found
+        entries.setdefault(re.sub(r"\.\d+\.", ".I.", name), []).append(key)
+    return entries
 
 
 def check(model: nn.Module, stock: nn.Module, parts: list[Part], options: Mapping[str, Any] = {}) -> None:
     """Every new entry is documented with its shape, its kind and the value it starts from, and nothing else is."""
     trained = dict(model.named_parameters(remove_duplicate=False))
-    entries, promised = new_entries(model, stock), documented(parts)
+    entries = new_entries(model, stock)
+    promised = {parameter.name: parameter for part in parts for parameter in part.parameters}
     assert entries.keys() == promised.keys()
     for name, parameter in promised.items():
         shape = tuple(size_of(size.strip()) for size in parameter.shape.strip("()").split(","))
@@ -133,7 +122,7 @@ def test_new_parameters_of_a_method_are_those_documented(subtests: pytest.Subtes
             if method.norm_module != "layer_norm":  # declarations are those of LayerNorms; other norms have no bias
                 names = tuple(name for name, _ in model.named_parameters())
                 parts = [
-                    replace(part, parameters=tuple(one for one in part.parameters if has(names, one))) for part in parts
+                    replace(part, parameters=tuple(own for own in part.parameters if has(names, own))) for part in parts
                 ]
             check(model, generate.stock_twin(method), parts, method.options)
 
@@ -171,18 +160,6 @@ def test_absent_stock_modules() -> None:
     assert {name: set(generate.absent_modules(METHODS[name])) for name in ABSENT} == ABSENT
 
 
-FOLDS = {
-    **dict.fromkeys(("post_ln", "pre_ln", "admin", "admin_torch", "deepnet", "ds_init"), "yes"),
-    **dict.fromkeys(("b2t", "rezero", "rezero_post_ln", "dsinit_matt"), "no"),
-}
-
-
-def test_the_table_of_equations_says_what_folds() -> None:
-    for name, folds in FOLDS.items():
-        row = next(line for line in generate.equations_table().splitlines() if f"[{METHODS[name].title}](" in line)
-        assert row.endswith(f"| {folds} |"), name
-
-
 def test_page_says_whether_stock_computes_the_same_without_a_fold() -> None:
     """A constant factor of the stream leaves no trace in the state dict, yet stock computes something else."""
     for name, needed in (("post_ln", False), ("ds_init", False), ("admin_torch", True), ("deepnet", True)):
@@ -195,33 +172,23 @@ def test_page_says_whether_stock_computes_the_same_without_a_fold() -> None:
 # Records -----------------------------------------------------------------------------------------------------------
 
 
-def formulas(text: str) -> list[str]:
-    return re.findall(r"\$`(.+?)`\$", text)
+FORMULA = r"\$`(.+?)`\$"
 
 
-def texts_of(method: Method) -> list[str]:
-    return [method.equation, *method.departures]
-
-
-def test_formulas_are_well_formed(subtests: pytest.Subtests) -> None:
+def test_formulas_are_well_formed_and_every_method_names_its_paper(subtests: pytest.Subtests) -> None:
+    address = r"https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/|proceedings\.mlr\.press/)"
     for method in METHODS.values():
         with subtests.test(name_of(method)):
-            assert formulas(method.equation), "no formula"
+            assert re.search(rf"\b(19|20)\d\d, {address}", method.paper)
+            assert re.search(FORMULA, method.equation), "no formula"
+            text = " ".join([method.equation, *method.departures])
+            assert "$" not in re.sub(FORMULA, "", text), "a formula is written $`...`$"
             mathtext = pytest.importorskip(
                 "matplotlib.mathtext", reason="matplotlib, which reads formulas, is not installed"
             )
             parser = mathtext.MathTextParser("agg")
-            for text in texts_of(method):
-                assert "$" not in re.sub(r"\$`(.+?)`\$", "", text), "a formula is written $`...`$"
-                for formula in formulas(text):
-                    parser.parse(f"${formula}$")
-
-
-def test_method_names_its_paper(subtests: pytest.Subtests) -> None:
-    for method in METHODS.values():
-        with subtests.test(name_of(method)):
-            address = r"https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/|proceedings\.mlr\.press/)"
-            assert re.search(rf"\b(19|20)\d\d, {address}", method.paper)
+            for formula in re.findall(FORMULA, text):
+                parser.parse(f"${formula}$")
 
 
 def test_option_is_named_after_its_part_and_has_a_legal_default(subtests: pytest.Subtests) -> None:
@@ -240,7 +207,7 @@ def test_option_is_named_after_its_part_and_has_a_legal_default(subtests: pytest
 def test_what_a_part_refuses_is_on_the_page(subtests: pytest.Subtests) -> None:
     for part in [part for part in ALL_PARTS if part.conflicts.__name__ != "<lambda>"]:
         with subtests.test(name_of(part)):
-            givers = [giver for found in generate.refusals().values() for giver in found]
+            givers = [giver for refused in generate.refusals().values() for giver in refused]
             assert f"`--{part.axis.value.replace('_', '-')} {part.name}`" in givers
 
 
@@ -248,10 +215,10 @@ def test_what_a_part_refuses_is_on_the_page(subtests: pytest.Subtests) -> None:
 
 
 def test_every_mend_is_listed_with_its_defect() -> None:
-    compat_files = (ROOT / "fairseq_plugins" / "patches").glob("*.py")
-    applied = {path.stem for path in compat_files} - {"__init__", "wrapping"}
     rows = {row[0]: row for row in re.findall(r"\[`(\w+)`\]\((\S+)\) \| (.+?) \| (.+?) \|", generate.patches_table())}
-    assert set(rows) == applied == set(patches.MODULES)
+    assert set(rows) == set(patches.MODULES)
+    files = (ROOT / "fairseq_plugins" / "patches").glob("*.py")
+    assert {path.stem for path in files} - {"__init__", "wrapping"} == set(patches.MODULES)
     for name, path, defect, threads in rows.values():
         assert (ROOT / "docs" / path).resolve() == ROOT / "fairseq_plugins" / "patches" / f"{name}.py"
         assert defect.endswith(".")

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fairseq import checkpoint_utils
-from fairseq.logging import metrics
-from fairseq_cli import train
 
 import fairseq_plugins
 from fairseq_plugins.cli.main import COMMANDS, main
@@ -55,10 +52,7 @@ def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Run one command in this process, made smaller."""
     program, *arguments = command
     name = program.removeprefix("fairseq-") if program != "fairseq-deep" else arguments[0]
-    metrics.reset()
-    for function, attribute in ((checkpoint_utils.save_checkpoint, "best"), (train.should_stop_early, "best")):
-        if hasattr(function, attribute):
-            delattr(function, attribute)
+    toy.forget_earlier_trainings()
     if program == "fairseq-deep":
         assert main([*arguments, *SMALLER.get(name, [])]) == 0
         return
@@ -124,15 +118,15 @@ def test_every_training_has_a_directory_of_its_own() -> None:
     assert [directory for directory in said if said.count(directory) > 1] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/adding_a_method.md"])
-def test_make_targets_exist(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    code = " ".join(re.findall(r"`[^`\n]+`|^    .+$", text, flags=re.MULTILINE))
-    named = set(re.findall(r"\bmake ([a-z-]+)", code))
+def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(" ".join(re.findall(r"^([a-z -]+):", makefile, flags=re.MULTILINE)).split())
-    assert named
-    assert named <= targets
+    for page in ("README.md", "CONTRIBUTING.md", "docs/adding_a_method.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        code = " ".join(re.findall(r"`[^`\n]+`|^    .+$", text, flags=re.MULTILINE))
+        named = set(re.findall(r"\bmake ([a-z-]+)", code))
+        assert named, page
+        assert named <= targets, page
 
 
 def test_pip_lines_ask_for_what_setup_py_requires() -> None:
