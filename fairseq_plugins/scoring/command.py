@@ -18,18 +18,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import require_no_input, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.scoring.metrics import METRICS
+from fairseq_plugins.scoring.metrics import METRICS, Metric
 from fairseq_plugins.scoring.scores import Scores, score
 from fairseq_plugins.scoring.significance import FEWEST_SENTENCES, TESTS, compare
 from fairseq_plugins.scoring.tables import as_json, as_text
 from fairseq_plugins.scoring.text import read_sentences
-
-Files = Mapping[str, Sequence[Path]]
-"""The files of each system, one for each of its runs."""
 
 
 def parser() -> OneLineParser:
@@ -45,10 +42,6 @@ def parser() -> OneLineParser:
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
     text.add_argument("--systems", **several, metavar="NAME=HYP[,HYP...]", help="several systems")
     text.add_argument("--references", **several, type=Path, metavar="REF")
-    same = "the same translations in Moses tokens, subwords joined"
-    text.add_argument("--tokenised-hypotheses", **several, metavar="[NAME=]HYP", help=same)
-    same = "the same references in Moses tokens; default: sacremoses makes both"
-    text.add_argument("--tokenised-references", **several, type=Path, metavar="REF", help=same)
     text.add_argument("--language-pair", metavar="SRC-TGT", help="as en-de; needed to tokenise and to split compounds")
     text.add_argument("--lower-case", action="store_true", help="lower-case both sides, as IWSLT'14 tables do")
     scores = flags.add_argument_group("scores")
@@ -76,22 +69,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _score(args: argparse.Namespace) -> None:
     systems, references = _files(args)
-    tokenised = _tokenised_files(args, systems)
-    inputs = [*references, *args.tokenised_references, *chain(*systems.values(), *tokenised.values())]
+    if args.baseline not in (None, *systems):
+        raise UserError(unknown_name("--baseline", args.baseline, systems))
     for path in args.output:
-        require_no_input(path, inputs)
+        require_no_input(path, [*references, *chain(*systems.values())])
     scores = score(
-        _sentences(systems),
+        {name: list(map(read_sentences, files)) for name, files in systems.items()},
         list(map(read_sentences, references)),
-        tokenised_systems=_sentences(tokenised),
-        tokenised_references=list(map(read_sentences, args.tokenised_references)),
         language_pair=args.language_pair,
         metrics=None if args.metrics is None else [name.strip() for name in args.metrics.split(",")],
         lower_case=args.lower_case,
         resamples=args.confidence,
     )
-    if args.significance != "none" and len(systems) > 1:
-        scores = _compared(scores, args)
+    metric = next((metric for metric in scores.metrics if metric.paired), None)
+    if metric is not None and args.significance != "none" and len(systems) > 1:
+        scores = _compared(scores, metric, args)
     for warning in scores.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if not args.output:
@@ -103,11 +95,8 @@ def _score(args: argparse.Namespace) -> None:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _compared(scores: Scores, args: argparse.Namespace) -> Scores:
-    """Add the tests on the first of the scores that has any, and a warning about too few sentences."""
-    metric = next((metric for metric in scores.metrics if metric.paired), None)
-    if metric is None:
-        return scores
+def _compared(scores: Scores, metric: Metric, args: argparse.Namespace) -> Scores:
+    """Add the tests on one of the scores, and a warning about too few sentences."""
     text = scores.test_set.text(metric.reads)
     comparisons = compare(
         text.systems,
@@ -118,34 +107,20 @@ def _compared(scores: Scores, args: argparse.Namespace) -> Scores:
         seed=args.seed,
         lower_case=args.lower_case,
     )
-    few = f"{scores.sentences} sentences are too few for paired tests"
-    warnings = (*scores.warnings, few) if scores.sentences < FEWEST_SENTENCES else scores.warnings
+    count, warnings = len(text.references[0]), scores.warnings
+    if count < FEWEST_SENTENCES:
+        warnings += (f"{count} sentences are too few for paired tests",)
     return replace(scores, significance=comparisons, warnings=warnings)
 
 
-def _files(args: argparse.Namespace) -> tuple[Files, list[Path]]:
-    """Return the files of each system, and the references.
-
-    Raises:
-        UserError: both ways to name files are mixed, or one is incomplete.
-    """
+def _files(args: argparse.Namespace) -> tuple[Mapping[str, Sequence[Path]], list[Path]]:
+    """Return the files of each system, one for each of its runs, and the references."""
     if not args.files and args.systems and args.references:
         return systems_of(args.systems), args.references
     if args.systems or args.references or len(args.files) < 2:
         raise UserError("which files? Give HYP REF [REF ...], or --systems NAME=HYP ... --references REF ...")
     hypotheses, *references = map(Path, args.files)
     return {hypotheses.name: [hypotheses]}, references
-
-
-def _tokenised_files(args: argparse.Namespace, systems: Files) -> Files:
-    hypotheses = args.tokenised_hypotheses
-    if bool(hypotheses) != bool(args.tokenised_references):
-        raise UserError(
-            "--tokenised-hypotheses and --tokenised-references must be used together: one tokeniser must make both"
-        )
-    if args.systems or not hypotheses:
-        return systems_of(hypotheses)
-    return {next(iter(systems)): list(map(Path, hypotheses))}
 
 
 def systems_of(arguments: Sequence[str]) -> dict[str, list[Path]]:
@@ -160,7 +135,3 @@ def systems_of(arguments: Sequence[str]) -> dict[str, list[Path]]:
         whole = Path(files).exists()
         systems.setdefault(name, []).extend([Path(files)] if whole else [Path(file) for file in files.split(",")])
     return systems
-
-
-def _sentences(systems: Files) -> dict[str, list[list[str]]]:
-    return {name: [read_sentences(path) for path in files] for name, files in systems.items()}

@@ -75,11 +75,6 @@ _bleu = partial(BLEU, force=True)
 _bleu_of_tokens = partial(BLEU, force=True, tokenize="none", smooth_method="none")
 
 
-def _ter(*, lowercase: bool) -> TER:
-    """Translation edit rate, which ignores case by definition."""
-    return TER()
-
-
 def _rouge(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], _lower_case: bool, *, kind: str = "rouge1"
 ) -> Value:
@@ -125,6 +120,7 @@ _SPLIT_BY = "Ott et al. 2018 (29.3), B2T (footnote 7), T-Fixup (compound_split_b
 _T2T_BY = "Vaswani et al. 2017 (tensor2tensor's get_ende_bleu.sh)"
 _PLAIN_BY = "B2T; DS-Init+MAtt (in brackets); Ott et al. 2018 (28.6)"
 
+# TER ignores case by definition.
 METRICS: Mapping[str, Metric] = {
     "sacrebleu": Metric("sacreBLEU", "BLEU", "sacreBLEU", "plain", _PLAIN_BY, _bleu),
     "tokenised": Metric("tokenised BLEU", "BLEU", "tokenised", "tokens", _TOKENISED_BY, _bleu_of_tokens),
@@ -134,7 +130,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "chrf": Metric("chrF", "chrF", "sacreBLEU", "plain", "DS-Init+MAtt (English-Finnish)", CHRF),
     "chrf++": Metric("chrF++", "chrF++", "sacreBLEU", "plain", "", partial(CHRF, word_order=2)),
-    "ter": Metric("TER", "TER", "sacreBLEU", "plain", "", _ter, higher_is_better=False),
+    "ter": Metric("TER", "TER", "sacreBLEU", "plain", "", lambda lowercase: TER(), higher_is_better=False),
     "rouge-1": Metric("ROUGE-1", "ROUGE-1", "ROUGE", "plain", "B2T (headlines)", other=_rouge),
     "rouge-2": Metric("ROUGE-2", "ROUGE-2", "ROUGE", "plain", "B2T (headlines)", other=partial(_rouge, kind="rouge2")),
     "rouge-l": Metric("ROUGE-L", "ROUGE-L", "ROUGE", "plain", "B2T (headlines)", other=partial(_rouge, kind="rougeL")),

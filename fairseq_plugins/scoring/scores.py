@@ -41,7 +41,7 @@ SCHEMA = 2
 
 @dataclass(frozen=True)
 class SystemScore:
-    """One score of one system: a value for each run."""
+    """A score of a system: a value for each run."""
 
     metric: Metric
     values: tuple[Value, ...]
@@ -108,14 +108,9 @@ class Scores:
     significance: tuple[Comparison, ...] = ()
 
     @property
-    def sentences(self) -> int:
-        """Number of sentences of the test set."""
-        return len(self.test_set.plain.references[0])
-
-    @property
-    def references(self) -> int:
-        """Number of reference translations."""
-        return len(self.test_set.plain.references)
+    def references(self) -> Sequence[Sequence[str]]:
+        """The reference translations, in plain text."""
+        return self.test_set.plain.references
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data in the form that the module's docstring describes."""
@@ -126,8 +121,8 @@ class Scores:
         return {
             "schema": SCHEMA,
             "made_by": made_by(),
-            "sentences": self.sentences,
-            "references": self.references,
+            "sentences": len(self.references[0]),
+            "references": len(self.references),
             "language_pair": self.test_set.language_pair,
             "lower_case": self.lower_case,
             "remarks": list(self.remarks),
@@ -177,15 +172,28 @@ def score(
     if tokenised_systems or tokenised_references:
         tokens = Text.of(tokenised_systems or {}, tokenised_references or [])
     test_set = Forms(Text.of(systems, references), tokens, language_pair)
-    chosen, left_out = chosen_metrics(test_set, metrics)
-    scored = tuple(
-        System(name, {metric.name: _system_score(test_set, name, metric, lower_case, resamples) for metric in chosen})
-        for name in test_set.plain.systems
+    chosen, left_out = _chosen_metrics(test_set, metrics)
+    scored: dict[str, dict[str, SystemScore]] = {name: {} for name in test_set.plain.systems}
+    for metric in chosen:
+        text, made = test_set.text(metric.reads), test_set.made_from(metric.reads)
+        for name, scores in scored.items():
+            values = [
+                value_of(metric, run, text.references, lower_case=lower_case, resamples=resamples)
+                for run in text.systems[name]
+            ]
+            signed = tuple(replace(value, signature=value.signature + made) for value in values)
+            scores[metric.name] = SystemScore(metric, signed)
+    return Scores(
+        test_set,
+        lower_case,
+        metrics=chosen,
+        systems=tuple(System(name, scores) for name, scores in scored.items()),
+        remarks=left_out,
+        warnings=tuple(_warnings(test_set, chosen, lower_case)),
     )
-    return Scores(test_set, lower_case, chosen, scored, left_out, tuple(_warnings(test_set, chosen, lower_case)))
 
 
-def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
+def _chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
     """Return the metrics to compute, and a remark for each default one that is left out.
 
     Raises:
@@ -204,16 +212,6 @@ def chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[
         else:
             chosen[metric] = None
     return tuple(chosen), tuple(left_out)
-
-
-def _system_score(test_set: Forms, name: str, metric: Metric, lower_case: bool, resamples: int) -> SystemScore:
-    text = test_set.text(metric.reads)
-    values = (
-        value_of(metric, run, text.references, lower_case=lower_case, resamples=resamples) for run in text.systems[name]
-    )
-    return SystemScore(
-        metric, tuple(replace(value, signature=value.signature + test_set.made_from(metric.reads)) for value in values)
-    )
 
 
 def _warnings(test_set: Forms, metrics: Sequence[Metric], lower_case: bool) -> Iterator[str]:

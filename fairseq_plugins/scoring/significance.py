@@ -23,14 +23,13 @@ import os
 import statistics
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from unittest import mock
 
 from sacrebleu.significance import PairedTest
 
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.scoring.metrics import METRICS, Metric
 from fairseq_plugins.scoring.text import Forms, Outputs, Text
 
@@ -40,18 +39,11 @@ SEED = 12345
 """Default seed of sacreBLEU."""
 
 
-class PairedKind(NamedTuple):
-    """One of sacreBLEU's tests: its name in a table, sacreBLEU's name, and the default number of samples."""
-
-    name: str
-    sacre: str
-    samples: int
-
-
-TESTS: Mapping[str, PairedKind] = {
-    "bootstrap": PairedKind("paired bootstrap", "bs", 1000),
-    "randomisation": PairedKind("approximate randomisation", "ar", 10000),
+TESTS: Mapping[str, tuple[str, str, int]] = {
+    "bootstrap": ("paired bootstrap", "bs", 1000),
+    "randomisation": ("approximate randomisation", "ar", 10000),
 }
+"""sacreBLEU's tests: name in a table, name in sacreBLEU, and default number of samples."""
 WELCH = "Welch's t-test over runs"
 
 FEWEST_SENTENCES = 100
@@ -101,24 +93,26 @@ def compare(
         systems: outputs in the form of text that ``metric`` reads; a list of lists for several runs.
         references: one list for each, in the same form.
         metric: one that sacreBLEU computes.
-        baseline: name of a system.
+        baseline: name of one of the systems.
         tests: keys of :data:`TESTS`. Welch's test is added if both systems have several runs.
         samples: resamples or trials by test; by default sacreBLEU's 1000 and 10000.
         lower_case: lower-case both sides first.
         seed: seed of the random numbers; by default the environment's SACREBLEU_SEED or 12345.
 
     Raises:
-        UserError: an unknown system, a metric without paired tests, a seed that gives other p-values each time.
+        UserError: unequal counts, or a seed with which sacreBLEU draws other numbers each time.
     """
+    assert metric.sacre is not None
+    value = str(os.environ.get("SACREBLEU_SEED", SEED) if seed is None else seed)
+    if not value.isdecimal() or int(value) == 0:
+        raise UserError(
+            f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED or "
+            "--seed): without one, or with 0, sacreBLEU draws other numbers each time"
+        )
     text = Forms(Text.of(systems, references)).plain
     first = next(iter(systems)) if baseline is None else baseline
-    if first not in systems:
-        raise UserError(unknown_name("--baseline", first, systems))
-    if metric.sacre is None:
-        names = ", ".join(legal.name for legal in METRICS.values() if legal.paired)
-        raise UserError(f"{metric.name} has no paired test; legal: {names}")
     scorer = metric.sacre(lowercase=lower_case)
-    with _seeded(seed):
+    with mock.patch.dict(os.environ, SACREBLEU_SEED=value):
         return tuple(
             comparison
             for name in systems
@@ -142,12 +136,12 @@ def _compare_two(
     difference = statistics.fmean(ours) - statistics.fmean(theirs)
     agree = len({our > their for their, our in _pairs(theirs, ours) if our != their}) <= 1
     for test in tests:
-        kind = TESTS[test]
-        count = samples.get(test, kind.samples)
-        results = [_paired(scorer, references, kind, count, *pair) for pair in _pairs(base, runs)]
+        title, sacre, usual = TESTS[test]
+        count = samples.get(test, usual)
+        results = [_paired(scorer, references, sacre, count, *pair) for pair in _pairs(base, runs)]
         p_values = tuple(p for p, _ in results)
         largest = max(p_values) if agree else 1.0
-        yield Comparison(name, baseline, metric, kind.name, count, difference, largest, p_values, results[-1][1])
+        yield Comparison(name, baseline, metric, title, count, difference, largest, p_values, results[-1][1])
     if len(runs) > 1 and len(base) > 1:
         p = _welch(ours, theirs)
         yield Comparison(name, baseline, metric, WELCH, 0, difference, p, () if p is None else (p,), "")
@@ -158,10 +152,10 @@ def _pairs(base: Sequence[T], runs: Sequence[T]) -> list[tuple[T, T]]:
 
 
 def _paired(
-    scorer: Any, references: list[list[str]], kind: PairedKind, samples: int, base: Sequence[str], run: Sequence[str]
+    scorer: Any, references: list[list[str]], kind: str, samples: int, base: Sequence[str], run: Sequence[str]
 ) -> tuple[float, str]:
     """Return the p-value of sacreBLEU's test of two outputs, and its signature."""
-    test = PairedTest([("baseline", base), ("system", run)], {"": scorer}, references, kind.sacre, samples)
+    test = PairedTest([("baseline", base), ("system", run)], {"": scorer}, references, kind, samples)
     signatures, results = test()
     ((name, signature),) = signatures.items()
     # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two equal outputs.
@@ -179,20 +173,3 @@ def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
         # scipy warns if all runs of one system are equal, which is fine as long as the other's differ.
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
         return float(ttest_ind(ours, theirs, equal_var=False).pvalue)
-
-
-@contextmanager
-def _seeded(seed: int | None) -> Iterator[None]:
-    """Make sacreBLEU draw with ``seed``.
-
-    Raises:
-        UserError: it is not a number, or one with which sacreBLEU draws other numbers each time.
-    """
-    value = os.environ.get("SACREBLEU_SEED", str(SEED)) if seed is None else str(seed)
-    if not value.isdecimal() or int(value) == 0:
-        raise UserError(
-            f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED or "
-            "--seed): without one, or with 0, sacreBLEU draws other numbers each time"
-        )
-    with mock.patch.dict(os.environ, SACREBLEU_SEED=value):
-        yield

@@ -12,10 +12,11 @@ from fairseq_plugins.tables import ABSENT, number, tabulated
 
 def as_text(scores: Scores) -> str:
     """Return tables for a terminal, then the signatures behind the numbers."""
-    references = "1 reference" if scores.references == 1 else f"{scores.references} references"
     case = ", lower-cased" if scores.lower_case else ""
-    parts = [f"{scores.sentences} sentence{'' if scores.sentences == 1 else 's'}, {references}{case}"]
-    parts.append(_scores_table(scores))
+    parts = [
+        f"sentences: {len(scores.references[0])}, references: {len(scores.references)}{case}",
+        _scores_table(scores),
+    ]
     if scores.significance:
         first = scores.significance[0]
         parts += [f"{first.metric} against {first.baseline}: p-values", _significance_table(scores.significance)]

@@ -17,7 +17,7 @@ from fairseq_plugins.cli.main import main
 from fairseq_plugins.scoring.metrics import METRICS, value_of
 from fairseq_plugins.scoring.scores import score
 from fairseq_plugins.scoring.significance import compare
-from fairseq_plugins.scoring.tokens import moses, split_compounds
+from fairseq_plugins.scoring.text import moses, split_compounds
 from tests.scoring.made_up import dropped, read, swapped, write
 
 SENTENCES = 250

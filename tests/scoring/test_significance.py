@@ -107,14 +107,3 @@ def test_the_same_numbers_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SACREBLEU_SEED", value)
         with pytest.raises(UserError, match=f"at least 1, not '{value}'"):
             by_test(systems)
-
-
-def test_refusals() -> None:
-    refused: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"baseline": "god"}, "unknown --baseline 'god' (did you mean 'good'?); legal values: bad, good"),
-        ({"metric": METRICS["rouge-1"]}, "ROUGE-1 has no paired test; legal: sacreBLEU, tokenised BLEU, "),
-    )
-    for options, message in refused:
-        with pytest.raises(UserError) as caught:
-            by_test({"bad": BAD, "good": GOOD}, **options)
-        assert str(caught.value).startswith(message)

@@ -19,7 +19,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.published import ROWS
 from fairseq_plugins.scoring import score
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, value_of
-from fairseq_plugins.scoring.tokens import moses, split_compounds
+from fairseq_plugins.scoring.text import moses, split_compounds
 from tests.scoring.made_up import WORDS, dropped, swapped
 
 EVERYTHING = [name for task in TASKS.values() for name in task]
