@@ -94,7 +94,7 @@ def run(args: Namespace) -> None:
         parallel=parallel,
         output=out / "commands.log",
     )
-    compare(data, out, configs, args.changes, seeds=[args.seed], how=how)
+    compare(data, out, configs, args.changes, [args.seed], how)
     print(f"Results: {out}/report/report.md, {out}/report/report.png")
     print(f"Translations: {out}/METHOD/seed{args.seed}/evaluation/test/hypotheses.txt")
 

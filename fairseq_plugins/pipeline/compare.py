@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import ScriptParser, at_least, given_again
 from fairseq_plugins.pipeline import corpus, evaluate
 from fairseq_plugins.pipeline import run as run_command
@@ -58,8 +58,7 @@ class How:
         parallel: trainings at a time.
         nodes: machines of each training; more than one only in a job of Slurm.
         dry_run: only print the commands.
-        output: a file to which the commands' standard output is appended, while ours shows the progress; default:
-            ours.
+        output: a file to which the commands' standard output goes, while ours shows the progress; default: ours.
     """
 
     training: tuple[str, ...] = ()
@@ -74,11 +73,9 @@ def compare(
     data: Path,
     out: Path,
     configs: Sequence[Path],
-    changes: Sequence[str] = (),
-    *,
-    seeds: Sequence[int] = (1, 2, 3),
-    baseline: str = "",
-    how: How | None = None,
+    changes: Sequence[str],
+    seeds: Sequence[int],
+    how: How,
 ) -> None:
     """Train, average, decode and score every configuration with every seed; write ``OUT/report``.
 
@@ -88,21 +85,15 @@ def compare(
         configs: YAML files; the others are tested against the first.
         changes: KEY=VALUE, for all of them.
         seeds: one training each.
-        baseline: test against this configuration instead of the first.
         how: parallel trainings, and the flags of each.
 
     Raises:
         UserError: a file or a name does not exist, or ``out`` was made with other settings.
         SystemExit: a command failed and has printed its error.
     """
-    how = how or How()
     require_apart(out, data, "OUT")
     require_slurm(how.nodes)
     files = [configuration_file(config) for config in configs]
-    # The report would find the mistake after all trainings. CORPUS/NAME is legal, too.
-    names = [name for file in files for name in (file.stem, f"{file.resolve().parent.name}/{file.stem}")]
-    if baseline and baseline.removesuffix(".yaml") not in names:
-        raise UserError(unknown_name("--baseline", baseline.removesuffix(".yaml"), names))
     if not how.dry_run:
         corpus.binarised(data)
     workspace = Workspace(out, dry_run=how.dry_run)
@@ -114,7 +105,7 @@ def compare(
             for file in files
         ]
         train_all(trainings, how)
-        report([training.run for training in trainings], out, baseline, how)
+        report([training.run for training in trainings], out, how)
 
 
 def require_slurm(nodes: int) -> None:
@@ -144,13 +135,12 @@ def run_directory(out: Path, config: Path, seed: int, changes: Iterable[str] = (
     return out / name / f"seed{seed}"
 
 
-def report(runs: Sequence[Path], out: Path, baseline: str, how: How, notes: Sequence[str] = ()) -> None:
+def report(runs: Sequence[Path], out: Path, how: How, notes: Sequence[str] = ()) -> None:
     """Print the report on the runs and write it to ``OUT/report``, with ``notes`` before its own."""
     if how.dry_run:
-        named = ["--baseline", baseline] if baseline else []
-        print(shlex.join([*DEEP, "report", *map(str, runs), *named, "--output", str(out / "report")]))
+        print(shlex.join([*DEEP, "report", *map(str, runs), "--output", str(out / "report")]))
     else:
-        report_on(runs, out / "report", baseline, notes)
+        report_on(runs, out / "report", notes=notes)
 
 
 # --- several trainings, some of them at a time ----------------------------------------------------------------------
@@ -246,12 +236,11 @@ def main(argv: Sequence[str]) -> int:
         help="YAML files, or their names in configs/ (the first is the baseline), and changes for all of them",
     )
     flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[1, 2, 3], metavar="N", help="default: 1 2 3")
-    flags.add_argument("--baseline", default="", metavar="NAME", help="default: the first CONFIG")
     how = add_options(flags)
     args = flags.read(argv)
     changes = [word for word in args.words if CHANGE.fullmatch(word) and not word.endswith(".yaml")]
     configs = [Path(word) for word in args.words if word not in changes]
     if not configs:
         flags.error("no CONFIG given")
-    compare(args.data, args.out, configs, changes, seeds=args.seeds, baseline=args.baseline, how=how(args))
+    compare(args.data, args.out, configs, changes, args.seeds, how(args))
     return 0

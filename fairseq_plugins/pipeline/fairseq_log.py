@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import statistics
 from collections.abc import Iterator, Sequence
@@ -128,7 +127,7 @@ class TrainingLog:
 
 
 class LogReader:
-    """Follows a growing log file. An incomplete line is read later; a file that became shorter is a new log.
+    """Follows a growing log file. An incomplete line is read later.
 
     Args:
         path: the log, which may not exist yet.
@@ -150,8 +149,6 @@ class LogReader:
         """Read what was written since the last call; each line comes out when :attr:`log` has read it."""
         try:
             with open(self.path, "rb") as stream:
-                if stream.seek(0, os.SEEK_END) < self._offset:
-                    self.log, self._offset = TrainingLog(), 0
                 stream.seek(self._offset)
                 new = stream.read()
         except FileNotFoundError:

@@ -281,4 +281,4 @@ def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
             prepared = evaluations if how.dry_run or not any(evaluations) else of_prepared(evaluations, data)
             train_all(seeded, how, evaluations=prepared)
             runs += [training.run for training in seeded]
-        report(runs, out, "", how, [NOTE] if args.smoke else [])
+        report(runs, out, how, [NOTE] if args.smoke else [])

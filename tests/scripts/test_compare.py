@@ -31,28 +31,6 @@ def compared(capfd: pytest.CaptureFixture[str], *words: object) -> Ended:
     return Ended(code, printed.err, printed.out)
 
 
-@pytest.mark.parametrize("name", ["admin", "3e3d", "configs/multi30k_de_en/admin_3e3d.yaml"])
-def test_a_baseline_that_is_no_row_is_refused_at_once(
-    tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    ended = compared(capfd, tmp_path, tmp_path / "out", ADMIN, POST_LN, "--baseline", name)
-    assert (ended.code, ended.output) == (2, "")
-    assert ended.error.startswith(f"error: unknown --baseline '{name.removesuffix('.yaml')}'")
-    assert ended.error.endswith(
-        "; legal values: admin_3e3d, multi30k_de_en/admin_3e3d, multi30k_de_en/post_ln_3e3d, post_ln_3e3d"
-    )
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("name", ["post_ln_3e3d", "multi30k_de_en/post_ln_3e3d.yaml"])
-def test_a_baseline_is_handed_to_the_report(tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    words = (tmp_path, tmp_path / "out", ADMIN, POST_LN, "--baseline", name, "--seeds", "7", "--dry-run")
-    ended = compared(capfd, *words)
-    assert (ended.code, ended.errors) == (0, "")
-    report = ended.output.splitlines()[-1].split()
-    assert report[report.index("--baseline") + 1] == name
-
-
 def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = "multi30k_de_en/admin_3e3d model.dropout=0 --seeds 1 2 --precision fp32 --no-valid-bleu --beam 7 --dry-run"
     ended = compared(capfd, tmp_path, tmp_path / "out", *words.split())
