@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,9 +21,6 @@ from fairseq_plugins.translator.ctranslate2_model import (
     without_scaled_streams,
 )
 from fairseq_plugins.translator.engines import (
-    BATCH,
-    CTRANSLATE2_BATCH_OF_INT8,
-    CTRANSLATE2_BATCH_ON_CPU,
     CTranslate2Engine,
     FairseqEngine,
     How,
@@ -193,54 +188,17 @@ def test_a_model_without_cross_attention_has_no_alignment() -> None:
         FairseqEngine(model, task(), HOW).search([["w1"]], alignment=True)
 
 
-@pytest.fixture(scope="module")
-def clips_sums(tmp_path_factory: pytest.TempPathFactory) -> bool:
-    """Whether CTranslate2 adds two products of bytes in 16 bits here, as without VNNI, and clips the sum.
-
-    The output layer of the model maps ones by rows of one number each. Both are exact in int8, and every sum of two
-    products is as large as it can be.
-    """
-    model = trained_with_options("post_ln")
-    norm, table = model.decoder.layers[-1].final_layer_norm, model.decoder.output_projection.weight
-    with torch.no_grad():
-        norm.weight.zero_()
-        norm.bias.fill_(1.0)
-        table.copy_(torch.linspace(-1.0, 1.0, len(table)).unsqueeze(1).expand_as(table))
-    engine = exported(model, tmp_path_factory.mktemp("probe") / "model", "int8_float32")
-    return largest_difference(model, engine) > 0.01
-
-
 @pytest.mark.parametrize("case", ["admin", "rezero", "fixup"])
-def test_int8_is_near_and_the_model_stays_as_it_is(case: str, tmp_path: Path, clips_sums: bool) -> None:
-    """Weights of one byte have steps of 1/127 of the largest of a row; the converter quantises arrays in place."""
+def test_int8_is_near_and_the_model_stays_as_it_is(case: str, tmp_path: Path) -> None:
+    """Weights of one byte have steps of 1/127 of the largest of a row; the converter quantises arrays in place.
+
+    Without VNNI, CTranslate2 adds two products in 16 bits, and clips the sum; with it the difference is below 0.1.
+    """
     model = trained_with_options(case)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     engine = exported(model, tmp_path / "model", "int8_float32")
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert 1e-5 < largest_difference(model, engine) < (0.4 if clips_sums else 0.1)
-
-
-def test_a_batch_is_small_on_a_cpu_unless_it_is_set(tmp_path: Path) -> None:
-    engine: Any = exported(trained_with_options("post_ln"), tmp_path / "model")
-    answer = SimpleNamespace(result=lambda: SimpleNamespace(hypotheses=[["w"]], scores=[0.0]))
-    batches: list[int] = []
-
-    def translate_batch(sentences: list[list[str]], **_: object) -> list[Any]:
-        batches.append(len(sentences))
-        return [answer] * len(sentences)
-
-    set_to_77 = replace(HOW, batch=77)
-    for how, device, kind, largest in (
-        (HOW, "cpu", "float32", CTRANSLATE2_BATCH_ON_CPU),
-        (HOW, "cpu", "int8_float32", CTRANSLATE2_BATCH_OF_INT8),
-        (set_to_77, "cpu", "", 77),
-        (HOW, "cuda", "", BATCH),
-    ):
-        engine.translator = SimpleNamespace(device=device, compute_type=kind, translate_batch=translate_batch)
-        engine.how = how
-        batches.clear()
-        assert len(engine.search([["w1"]] * 5000)) == 5000
-        assert batches[0] == largest
+    assert 1e-5 < largest_difference(model, engine) < 0.4
 
 
 def test_a_translation_ends_where_the_positions_do_and_as_fairseq_s_does(tmp_path: Path) -> None:

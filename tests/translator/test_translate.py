@@ -332,12 +332,10 @@ def test_bad_input_gets_one_line(made: Made, package: Path, translate: Run, tmp_
         ((tmp_path / "none",), f"error: {tmp_path / 'none'}: no such directory; fairseq-deep package makes one"),
         ((made.data,), f"error: {made.data}: not a package: it has no translator.json"),
         ((package, "--engine", "fairsek"), f"error: {package}: unknown engine 'fairsek' (did you mean 'fairseq'?)"),
-        ((package, "--length-penalty", "nan"), "error: --length-penalty nan: not a finite number"),
     ):
         assert refusal(translate, *words).startswith(message)
-    for option in ("beam", "batch", "longest"):
-        with pytest.raises(UserError, match=f"^{option} 0: at least 1$"):
-            Translator(package, **{option: 0})
+    with pytest.raises(UserError, match="^beam 0: at least 1$"):
+        Translator(package, beam=0)
     with pytest.raises(UserError, match="unknown device 'gpus'.*did you mean 'gpu'"):
         Translator(package, device="gpus")
     for texts in ("eins", [b"Ja"]):
@@ -387,15 +385,6 @@ def test_a_file_that_takes_some_of_the_bytes_is_an_error(
 
 
 COMMAND = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins.cli", "translate"]
-
-
-@pytest.mark.slow
-def test_a_reader_that_leaves_ends_it_quietly(made: Made) -> None:
-    text = b"Ja, eins zwei!\n" * 400
-    command = f"{' '.join(COMMAND)} {made.package} --buffer 1 --beam 1 | head -n 1"
-    ended = subprocess.run(command, shell=True, input=text, capture_output=True, check=False)
-    assert ended.stdout.count(b"\n") == 1
-    assert ended.stderr.decode().splitlines() == ["de-en: fairseq, float32, cpu, beam 1, length penalty 1"]
 
 
 @pytest.mark.slow
