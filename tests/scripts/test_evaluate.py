@@ -40,15 +40,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run and its data."""
     place = tmp_path_factory.mktemp("evaluate")
     data = prepare(place / "my corpus")
-    toy.train_toy(
-        data / "data-bin",
-        place / "my run" / "checkpoints",
-        "--max-epoch",
-        str(EPOCHS),
-        "--lr",
-        "0.01",
-        arch="post_ln_transformer",
-    )
+    flags = ("--max-epoch", str(EPOCHS), "--lr", "0.01")
+    toy.train_toy(data / "data-bin", place / "my run" / "checkpoints", *flags, arch="post_ln_transformer")
     return place / "my run", data
 
 
@@ -130,18 +123,13 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
     assert " accepted:a_word_more,_on_purpose " in (tmp_path / "out" / "test" / "signature").read_text()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ([], "the following arguments are required: RUN, DATA (fairseq-deep evaluate --help says more)"),
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    more = "(fairseq-deep evaluate --help says more)"
+    for arguments, line in (
+        ([], f"the following arguments are required: RUN, DATA {more}"),
         (["x", "y", "--device=tpu"], "unknown --device 'tpu' (did you mean 'gpu'?); legal values: auto, cpu, gpu"),
-        (
-            ["x", "y", "--max-tokens=0"],
-            "--max-tokens 0: not a whole number of at least 1 (fairseq-deep evaluate --help says more)",
-        ),
+        (["x", "y", "--max-tokens=0"], f"--max-tokens 0: not a whole number of at least 1 {more}"),
         (["nowhere", "y"], "nowhere: no such directory"),
-    ],
-)
-def test_bad_input_is_one_line(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluate.main(arguments) == 2
-    assert capsys.readouterr() == ("", f"error: {line}\n")
+    ):
+        assert evaluate.main(arguments) == 2
+        assert capsys.readouterr() == ("", f"error: {line}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import json
@@ -25,6 +24,7 @@ from tests import toy
 from tests.scripts.running import contents, lines
 
 LANGUAGES = ("de", "en")
+PLAIN = "--tokeniser none --subwords none --workers 1".split()
 
 
 def write(prefix: Path, german: Iterable[str], english: Iterable[str], end: str = "") -> Path:
@@ -143,35 +143,33 @@ def test_a_finished_directory_stays_and_other_text_or_settings_are_refused(
     assert contents(prepared) == before
 
 
-@pytest.mark.parametrize(
-    ("kind", "cut", "subwords"),
-    [("bpe", "ei@@ ns , zw@@ ei", "subword_nmt"), ("sentencepiece", "▁ei ns ▁, ▁zw ei", "sentencepiece")],
-)
 @pytest.mark.usefixtures("binarised")
 def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
-    tmp_path: Path, kind: str, cut: str, subwords: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, count in (("cut", 20), ("test", 10)):
-        write(tmp_path / name, [cut] * count, [cut] * count)
-    write(tmp_path / "plain", ["eins, zwei"] * 10, ["eins, zwei"] * 10)
-    out = tmp_path / "out"
-    words = [out, "--train", tmp_path / "cut", "--valid", "every-10th", "--test", f"test={tmp_path}/test"]
-    words += "--tokeniser none --subwords none --workers 1".split()
-    given = ["--given-subwords", kind, *"--given-tokeniser moses --given-lower-case".split()]
-    assert prepare(*words) == prepare(*words, *given) == 2
-    undeclared, without_raw = capsys.readouterr().err.splitlines()
-    mark = "@@ " if kind == "bpe" else "▁"
-    assert undeclared.startswith(f"error: {tmp_path}/cut.de: contains '{mark}', a subword mark: set ")
-    assert without_raw.startswith("error: no --raw test=PREFIX given: the text of test is in tokens or subwords")
-    words += ["--raw", f"test={tmp_path}/plain", "--changed", "test=apostrophes,punctuation"]
-    assert prepare(*words, *given) == 0
-    for name, count in (("train", 18), ("valid", 2), ("test", 10)):
-        assert lines(out / "text" / f"{name}.de") == [cut] * count
-        assert lines(out / "text" / f"{name}.tok.de") == ["eins , zwei"] * count
-    assert lines(out / "raw" / "test.en") == ["eins, zwei"] * 10
-    description = {"tokeniser": "moses", "subwords": subwords, "lower_case": True, "truecased": False}
-    changed = {"test": ["apostrophes", "punctuation"]}
-    assert json.loads((out / "text.json").read_text()) == {**description, "changed": changed}
+    for kind, mark, cut, subwords in (
+        ("bpe", "@@ ", "ei@@ ns , zw@@ ei", "subword_nmt"),
+        ("sentencepiece", "▁", "▁ei ns ▁, ▁zw ei", "sentencepiece"),
+    ):
+        place, out = tmp_path / kind, tmp_path / kind / "out"
+        place.mkdir()
+        for name, line, count in (("cut", cut, 20), ("test", cut, 10), ("plain", "eins, zwei", 10)):
+            write(place / name, [line] * count, [line] * count)
+        words = [out, "--train", place / "cut", "--valid", "every-10th", "--test", f"test={place}/test", *PLAIN]
+        given = ["--given-subwords", kind, *"--given-tokeniser moses --given-lower-case".split()]
+        assert prepare(*words) == prepare(*words, *given) == 2
+        undeclared, without_raw = capsys.readouterr().err.splitlines()
+        assert undeclared.startswith(f"error: {place}/cut.de: contains '{mark}', a subword mark: set ")
+        assert without_raw.startswith("error: no --raw test=PREFIX given: the text of test is in tokens or subwords")
+        words += ["--raw", f"test={place}/plain", "--changed", "test=apostrophes,punctuation"]
+        assert prepare(*words, *given) == 0
+        for name, count in (("train", 18), ("valid", 2), ("test", 10)):
+            assert lines(out / "text" / f"{name}.de") == [cut] * count
+            assert lines(out / "text" / f"{name}.tok.de") == ["eins , zwei"] * count
+        assert lines(out / "raw" / "test.en") == ["eins, zwei"] * 10
+        description = {"tokeniser": "moses", "subwords": subwords, "lower_case": True, "truecased": False}
+        changed = {"test": ["apostrophes", "punctuation"]}
+        assert json.loads((out / "text.json").read_text()) == {**description, "changed": changed}
 
 
 @pytest.mark.slow
@@ -305,9 +303,6 @@ def test_bad_text_is_one_line_and_mended_it_may_go_to_the_same_directory(
     assert capsys.readouterr().err == f"error: {tmp_path}/none/work/tokens/train.de: {left}\n"
 
 
-PLAIN = "--tokeniser none --subwords none --workers 1".split()
-
-
 @pytest.fixture
 def splits(tmp_path: Path) -> Path:
     """Training text of ten pairs; ``valid`` and ``test`` share one and two of their four with it."""
@@ -332,56 +327,39 @@ def test_pairs_of_the_training_text_in_other_sets_are_counted(splits: Path, caps
 
 def test_the_training_text_is_no_validation_and_no_test_set(splits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, valid, test, advice in (("valid", "copy", "test", ", or every-100th"), ("test", "valid", "copy", "")):
-        sets = [
-            "--train",
-            splits / "half",
-            splits / "train",
-            "--valid",
-            splits / valid,
-            "--test",
-            f"test={splits}/{test}",
-        ]
-        assert prepare(splits / "out", *sets, *PLAIN) == 2
+        train = ["--train", splits / "half", splits / "train"]
+        held_out = ["--valid", splits / valid, "--test", f"test={splits}/{test}"]
+        assert prepare(splits / "out", *train, *held_out, *PLAIN) == 2
         line = f"error: {splits}/copy: the text of {name} is the training text {splits}/train; give one that the model "
         assert capsys.readouterr().err == f"{line}does not see in training{advice}\n"
     assert not (splits / "out" / "settings").exists()
 
 
-@pytest.mark.parametrize(("step", "name"), [(check_files, "train.de"), (tokenise, "train.en"), (copy, "valid.de")])
 @pytest.mark.usefixtures("binarised")
 def test_text_that_changes_while_it_is_prepared_is_not_used(
-    splits: Path,
-    step: Callable[..., object],
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    splits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real, before = prepare_command.step, (splits / name).read_bytes()
+    real = prepare_command.step
+    for step, name in ((check_files, "train.de"), (tokenise, "train.en"), (copy, "valid.de")):
+        text, out = splits / name, splits / f"out {name}"
+        before = text.read_bytes()
 
-    def changing(called: Callable[..., str | None], *files: object, **options: object) -> None:
-        real(called, *files, **options)
-        if called is step:
-            (splits / name).write_bytes(before[:-2] + b"X\n")
+        def changing(called: Callable[..., str | None], *files: object, **options: object) -> None:
+            real(called, *files, **options)
+            if called is step:  # noqa: B023
+                text.write_bytes(before[:-2] + b"X\n")  # noqa: B023
 
-    words = [splits / "out", "--train", splits / "train", "--valid", splits / "valid", *PLAIN]
-    monkeypatch.setattr(prepare_command, "step", changing)
-    assert prepare(*words) == 2
-    line = f"error: {splits}/{name}: changed while it was prepared; when it is whole, delete {splits}/out and give the"
-    assert capsys.readouterr().err == line + " command again\n"
-    assert not (splits / "out" / "data-bin").exists()
-    # The old text is no remedy: there are stages that have read the other one.
-    (splits / name).write_bytes(before)
-    assert prepare(*words) == 2
-    assert f"(was changed={splits}/{name})" in capsys.readouterr().err
-
-
-def test_a_second_job_is_kept_out(splits: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = splits / "out"
-    out.mkdir()
-    with open(out / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert prepare(out, "--train", splits / "train", "--valid", splits / "valid") == 2
-    assert capsys.readouterr().err == f"error: {out}: in use by another job; wait for it, or use another directory\n"
+        words = [out, "--train", splits / "train", "--valid", splits / "valid", *PLAIN]
+        monkeypatch.setattr(prepare_command, "step", changing)
+        assert prepare(*words) == 2
+        line = f"error: {text}: changed while it was prepared; when it is whole, delete {out} and give the command"
+        assert capsys.readouterr().err == line + " again\n"
+        assert not (out / "data-bin").exists()
+        # The old text is no remedy: there are stages that have read the other one.
+        text.write_bytes(before)
+        monkeypatch.setattr(prepare_command, "step", real)
+        assert prepare(*words) == 2
+        assert f"(was changed={text})" in capsys.readouterr().err
 
 
 # ---- settings ----------------------------------------------------------------------------------------------------

@@ -5,14 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.cli.main import main
-from fairseq_plugins.text.bpe import learn
 from tests.scripts import archives
 from tests.scripts.fakes import without_binarising
 from tests.scripts.running import completed, contents, lines, refusal
@@ -121,30 +119,6 @@ def test_french_reads_compressed_text_and_takes_validation_pairs_out_of_the_trai
     # 1,404 pairs; the 1,333rd, in giga-fren, is for validation.
     assert "of 1,403 pairs" in completed(FR, here / "made", **settings(here, PYTHON=without_binarising(here)))
     assert lines(here / "made/raw/valid.fr") == archives.Source().take(1400, "fr")["fr"][1333 - 4 - 1 : 1333 - 4]
-
-
-@pytest.mark.slow
-def test_dsinit_has_merges_and_rare_subwords_of_each_language(here: Path) -> None:
-    """DS-Init, section 7.1: units of each side by itself; footnote 4: the filtered newstest2014."""
-    write_wmt14(here, "de", 40, ("2013", "2014-filtered"))
-    chosen = settings(here, VARIANT="dsinit", TEST_SETS="newstest2014-filtered", VOCABULARY_THRESHOLD="9")
-    made = here / "made"
-    completed(DE, made, **chosen, PYTHON=without_binarising(here))
-    # No ratio: the pair that the others drop stays.
-    assert len(lines(made / "text/train.en")) == 42 + 41 + 41
-    # Neither validation nor training text is normalised, and no apostrophe straightened.
-    assert lines(made / "text/valid.tok.de")[0] == "Der „ Test @-@ Satz “ hat A &amp; B ."
-    assert lines(made / "text/newstest2014-filtered.tok.en")[0] == "The „ test @-@ set “ hasn ’ t A &amp; B ."
-    assert not (made / "codes").exists()
-    for language in ("en", "de"):
-        merges = learn(lines(made / f"text/train.tok.{language}"), 60, language)
-        assert lines(made / f"codes.{language}") == merges
-        words = Counter(" ".join(lines(made / f"text/train.{language}")).split())
-        # What stays of a subword that is rarer than the threshold is single letters.
-        kept = [word for word, count in words.items() if count < 9]
-        assert kept
-        assert all(len(word.removesuffix("@@")) == 1 for word in kept)
-    assert "--joined-dictionary" not in (here / "asked").read_text()
 
 
 def write_wmt18(here: Path, source: str, target: str) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,13 @@ from tests.scripts.running import ROOT, dry_run, refusal, run
 CORPORA = sorted(path.name for path in (ROOT / "scripts").glob("prepare_*.sh"))
 
 
+def complete(read: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a preparation, by name, with their defaults."""
+    return asdict(
+        Settings(**{setting.name: read[setting.name] for setting in fields(Settings) if setting.name in read})
+    )
+
+
 def prepared(script: str, *words: str, **settings: str) -> tuple[dict[str, Any], list[str]]:
     """Options of the preparation that a script would call, and the texts of WMT that it would download."""
     commands = dry_run(script, "/no/where", *words, **{"SIZE": "", "ARCHIVE_DIR": "", **settings})
@@ -23,84 +30,46 @@ def prepared(script: str, *words: str, **settings: str) -> tuple[dict[str, Any],
     return vars(_parser().read(last)), wmt[0] if wmt else []
 
 
-MOSES = {
-    "tokeniser": None,
-    "aggressive": True,
-    "normalise": "train",
-    "clean": "subwords",
-    "max_length": 250,
-    "ratio": 1.5,
-}
-JOINT = {"joint_codes": True, "joined": True, "vocabulary_threshold": 0}
-BY_SIDE = {"joint_codes": False, "joined": False, "vocabulary_threshold": 50}
-ORGANISERS = {"given_tokeniser": "moses", "given_truecased": True, "clean": "none", "tokeniser": "none"}
-PUBLISHED: tuple[tuple[str, str, dict[str, object], str], ...] = (
-    (
-        "iwslt14_de_en",
-        "fairseq",
-        {**JOINT, "size": 10000, "valid": "every-23rd", "lower_case": True, "max_length": 175},
-        "",
-    ),
-    ("iwslt14_de_en", "dsinit", {**JOINT, "joined": False, "size": 30000, "valid": "published/split/valid"}, ""),
-    ("wmt14_en_de", "wmt14", {**MOSES, **JOINT, "size": 32000, "valid": "normalised/newstest2013"}, "commentary-v9"),
+EN_DE = "--source en --target de"
+MOSES = "--aggressive --normalise train --clean subwords"
+BY_SIDE = "--joint-codes 0 --joined 0 --vocabulary-threshold 50"
+ORGANISERS = "--tokeniser none --given-tokeniser moses --given-truecased --clean none"
+GOOGLE = "--tokeniser none --given-tokeniser moses --subwords none --given-subwords bpe --clean none"
+# Corpus, variant, options that are not prepare's defaults, validation set, one of the texts of WMT.
+PUBLISHED = (
+    ("iwslt14_de_en", "fairseq", "--size 10000 --lower-case --max-length 175", "every-23rd", ""),
+    ("iwslt14_de_en", "dsinit", "--size 30000 --lower-case --max-length 175 --joined 0", "split/valid", ""),
+    ("wmt14_en_de", "wmt14", f"{EN_DE} {MOSES}", "normalised/newstest2013", "commentary-v9"),
     (
         "wmt14_en_de",
         "admin",
-        {
-            **MOSES,
-            **JOINT,
-            "clean": "tokens",
-            "max_length": 80,
-            "ratio": 9,
-            "size": 32764,
-            "valid": "normalised/newstest2013",
-        },
+        f"{EN_DE} --aggressive --normalise train --max-length 80 --ratio 9 --size 32764",
+        "normalised/newstest2013",
         "commentary-v12",
     ),
-    ("wmt14_en_de", "wmt17", {**MOSES, **JOINT, "size": 40000, "valid": "every-100th"}, "commentary-v12"),
-    (
-        "wmt14_en_de",
-        "dsinit",
-        {
-            **BY_SIDE,
-            "aggressive": True,
-            "normalise": "none",
-            "clean": "tokens",
-            "max_length": 250,
-            "ratio": 250,
-            "size": 32000,
-        },
-        "newstest2014-filtered",
-    ),
+    ("wmt14_en_de", "wmt17", f"{EN_DE} {MOSES} --size 40000", "every-100th", "commentary-v12"),
+    ("wmt14_en_de", "dsinit", f"{EN_DE} {BY_SIDE} --aggressive --ratio 250", "newstest2013", "newstest2014-filtered"),
     # google/seq2seq, bin/data/wmt16_en_de.sh: tokenizer.perl without -a, clean-corpus-n 1 80, 32,000 joint merges.
-    (
-        "wmt14_en_de",
-        "wmt16-raw",
-        {**JOINT, "aggressive": None, "normalise": "none", "max_length": 80, "ratio": 9, "size": 32000, "types": 32768},
-        "commentary-v11",
-    ),
-    ("wmt14_en_de", "wmt16-google", {"given_tokeniser": "moses", "given_subwords": "bpe", "types": 32768}, ""),
-    ("wmt14_en_fr", "fairseq", {**MOSES, **JOINT, "size": 40000, "valid": "every-1333rd"}, "giga-fren"),
-    ("wmt14_en_fr", "dsinit", {**MOSES, **BY_SIDE, "size": 32000, "valid": "newstest2012+newstest2013"}, "un"),
-    ("wmt18_en_fi", "", {**ORGANISERS, **BY_SIDE, "size": 32000, "valid": "tokens/newstest2017"}, "newstest2018"),
-    ("wmt18_zh_en", "", {**ORGANISERS, **BY_SIDE, "size": 32000, "valid": "tokens/newstest2017"}, "newstest2018"),
-    ("multi30k", "", {"size": 4000, "source": "de", "target": "en", "tokeniser": None}, ""),
+    ("wmt14_en_de", "wmt16-raw", f"{EN_DE} --max-length 80 --ratio 9 --types 32768", "newstest2013", "commentary-v11"),
+    ("wmt14_en_de", "wmt16-google", f"{EN_DE} {GOOGLE} --types 32768", "newstest2013.tok.bpe.32000", ""),
+    ("wmt14_en_fr", "fairseq", f"--source en --target fr {MOSES} --size 40000", "every-1333rd", "giga-fren"),
+    ("wmt14_en_fr", "dsinit", f"--source en --target fr {MOSES} {BY_SIDE}", "newstest2012+newstest2013", "un"),
+    ("wmt18_en_fi", "", f"--source en --target fi {ORGANISERS} {BY_SIDE}", "tokens/newstest2017", "newstest2018"),
+    ("wmt18_zh_en", "", f"--source zh --target en {ORGANISERS} {BY_SIDE}", "tokens/newstest2017", "newstest2018"),
+    ("multi30k", "", "--size 4000", "val", ""),
 )
 
 
 def test_each_corpus_is_prepared_as_its_authors_do() -> None:
     wrong = []
-    for corpus, variant, options, text in PUBLISHED:
+    for corpus, variant, words, valid, text in PUBLISHED:
         asked, wmt = prepared(f"prepare_{corpus}.sh", **({"VARIANT": variant} if variant else {}))
-        asked["valid"] = asked["valid"][0].removeprefix("/no/where/").removeprefix("original/")
+        settings, expected = complete(asked), complete(vars(_parser().read(["DIR", "--workers", "1", *words.split()])))
         wrong += [
-            f"{corpus} {variant}: {name} {asked.get(name)}"
-            for name, value in options.items()
-            if asked.get(name) != value and not (name == "valid" and str(asked[name]).endswith(str(value)))
+            f"{corpus} {variant}: {name} {settings[name]}" for name in expected if settings[name] != expected[name]
         ]
-        wrong += (
-            [] if any(name.endswith(text) for name in ["", *wmt]) else [f"{corpus} {variant}: {wmt} without {text}"]
-        )
+        wrong += [] if asked["valid"][0].endswith(valid) else [f"{corpus} {variant}: {asked['valid']}"]
+        wrong += [] if any(name.endswith(text) for name in ["", *wmt]) else [f"{corpus} {variant}: {wmt}"]
         straight = any("/straight/" in test for test in asked["test"])
         assert straight == (corpus.startswith("wmt14") and variant in ("wmt14", "admin", "wmt17", "fairseq"))
     assert wrong == []
@@ -183,7 +152,8 @@ def test_without_flock_nothing_is_claimed_nor_said_to_be_in_use(tmp_path: Path) 
 
 
 def test_help_is_the_head_of_the_script(tmp_path: Path) -> None:
-    for script in (*CORPORA, "slurm.sh", "reproduce/multi30k.sh"):
+    reproductions = sorted(f"reproduce/{path.name}" for path in (ROOT / "scripts" / "reproduce").glob("*.sh"))
+    for script in (*CORPORA, "slurm.sh", *reproductions):
         shown = run(script, "--help")
         assert (shown.returncode, shown.stderr) == (0, ""), script
         assert f"scripts/{script}" in shown.stdout

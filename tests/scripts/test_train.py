@@ -54,19 +54,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(data: Path, run: Path, *changes: str, config: Path = ADMIN) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "fairseq_plugins.cli", "run", *map(str, (config, data, run)), *TINY, *changes]
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "fairseq_plugins.cli",
-            "run",
-            str(config),
-            str(data),
-            str(run),
-            *TINY,
-            *changes,
-            "--quiet",
-        ],
+        [*command, "--quiet"],
         cwd=run.parent,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -167,11 +157,9 @@ def test_two_processes_train_what_one_does(prepared: Path, tmp_path: Path) -> No
     assert errors == ""
     assert "120 tokens x update_freq 2 x 2 = at most 480 tokens an update, as configured" in output
     expected, reached = weights(one), weights(tmp_path / "two" / "checkpoints" / LAST)
-    assert reached.keys() == expected.keys()
-    for name, weight in expected.items():
-        torch.testing.assert_close(reached[name], weight, rtol=1e-5, atol=1e-6, msg=name)
+    torch.testing.assert_close(reached, expected, rtol=1e-5, atol=1e-6)
     both = [torch.load(path, weights_only=True) for path in (one, tmp_path / "two/checkpoints" / LAST)]
-    assert [each["optimizer_history"][-1]["num_updates"] for each in both] == [7, 7]
+    assert [state["optimizer_history"][-1]["num_updates"] for state in both] == [7, 7]
 
 
 def test_the_scripts_are_the_commands() -> None:
