@@ -38,18 +38,14 @@ def options_of(state: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """
     arch = architecture(dict(state))
     if ARCH_MODEL_REGISTRY.get(arch) in (TransformerModel, TransformerModelBase):
-        options = as_ours(stock_options(state))
-        state = {"cfg": {"model": options}}
+        stored = (state.get("cfg") or {}).get("model") or state["args"]
+        stored = vars(stored) if isinstance(stored, Namespace) else stored
+        # Without the settings of its training.
+        stock = {name: stored[name] for name in (field[0] for field in STOCK) if name in stored}
+        state = {"cfg": {"model": as_ours(stock)}}
     elif not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), DeepTransformerModel):
         raise UserError(f"{path}: '{arch}' is not a Transformer for translation, of this package or of fairseq")
     return {**vars(own_options(state, path)), **OF_TRAINING}
-
-
-def stock_options(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the model's settings of a checkpoint of stock fairseq, without those of its training."""
-    options = (state.get("cfg") or {}).get("model") or state["args"]
-    options = vars(options) if isinstance(options, Namespace) else options
-    return {name: options[name] for name in (field[0] for field in STOCK) if name in options}
 
 
 def as_ours(stock: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,20 +73,9 @@ def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], dictionarie
 
 def dictionaries_of(source: Path, target: Path) -> Any:
     """Return what a model's builder needs from a task: both dictionaries, one object where the files are equal."""
-    first = read_dictionary(source)
+    first = Dictionary.load(str(source))
     same = source.read_bytes() == target.read_bytes()
-    return SimpleNamespace(source_dictionary=first, target_dictionary=first if same else read_dictionary(target))
-
-
-def read_dictionary(path: Path) -> Dictionary:
-    """Read a dictionary of ``fairseq-preprocess``.
-
-    Raises:
-        UserError: it is absent or damaged.
-    """
-    if not path.is_file():
-        raise UserError(f"{path}: no such dictionary")
-    return Dictionary.load(str(path))
+    return SimpleNamespace(source_dictionary=first, target_dictionary=first if same else Dictionary.load(str(target)))
 
 
 def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
@@ -104,15 +89,13 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
 
     owners: dict[Any, str] = {}
     tied: dict[str, str] = {}
+    untied: dict[str, Tensor] = {}
     for name, value in weights.items():
         owner = owners.setdefault(memory_of(value), name)
-        if owner != name:
+        if owner == name:
+            untied[name] = value.detach().clone(memory_format=torch.contiguous_format)
+        else:
             tied[name] = owner
-    untied = {
-        name: value.detach().clone(memory_format=torch.contiguous_format)
-        for name, value in weights.items()
-        if name not in tied
-    }
     try:
         save_file(untied, str(path), metadata={TIED: json.dumps(tied)})
     except SafetensorError as error:  # what it makes of an error of the system

@@ -126,20 +126,15 @@ def _checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:
-    """Check that ``out`` is free, or that ``--force`` overwrites what can be made again.
-
-    Args:
-        out: the directory to make.
-        force: whether it may be overwritten.
-        manifest: a file that tells what may be overwritten from other directories.
+    """Check that ``out`` is free, or that ``--force`` overwrites what can be made again: what has a ``manifest``.
 
     Raises:
         UserError: it exists without ``force``, or is something else.
     """
-    if not os.path.lexists(out):
-        return
-    if not force:
+    if os.path.lexists(out) and not force:
         raise UserError(f"{out} exists; --force overwrites it")
+    if not out.exists():
+        return
     if not out.is_dir() or (any(out.iterdir()) and not (out / manifest).exists()):
         raise UserError(f"{out}: not a package, and --force overwrites nothing else; choose another OUT")
 

@@ -12,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fairseq.data import Dictionary
+
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input, whole_directory
@@ -26,7 +28,7 @@ from fairseq_plugins.pipeline.workspace import SETTINGS
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
-from fairseq_plugins.translator.model import build, dictionaries_of, options_of, read_dictionary, write_weights
+from fairseq_plugins.translator.model import build, dictionaries_of, options_of, write_weights
 from fairseq_plugins.translator.package import (
     FORMAT,
     MANIFEST,
@@ -96,10 +98,11 @@ def package(args: argparse.Namespace) -> None:
     dictionaries = dictionaries_of(*(files[f"dict.{language}.txt"] for language in (source, target)))
     refuse_dictionaries(checkpoint, recorded(state), trained_on(dictionaries), data_bin)
     model = build(options, state["model"], dictionaries, checkpoint)
+    search, defaults = config.get("generation", {}), GenerationConfigWithForm()
     content = {
         "format": FORMAT,
         "text": asdict(form),
-        "search": search_of(config.get("generation", {})),
+        "search": {name: kind(search.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()},
         "positions": list(model.max_positions()),
         "longest_trained": longest_trained(data_bin, source, target),
         "updates": num_updates(state),
@@ -140,18 +143,12 @@ def unfinished(state: dict[str, Any], run: Run | None) -> str:
 
 def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
     """Tokens of the longest source sentence of the training, without its end; None where DIR has no training set."""
-    words = read_dictionary(data_bin / f"dict.{source}.txt")
+    words = Dictionary.load(str(data_bin / f"dict.{source}.txt"))
     # fairseq trains on train1, train2, ... as well, and either language may come first in the name.
     pairs = f"{source}-{target}", f"{target}-{source}"
     texts = [path.with_suffix("") for pair in pairs for path in data_bin.glob(f"train*.{pair}.{source}.idx")]
     parts = [tokens for text in texts if (tokens := lengths(text, words)) is not None]
     return max((int(tokens.max()) - 1 for tokens in parts), default=None)
-
-
-def search_of(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the search in a configuration, and the defaults of those that are unset."""
-    defaults = GenerationConfigWithForm()
-    return {name: kind(generation.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()}
 
 
 def settings_of(data: Path) -> dict[str, str]:

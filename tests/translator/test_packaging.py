@@ -157,14 +157,17 @@ def test_the_end_of_a_run_is_what_it_has_recorded(
     assert f"warning: {run}/averaged.pt: its training stopped after 40 updates, " in capsys.readouterr().err
 
 
-def test_the_search_is_the_configuration_s_and_else_fairseq_s() -> None:
+def test_the_search_is_the_configuration_s_and_else_fairseq_s(run: Path, tmp_path: Path) -> None:
+    state = torch.load(run / "averaged.pt", weights_only=False)
     defaults = {
         **{"beam": 5, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 200},
         **{"min_len": 1, "no_repeat_ngram_size": 0},
     }
-    assert packaging.search_of({}) == defaults
     said = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt"}
-    assert packaging.search_of({**said, "sampling": False}) == {**defaults, **said}
+    for name, search in (("none", {}), ("some", {**said, "sampling": False})):
+        torch.save({**state, "cfg": {**state["cfg"], "generation": search}}, run / "averaged.pt")
+        expected = {**defaults, **said} if search else defaults
+        assert packaged(run, tmp_path / name)["search"] == expected
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
