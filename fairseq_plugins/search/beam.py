@@ -12,6 +12,7 @@ step, K afterwards), C candidates of a sentence, T time, S source time, V words.
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from torch import Tensor
 
 from fairseq_plugins.search.hypotheses import Ancestry, Candidates, Finished, best_candidates, matching
-from fairseq_plugins.search.stepping import Ensemble, can_step
+from fairseq_plugins.search.step_attention import in_steps
+from fairseq_plugins.search.stepping import Member, can_step
 
 KNOWN_STRATEGIES = (BeamSearch, LengthConstrainedBeamSearch)
 
@@ -89,14 +91,18 @@ class _Batch:
         self.ignored = torch.zeros(self.sentences, self.beam, dtype=torch.bool, device=self.device)
         self.alive = list(range(self.sentences))
         self.finished = Finished(self.sentences, self.beam)
-        models = list(settings.model.models)
-        self.ensemble = Ensemble(
-            models, net_input, Ancestry(self.sentences, self.device), self.beam, settings.keeps_attention
-        )
+        self.ancestry = Ancestry(self.sentences, self.device)
+        self.members = [
+            Member(model, net_input, self.ancestry, self.beam, settings.keeps_attention)
+            for model in settings.model.models
+        ]
 
     def search(self) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence, best first."""
-        with self.ensemble.running():
+        with ExitStack() as stack:
+            for member in self.members:
+                if member.shares:
+                    stack.enter_context(in_steps(member.decoder, self.beam))
             for step in range(self.max_len + 1):
                 candidates = self.candidates(step)
                 ends = candidates.words.eq(self.settings.eos) & candidates.scores.ne(-math.inf)
@@ -113,10 +119,14 @@ class _Batch:
         sentences = len(self.alive)
         # All hypotheses are equal at the first step: fairseq, too, looks at the first only.
         tokens, sums = (self.tokens[:: self.beam], self.sums[:: self.beam]) if step == 0 else (self.tokens, self.sums)
-        lprobs, attention = self.ensemble.step(tokens[:, : step + 1], self.settings.temperature)
+        self.ancestry.begin_step()
+        results = [member.step(tokens[:, : step + 1], self.settings.temperature) for member in self.members]
+        lprobs = results[0][0]
+        if len(results) > 1:  # the log of the mean probability
+            lprobs = torch.logsumexp(torch.stack([lprobs for lprobs, _ in results]), dim=0) - math.log(len(results))
         lprobs = self.constrain(step, lprobs, tokens, sums)
-        if attention is not None:
-            self.remember_attention(step, attention)
+        if attentions := [attention for _, attention in results if attention is not None]:
+            self.remember_attention(step, torch.stack(attentions).sum(dim=0) / len(results))
         so_far = None if step == 0 else self.sums[:, step - 1].view(sentences, self.beam)
         return best_candidates(lprobs, so_far, sentences, 2 * self.beam)
 
@@ -220,6 +230,8 @@ class _Batch:
         if self.attention is not None:
             self.attention[: len(rows), :, : step + 2] = self.attention[:, :, : step + 2].index_select(0, rows)
             self.attention = self.attention[: len(rows)]
-        if step == 0:
-            self.ensemble.expand(len(ends) if index is None else self.sentences, self.device)
-        self.ensemble.follow(rows, staying, index, parents)
+        self.ancestry.follow(index, parents)
+        for member in self.members:
+            if step == 0:
+                member.expand(len(ends) if index is None else self.sentences, self.device)
+            member.follow(rows, staying, index)

@@ -1,4 +1,4 @@
-"""The models of an ensemble, one step of a search at a time.
+"""A model of an ensemble, one step of a search at a time.
 
 fairseq's search copies what the encoder returns once a hypothesis, and again at every step. The hypotheses of a
 sentence share it, so a copy changes nothing until a sentence leaves. The first step runs on sentences instead of
@@ -10,9 +10,6 @@ S source time, V words.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -22,7 +19,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_plugins.search.hypotheses import Ancestry
-from fairseq_plugins.search.step_attention import DecodingState, has_steps, in_steps
+from fairseq_plugins.search.step_attention import DecodingState, has_steps
 
 HERE_AND_FAIRSEQ = ("fairseq", "fairseq_plugins")
 
@@ -127,43 +124,3 @@ class Member:
     def _move_source(self, order: Tensor) -> None:
         if self.encoder is not None:
             self.source = self.encoder.reorder_encoder_out(self.source, order)
-
-
-class Ensemble:
-    """The models during the search of one batch. See :class:`Member` for the methods."""
-
-    def __init__(
-        self, models: list[nn.Module], net_input: dict[str, Any], ancestry: Ancestry, beam: int, attention: bool
-    ) -> None:
-        self.ancestry = ancestry
-        self.members = [Member(model, net_input, ancestry, beam, attention) for model in models]
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Change the models for the search, and change them back."""
-        with ExitStack() as stack:
-            for member in self.members:
-                if member.shares:
-                    stack.enter_context(in_steps(member.decoder, member.beam))
-            yield
-
-    def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
-        """Return the log of the mean probability, ``(N * W, V)``, and the mean attention, ``(N * W, S)``, if any."""
-        self.ancestry.begin_step()
-        results = [member.step(previous, temperature) for member in self.members]
-        if len(results) == 1:
-            return results[0]
-        mean = torch.logsumexp(torch.stack([lprobs for lprobs, _ in results]), dim=0) - math.log(len(results))
-        attentions = [attention for _, attention in results if attention is not None]
-        return mean, torch.stack(attentions).sum(dim=0) / len(results) if attentions else None
-
-    def expand(self, sentences: int, device: torch.device) -> None:
-        """Go from sentences to hypotheses, after the first step."""
-        for member in self.members:
-            member.expand(sentences, device)
-
-    def follow(self, rows: Tensor, staying: list[int] | None, index: Tensor | None, parents: Tensor) -> None:
-        """Let hypotheses continue others, ``parents`` ``(N, K)`` of their own sentence, and sentences leave."""
-        self.ancestry.follow(index, parents)
-        for member in self.members:
-            member.follow(rows, staying, index)
