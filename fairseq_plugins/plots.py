@@ -44,6 +44,7 @@ def load_pyplot() -> Any | None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    pyplot.rcParams.update({"axes.titlesize": 10, "axes.labelsize": 8, "legend.fontsize": 8})
     return pyplot
 
 
@@ -155,7 +156,7 @@ class HeatMap:
             axis.locator_params(axis="y", integer=True)
         axis.patch.set(hatch="////", edgecolor="0.8")  # no value is not the same as zero
         bar = axis.figure.colorbar(image, ax=axis)
-        bar.set_label(self.value_label, fontsize=8)
+        bar.set_label(self.value_label)
         bar.ax.tick_params(labelsize=8, which="both")
 
 
@@ -251,53 +252,38 @@ def draw(figure: Figure, directory: Path, endings: Sequence[str] = ("png", "pdf"
     """Write a figure as ``NAME.ENDING``; equal numbers make equal files.
 
     Returns:
-        The written files; none if the figure has no panels.
+        The written files; none if the figure has no panels, or matplotlib is not installed.
     """
-    if not figure.panels:
-        return []
     pyplot = load_pyplot()
-    assert pyplot is not None
+    if not figure.panels or pyplot is None:
+        return []
     barred = [panel for panel in figure.panels if isinstance(panel, Bars)]
     width = min(WIDEST, max([figure.width, *(BAR * len(panel.series) * len(panel.categories) for panel in barred)]))
     columns = 1 if width > WIDE else min(figure.columns, len(figure.panels))
     rows = math.ceil(len(figure.panels) / columns)
-    canvas, axes = pyplot.subplots(
-        rows,
-        columns,
-        figsize=(columns * width, rows * HEIGHT),
-        squeeze=False,
-        layout="constrained",
-        sharey=figure.share_y,
-    )
+    size, shared = (columns * width, rows * HEIGHT), figure.share_y
+    canvas, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=shared)
     canvas.suptitle(figure.title, fontsize=11)
     looks: dict[str, Look] = {}
     for axis, panel in zip(axes.flat, figure.panels, strict=False):
         panel.draw(axis, looks)
-        axis.title.set_fontsize(10)
-        axis.xaxis.label.set_fontsize(8)
-        axis.yaxis.label.set_fontsize(8)
     for axis in axes.flat[len(figure.panels) :]:
         axis.set_visible(False)
-    _add_legend(canvas, axes)
+    legend = {}
+    for axis in axes.flat:
+        legend |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if legend:
+        # About 15 characters an inch in this size, and 8 of them for the sample of the line and the gap.
+        longest = max(len(line) for label in legend for line in label.split("\n"))
+        in_a_row = min(LEGEND_COLUMNS, max(1, int(15 * canvas.get_figwidth()) // (longest + 8)))
+        canvas.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=in_a_row)
+        canvas.set_figheight(canvas.get_figheight() + math.ceil(len(legend) / in_a_row) * LEGEND_ROW)
     files = [directory / f"{figure.name}.{ending}" for ending in endings]
     for path in files:
         save(canvas, path)
         canvas.set_layout_engine("none")  # laid out once; with many panels that takes as long as drawing them
     pyplot.close(canvas)
     return files
-
-
-def _add_legend(canvas: Any, axes: Any) -> None:
-    """Draw a legend below the panels with every name once."""
-    named = {
-        label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    if named:
-        # About 15 characters an inch in this size, and 8 of them for the sample of the line and the gap.
-        longest = max(len(line) for label in named for line in label.split("\n"))
-        columns = min(LEGEND_COLUMNS, max(1, int(15 * canvas.get_figwidth()) // (longest + 8)))
-        canvas.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=8)
-        canvas.set_figheight(canvas.get_figheight() + math.ceil(len(named) / columns) * LEGEND_ROW)
 
 
 def save(canvas: Any, path: Path) -> None:

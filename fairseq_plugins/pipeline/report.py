@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import logging
-import re
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -216,9 +215,8 @@ def as_csv(shown: Report) -> str:
 
 def picture(shown: Report) -> plots.Figure:
     """Loss curves, and bars of the first score on each test set; other scores have other scales."""
-    # The table has the whole names.
-    names = [re.sub(r"\b\w+\.(?=\w+=)", "", group.label) for group in shown.groups]
-    curves = [plots.Line(name, _mean_curve(group)) for name, group in zip(names, shown.groups, strict=True)]
+    names = [group.label for group in shown.groups]
+    curves = [plots.Line(group.label, _mean_curve(group)) for group in shown.groups]
     mean = ", mean over the seeds" if shown.several_seeds else ""
     panels: list[plots.Panel] = [plots.Lines(f"validation loss{mean}", "updates", "bits per target token", curves)]
     if shown.columns:
@@ -257,7 +255,7 @@ def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(files[1], as_csv(shown))
-        drawn = plots.draw(picture(shown), directory, ["png"]) if plots.load_pyplot() else []
+        drawn = plots.draw(picture(shown), directory, ["png"])
         write_whole(files[0], as_markdown(shown, picture=bool(drawn)))
     except OSError as error:
         raise UserError(f"{directory}: cannot be written: {(error.strerror or str(error)).lower()}") from error

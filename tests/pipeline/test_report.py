@@ -254,16 +254,6 @@ def test_the_picture_shows_a_curve_a_row_and_a_bar_with_its_error(two_methods):
     assert bars.errors == [[1.0, pytest.approx(0.35355, abs=1e-5)]]
 
 
-def test_of_one_seed_nothing_is_called_a_mean_and_the_picture_has_names_without_groups(runs):
-    for name, lr in (("a", "[0.1]"), ("b", "[0.2]")):
-        write_run(runs / name, changes=[f"optimization.lr={lr}"], scores={"sacreBLEU": 20.0})
-    shown = make_report([runs])
-    lines, bars = report.picture(shown).panels
-    assert (lines.title, bars.title) == ("validation loss", "sacreBLEU")
-    assert bars.categories == [line.label for line in lines.lines] == ["admin_6e6d lr=[0.1]", "admin_6e6d lr=[0.2]"]
-    assert "±: standard deviation" not in as_text(shown)
-
-
 def test_what_a_paper_reads_from_its_training_is_read_from_ours(runs):
     write_run(runs / "a", config="enwik8/rezero_12d", valid={100: 1.31, 200: 1.2, 300: 1.1})
     write_run(runs / "b", config="enwik8/pre_ln_12d", valid={100: 1.31, 200: 1.25})
