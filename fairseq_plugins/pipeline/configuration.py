@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from fairseq_plugins.errors import UserError, nearest
 
@@ -79,19 +79,14 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
         split[match["key"]] = match["value"]
     if problems := [f"{key} cannot be set here: {fixed[key]}" for key in split if key in fixed]:
         raise UserError(problems)
-    given = [f"task.data={quoted(data)}"]
-    # Hydra takes a second for each composition.
-    legal = set(_legal_keys(_composed(path, given), split)) if split else set()
-    if problems := [_unknown_key(key, legal) for key in split if key not in legal]:
+    # With ``++`` Hydra takes any key: the YAML may lack one of a named group.
+    config = _composed(path, [f"task.data={quoted(data)}", *(f"++{key}={value}" for key, value in split.items())])
+    problems = [*_unknown_keys(split, set(_legal_keys(path, config))), *_unknown_choices(config)]
+    if problems:
         raise UserError(problems)
-    # Hydra needs ``++`` for a key that the YAML may lack, such as the keys of a named group.
     overrides = tuple(
         f"{'++' if key.split('.')[0] in GROUPS_BY_NAME else ''}{key}={value}" for key, value in split.items()
     )
-    config = _composed(path, [*given, *overrides])
-    problems = [_unknown_choice(group, _name_in(config, group)) for group in GROUPS_BY_NAME]
-    if any(problems):
-        raise UserError(list(filter(None, problems)))
     return Configuration(path, _completed(path, config), overrides, _processes(path, split))
 
 
@@ -146,35 +141,37 @@ def _completed(path: Path, config: Any) -> Any:
     return completed
 
 
-def _legal_keys(config: Any, changes: Mapping[str, str]) -> Iterator[str]:
-    """Every key of the composed ``config`` and of the dataclasses of its named groups."""
+def _legal_keys(path: Path, config: Any) -> Iterator[str]:
+    """Every key of fairseq's configuration, of the dataclasses of the groups that ``config`` names, and of the file."""
+    from fairseq.dataclass.configs import FairseqConfig
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
     from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_DATACLASS_REGISTRY
+    from omegaconf import OmegaConf
 
-    yield from _keys_of(config, "")
+    written = OmegaConf.load(path)
+    groups = get_type_hints(FairseqConfig)
     for group in GROUPS_BY_NAME:
         yield f"{group}._name"
-        name = str(changes.get(f"{group}._name", changes.get(group, _name_in(config, group))))
+        name = _name_in(config, group) or ""
         if group == "task":
-            known = TASK_DATACLASS_REGISTRY.get(name)
+            groups[group] = TASK_DATACLASS_REGISTRY.get(name)
         elif group == "model":
-            known = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(name, name))
+            groups[group] = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(name, name))
         else:
-            known = REGISTRIES.get(group, {}).get("dataclass_registry", {}).get(name)
+            groups[group] = REGISTRIES.get(group, {}).get("dataclass_registry", {}).get(name)
+    for group, known in groups.items():
+        # Some of fairseq's tasks have no dataclass.
+        yield from (f"{group}.{key}" for key in written.get(group) or ())
         if is_dataclass(known):
             yield from (f"{group}.{field.name}" for field in fields(known))
 
 
-def _keys_of(config: Any, prefix: str) -> Iterator[str]:
-    from omegaconf import DictConfig
-
-    for key in config:
-        node = config._get_node(key)
-        if isinstance(node, DictConfig) and not node._is_none():
-            yield from _keys_of(node, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
+def _unknown_keys(keys: Iterable[str], legal: set[str]) -> Iterator[str]:
+    for key in keys:
+        if key not in legal:
+            siblings = sorted(name for name in legal if name.startswith(f"{key.rpartition('.')[0]}."))
+            yield f"unknown key '{key}'{nearest(key, siblings) or nearest(key, sorted(legal))}"
 
 
 def _name_in(config: Any, group: str) -> str | None:
@@ -183,24 +180,20 @@ def _name_in(config: Any, group: str) -> str | None:
     return None if name is None else str(name)
 
 
-def _unknown_choice(group: str, name: str | None) -> str:
-    """The problem with the name of a group's choice; empty if it is known or unset."""
+def _unknown_choices(config: Any) -> Iterator[str]:
+    """The problem with each name of a group's choice that is unknown."""
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_REGISTRY
 
     tables = {"task": TASK_REGISTRY, "model": ARCH_MODEL_REGISTRY}
-    known = tables[group] if group in tables else REGISTRIES.get(group, {}).get("registry", {})
-    if name is None or not known or name in known:
-        return ""
-    # There are hundreds of architectures.
-    every = "" if group == "model" else f"; legal values: {', '.join(sorted(known))}"
-    return f"unknown {group}._name '{name}'{nearest(name, sorted(known))}{every}"
-
-
-def _unknown_key(key: str, legal: set[str]) -> str:
-    siblings = sorted(name for name in legal if name.startswith(f"{key.rpartition('.')[0]}."))
-    return f"unknown key '{key}'{nearest(key, siblings) or nearest(key, sorted(legal))}"
+    for group in GROUPS_BY_NAME:
+        name = _name_in(config, group)
+        known = tables[group] if group in tables else REGISTRIES.get(group, {}).get("registry", {})
+        if name is not None and known and name not in known:
+            # There are hundreds of architectures.
+            every = "" if group == "model" else f"; legal values: {', '.join(sorted(known))}"
+            yield f"unknown {group}._name '{name}'{nearest(name, sorted(known))}{every}"
 
 
 def _processes(path: Path, changes: Mapping[str, str]) -> int:
