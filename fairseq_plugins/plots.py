@@ -269,7 +269,7 @@ def draw(figure: Figure, directory: Path, endings: Sequence[str] = ("png", "pdf"
         panel.draw(axis, looks)
     for axis in axes.flat[len(figure.panels) :]:
         axis.set_visible(False)
-    legend = {}
+    legend: dict[str, Any] = {}
     for axis in axes.flat:
         legend |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     if legend:

@@ -149,7 +149,7 @@ def _legal_keys(path: Path, config: Any) -> Iterator[str]:
     from fairseq.tasks import TASK_DATACLASS_REGISTRY
     from omegaconf import OmegaConf
 
-    written = OmegaConf.load(path)
+    written: Any = OmegaConf.load(path)
     groups = get_type_hints(FairseqConfig)
     for group in GROUPS_BY_NAME:
         yield f"{group}._name"
