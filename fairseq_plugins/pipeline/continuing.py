@@ -91,14 +91,10 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-def _limits(record: Mapping[str, Any]) -> list[float]:
-    optimization = record.get("configuration", {}).get("optimization", {})
-    return [optimization.get(name) or math.inf for name in LIMITS]
-
-
 def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a limit of ``new`` is above that of ``old``, and none is below."""
-    before, after = _limits(old), _limits(new)
+    limits = [record.get("configuration", {}).get("optimization", {}) for record in (old, new)]
+    before, after = ([settings.get(name) or math.inf for name in LIMITS] for settings in limits)
     return before != after and all(map(operator.le, before, after))
 
 

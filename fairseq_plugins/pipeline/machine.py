@@ -64,17 +64,7 @@ class Precision(NamedTuple):
 
 
 def choose_precision(wanted: str, config: Any, machine: Machine, before: str | None = None) -> Precision:
-    """The precision to train in; see :func:`chosen`.
-
-    Args:
-        wanted: ``auto`` or one of :data:`PRECISIONS`.
-        config: fairseq's configuration.
-        machine: its devices.
-        before: what the training began in; None for a new one.
-
-    Raises:
-        UserError: ``wanted`` is unknown or not supported by this machine.
-    """
+    """The precision to train in; arguments and errors as for :func:`chosen`, except fairseq's configuration."""
     common = config.common
     on = {
         "fp16": common.fp16 or common.memory_efficient_fp16,
@@ -93,11 +83,20 @@ def choose_precision(wanted: str, config: Any, machine: Machine, before: str | N
 
 
 def chosen(wanted: str, configured: str, machine: Machine, before: str | None = None) -> str:
-    """The precision to train in, by name; arguments and errors as for :func:`choose_precision`.
+    """The precision to train in, by name.
 
     ``auto`` is the configured one if the device supports it, else the nearest: fp16 for bf16 on an older GPU. For fp16
     and amp on a CPU it is amp, which is in bfloat16 there, if the CPU has instructions for bfloat16, and else fp32. A
     training that continues on a CPU keeps the one of the two that it began in.
+
+    Args:
+        wanted: ``auto`` or one of :data:`PRECISIONS`.
+        configured: the one of the configuration.
+        machine: its devices.
+        before: what the training began in; None for a new one.
+
+    Raises:
+        UserError: ``wanted`` is unknown or not supported by this machine.
     """
     if wanted not in ("auto", *PRECISIONS):
         raise UserError(unknown_name("--precision", wanted, ("auto", *PRECISIONS)))

@@ -94,7 +94,6 @@ class Request:
     precision: str = "auto"
     tensorboard: bool = False
     wandb_project: str = ""
-    valid_bleu: bool | None = None
     quiet: bool = False
     dry_run: bool = False
 
@@ -120,13 +119,6 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
         ),
         group.add_argument("--wandb-project", default="", metavar="NAME", help="log to Weights & Biases, too"),
         group.add_argument(
-            "--valid-bleu",
-            action=argparse.BooleanOptionalAction,
-            help="translation: BLEU and two sample translations at each validation, with beam 1 unless the "
-            "configuration sets another; they change no weight and choose no checkpoint; default: as configured "
-            "(task.eval_bleu)",
-        ),
-        group.add_argument(
             "--quiet",
             action=argparse.BooleanOptionalAction,
             default=False,
@@ -135,8 +127,8 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
     ]
 
 
-def parser() -> OneLineParser:
-    """Flags of ``fairseq-deep run``."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train; 0, 1 where the loss was not finite, or 2 after one line for each problem."""
     flags = OneLineParser(
         prog="fairseq-deep run",
         description="Train one configuration on all GPUs, or on the CPU without one; the same command resumes.",
@@ -162,12 +154,7 @@ def parser() -> OneLineParser:
     several.add_argument("--master-addr", default="localhost", metavar="HOST", help="address of machine 0")
     several.add_argument("--master-port", type=at_least(1), metavar="PORT", help=f"default: {DEFAULT_PORT}")
     flags.add_argument("--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the command")
-    return flags
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Train; 0, 1 where the loss was not finite, or 2 after one line for each problem."""
-    return exit_code(lambda: train(Request(**vars(parser().read(argv)))))
+    return exit_code(lambda: train(Request(**vars(flags.read(argv)))))
 
 
 def train(request: Request) -> int:
@@ -245,24 +232,24 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
     if not machine.on_cpu and sharing.processes > len(machine.gpus):
         raise UserError(f"--processes {sharing.processes}: this machine has {len(machine.gpus)} GPUs")
-    how = (*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config))
     where = ("--config-dir", str(recipe.file.resolve().parent), "--config-name", recipe.file.stem)
     command = (
         *_launcher(request, machine, sharing),
         *("-m", "fairseq_plugins.cli", "hydra-train", *where, *recipe.overrides),
-        *_overrides(request, data, machine, sharing, how),
+        *_overrides(request, data, machine, sharing),
+        *(*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config)),
     )
     record = {
         **_record(request, recipe, corpus, machine, sharing),
         "precision": precision.name,
-        "tokens_per_update": batches.tokens,
+        "tokens_per_update": batches.largest if batches.max_tokens else None,
         "parameters": count_parameters(config),
         "command": list(command),
     }
     return Plan(command, record, tuple(_lines(record, machine, sharing, precision)))
 
 
-def _overrides(request: Request, data: Path, machine: Machine, sharing: Sharing, how: Sequence[str]) -> list[str]:
+def _overrides(request: Request, data: Path, machine: Machine, sharing: Sharing) -> list[str]:
     """The overrides for this machine and for the files of RUN."""
     run = taken_as_it_is(request.run)
     overrides = [
@@ -270,7 +257,6 @@ def _overrides(request: Request, data: Path, machine: Machine, sharing: Sharing,
         f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
         f"distributed_training.distributed_world_size={sharing.processes * request.nodes}",
         f"common.cpu={str(machine.on_cpu).lower()}",
-        *how,
         "dataset.update_epoch_batch_itr=true",
         "common.log_format=json",
         "common.no_progress_bar=true",
@@ -288,16 +274,12 @@ def _overrides(request: Request, data: Path, machine: Machine, sharing: Sharing,
 
 
 def _bleu_of_validation(request: Request, config: Any) -> list[str]:
-    """The overrides with which each validation scores translations of this data, by its ``text.json``, or does not."""
+    """The overrides with which each validation scores translations of this data, by its ``text.json``."""
     task = config.task
-    if "eval_bleu" not in task:
-        if request.valid_bleu:
-            raise UserError(f"--valid-bleu is for the task translation; {task._name} has no BLEU at validation")
+    if not task.get("eval_bleu"):
         return []
-    if not (task.eval_bleu if request.valid_bleu is None else request.valid_bleu):
-        return ["task.eval_bleu=false"] if task.eval_bleu else []
     # `++`: the YAML may lack a key of a named group.
-    overrides = ["++task.eval_bleu=true", "++task.eval_bleu_print_samples=true"]
+    overrides = ["++task.eval_bleu_print_samples=true"]
     if json.loads(task.eval_bleu_args or "{}") == {}:
         form = config.generation.get("lenpen_form", "fairseq")
         search = {"beam": 1, **({} if form == "fairseq" else {"lenpen_form": form})}

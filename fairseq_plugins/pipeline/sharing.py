@@ -6,7 +6,7 @@ number, each batch is cut into equal parts: the update keeps its tokens, and no 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, lcm
 from typing import Any
 
@@ -54,11 +54,6 @@ class Batches:
             int(dataset.required_batch_size_multiple),
         )
 
-    def __str__(self) -> str:
-        shown = " then ".join(map(str, self.counts))
-        of = f"{self.max_tokens} tokens" if self.max_tokens else f"{self.batch_size} sentences"
-        return f"{shown} batch{'' if shown == '1' else 'es'} of {of} an update"
-
     def parts(self, processes: int) -> int:
         """Minimum number of parts of each batch for which these processes get equal shares."""
         return lcm(*(processes // gcd(count, processes) for count in self.counts))
@@ -71,28 +66,27 @@ class Batches:
         """
         if parts == 1:
             return self
-        return Batches(
-            tuple(count * parts for count in self.counts),
-            self.max_tokens and self.max_tokens // parts,
-            self.batch_size and self.batch_size // parts,
-            self.longest,
-            self.sample,
-            1 if self.sample else max(1, round(self.multiple / parts)),
+        return replace(
+            self,
+            counts=tuple(count * parts for count in self.counts),
+            max_tokens=self.max_tokens and self.max_tokens // parts,
+            batch_size=self.batch_size and self.batch_size // parts,
+            multiple=1 if self.sample else max(1, round(self.multiple / parts)),
         )
 
     def obstacle(self, parts: int) -> str:
         """Why a batch cannot be cut into ``parts`` equal parts; empty if it can."""
         if parts == 1:
             return ""
-        if not self.limits() or self.max_tokens and self.longest is None:
+        if not self.limits or self.max_tokens and self.longest is None:
             return "the length of the longest sentence, which must fit into each part, is unknown"
         if self.batch_size and self.batch_size % parts:
             return f"batch_size {self.batch_size} cannot be divided by {parts}"
         if self.max_tokens and self.longest and self.max_tokens // parts < self.longest:
             room = f"{self.max_tokens} / {parts} = {self.max_tokens // parts}"
             return f"the longest sentence has {self.longest} tokens, more than {room}"
-        if self.sample and self.samples() != parts * self.cut(parts).samples():
-            return f"{self.samples()} samples of {self.sample} tokens cannot be divided by {parts}"
+        if self.sample and self.samples != parts * self.cut(parts).samples:
+            return f"{self.samples} samples of {self.sample} tokens cannot be divided by {parts}"
         return ""
 
     @property
@@ -101,18 +95,15 @@ class Batches:
         return (self.max_tokens or self.batch_size or 0) * self.counts[-1]
 
     @property
-    def tokens(self) -> int | None:
-        """Maximum tokens of an update; None without a limit."""
-        return self.largest if self.max_tokens else None
-
     def limits(self) -> dict[str, int]:
         """The limits of one batch that are set, by fairseq's names."""
         limits = {"max_tokens": self.max_tokens, "batch_size": self.batch_size}
         return {name: limit for name, limit in limits.items() if limit}
 
+    @property
     def samples(self) -> int:
         """Number of samples of equal length in one batch, by fairseq's rule."""
-        fitting = min(limit // (self.sample if name == "max_tokens" else 1) for name, limit in self.limits().items())
+        fitting = min(limit // (self.sample if name == "max_tokens" else 1) for name, limit in self.limits.items())
         return max(fitting // self.multiple * self.multiple, fitting % self.multiple)
 
 
@@ -137,7 +128,7 @@ class Sharing:
         overrides = [f"optimization.update_freq=[{','.join(map(str, self.update_freq))}]"]
         if not self.note:
             return overrides
-        for name, limit in self.batches.limits().items():
+        for name, limit in self.batches.limits.items():
             overrides += [f"dataset.{name}={limit}", f"dataset.{name}_valid={config.dataset[f'{name}_valid']}"]
         return [*overrides, f"dataset.required_batch_size_multiple={self.batches.multiple}"]
 
@@ -164,12 +155,16 @@ def share(batches: Batches, nodes: int, requested: int | None, devices: int) -> 
         counts = range(1, processes + 1)
         legal = [str(count) for count in counts if not batches.obstacle(batches.parts(count * nodes))]
         advice = f"legal values of --processes: {', '.join(legal)}" if legal else "use another --nodes"
-        raise UserError(f"{batches} cannot be shared equally among {workers} processes ({obstacle}); {advice}")
+        given = f"{batches.max_tokens} tokens" if batches.max_tokens else f"{batches.batch_size} sentences"
+        count = " then ".join(map(str, batches.counts)) + (" batch" if batches.counts == (1,) else " batches")
+        raise UserError(
+            f"{count} of {given} an update cannot be shared equally among {workers} processes ({obstacle}); {advice}"
+        )
     cut = batches.cut(parts)
     update_freq = tuple(count // workers for count in cut.counts)
     if parts == 1:
         return Sharing(processes, update_freq, cut)
-    changed = ", ".join(f"{name} {limit} -> {cut.limits()[name]}" for name, limit in batches.limits().items())
+    changed = ", ".join(f"{name} {limit} -> {cut.limits[name]}" for name, limit in batches.limits.items())
     before = "as before" if cut.largest == batches.largest else f"instead of {batches.largest:,}"
     total = f"{cut.largest:,} {'tokens' if cut.max_tokens else 'sentences'} per update {before}"
     return Sharing(processes, update_freq, cut, f"batches are cut: {changed} on {workers} processes, {total}")

@@ -32,7 +32,7 @@ def compared(capfd: pytest.CaptureFixture[str], *words: object) -> Ended:
 
 
 def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = "multi30k_de_en/admin_3e3d model.dropout=0 --seeds 1 2 --precision fp32 --no-valid-bleu --beam 7 --dry-run"
+    words = "multi30k_de_en/admin_3e3d model.dropout=0 --seeds 1 2 --precision fp32 --tensorboard --beam 7 --dry-run"
     ended = compared(capfd, tmp_path, tmp_path / "out", *words.split())
     assert (ended.code, ended.errors) == (0, "")
     commands = [line.partition(" fairseq_plugins.cli ")[2] for line in ended.output.splitlines()]
@@ -42,7 +42,7 @@ def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd
         command
         for seed, place in enumerate(places, start=1)
         for command in (
-            f"run {config} {tmp_path} {place} common.seed={seed} model.dropout=0 --precision=fp32 --no-valid-bleu",
+            f"run {config} {tmp_path} {place} common.seed={seed} model.dropout=0 --precision=fp32 --tensorboard",
             f"evaluate {place} {tmp_path} --beam=7",
         )
     ]

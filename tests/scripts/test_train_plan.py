@@ -319,25 +319,24 @@ def test_bleu_of_validations_reads_the_text_of_the_data(data: Path, tmp_path: Pa
     config.write_text(re.sub(r"  (# BLEU|eval_bleu).*\n", "", ADMIN.read_text()))
     (tmp_path / "data" / "text.json").write_text('{"tokeniser": "moses", "subwords": "sentencepiece"}')
 
-    def bleu(config: Path = config, **asked: object) -> dict[str, str]:
-        told = overrides(planned(tmp_path / "data", tmp_path / "run", config=config, **asked))
+    def bleu(*changes: str, config: Path = config) -> dict[str, str]:
+        told = overrides(planned(tmp_path / "data", tmp_path / "run", *changes, config=config))
         return {key.removeprefix("task.eval_bleu"): told[key] for key in told if "eval_bleu" in key}
 
-    assert bleu() == bleu(valid_bleu=False) == {}
-    assert bleu(ADMIN, valid_bleu=False) == {"": "false"}
+    assert bleu() == {}
+    assert bleu("task.eval_bleu=false", config=ADMIN) == {"": "false"}
     by_text = {
-        "": "true",
         "_print_samples": "true",
         "_detok": "moses",
         "_detok_args": """'{"source_lang": "de", "target_lang": "en"}'""",
         "_remove_bpe": "sentencepiece",
     }
-    assert bleu(ADMIN) == by_text
-    assert bleu(valid_bleu=True) == {**by_text, "_args": """'{"beam": 1}'"""}
-    # Hydra adds a key of a named group that the YAML lacks only then.
-    command = planned(tmp_path / "data", tmp_path / "run", config=config, valid_bleu=True).command
+    assert bleu(config=ADMIN) == by_text
+    assert bleu("task.eval_bleu=true") == {"": "true", **by_text, "_args": """'{"beam": 1}'"""}
+    # Hydra adds a key of a named group that the YAML lacks only with `+`.
+    command = planned(tmp_path / "data", tmp_path / "run", "task.eval_bleu=true", config=config).command
     with initialize_config_dir(config_dir=str(tmp_path), version_base="1.1"):
-        task = compose("plain", overrides=[word for word in command if word.startswith("++task.eval_bleu")]).task
+        task = compose("plain", overrides=[word for word in command if "task.eval_bleu" in word]).task
     assert (task.eval_bleu, task.eval_bleu_args) == (True, '{"beam": 1}')
 
 
