@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,10 @@ from fairseq_plugins.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.pipeline.results import Run
 from fairseq_plugins.pipeline.self_check import Result, compare, write_check
 from fairseq_plugins.text.bytes import tokens_of
-from fairseq_plugins.text.description import Description, described
+from fairseq_plugins.text.description import Description
 from fairseq_plugins.text.markup import segments
 from fairseq_plugins.text.normalise import normaliser
 from fairseq_plugins.text.tokenise import tokeniser
-from tests.scripts.archives import write_archives
-from tests.scripts.running import run
 from tests.speech_to_text import audio
 
 PUBLISHED = [
@@ -109,27 +108,35 @@ def test_tokens_that_are_not_put_together_are_seen_although_bleu_splits_punctuat
     assert capsys.readouterr().err.endswith("accepted: on purpose\n")
 
 
-@pytest.mark.parametrize(
-    ("made", "changed", "how"),
-    [
-        (str.lower, "lower case", {"lower_case": True}),
-        (lambda line: line.replace("’", "'"), "apostrophes", {"changed": {"test": ["apostrophes"]}}),
-        (normaliser("en"), "punctuation", {"changed": {"test": ["punctuation"]}}),
-    ],
-)
-def test_a_known_difference_is_allowed_for_by_name_and_only_where_it_is_written_down(tmp_path, made, changed, how):
-    published = PUBLISHED
-    if changed == "apostrophes":
-        published = [line.replace("'", "’") for line in PUBLISHED]
-    if changed == "punctuation":
-        published = [f"„{line}“" for line in PUBLISHED]
+def test_subwords_are_joined_where_the_text_is_in_subwords_and_nowhere_else(tmp_path, capsys):
+    lines = [re.sub(r"\b(\w\w)(\w{4,})", r"\1@@ \2", tokeniser("en")(line)) for line in PUBLISHED]
+    plan = prepared(tmp_path, lines=lines, subwords="subword_nmt")
+    write_check(plan, plan.test_sets[0], tmp_path / "check.json")
+    said = "test: prepared references against published ones: 100.00 BLEU, 0 of 4 lines differ\n"
+    assert capsys.readouterr().out == said
+    assert json.loads((tmp_path / "check.json").read_text())["bleu"] == 100
+    (tmp_path / "check.json").unlink()
+    problem, *examples = refusal(replace(plan, text=Description("none")))
+    assert "the prepared references (subwords: none, tokens: none) are not those of" in problem
+    assert any("@@" in line for line in examples)
+
+
+def test_a_known_difference_is_allowed_for_by_name_and_only_where_it_is_written_down(tmp_path):
     tokenise: Callable[[str], str] = tokeniser("en")
-    lines = [tokenise(made(line)) for line in published]
-    result = check(prepared(tmp_path / "said", published, lines, **how))
-    assert result.bleu is not None
-    assert result.bleu >= 99
-    assert result.allowed == (f"published text changed as text.json says: {changed}",)
-    assert len(refusal(prepared(tmp_path / "unsaid", published, lines))) == 4
+    curly, quoted = [line.replace("'", "’") for line in PUBLISHED], [f"„{line}“" for line in PUBLISHED]
+    apostrophes, punctuation = ({"changed": {"test": [name]}} for name in ("apostrophes", "punctuation"))
+    cases: tuple[tuple[str, list[str], Callable[[str], str], dict[str, Any]], ...] = (
+        ("lower case", PUBLISHED, str.lower, {"lower_case": True}),
+        ("apostrophes", curly, lambda line: line.replace("’", "'"), apostrophes),
+        ("punctuation", quoted, normaliser("en"), punctuation),
+    )
+    for changed, published, make, how in cases:
+        lines = [tokenise(make(line)) for line in published]
+        result = check(prepared(tmp_path / changed, published, lines, **how))
+        assert result.bleu is not None
+        assert result.bleu >= 99
+        assert result.allowed == (f"published text changed as text.json says: {changed}",)
+        assert len(refusal(prepared(tmp_path / f"{changed} unsaid", published, lines))) == 4
 
 
 def test_a_known_difference_hides_no_other(tmp_path):
@@ -198,35 +205,6 @@ def test_newstest2014_passes_as_moses_tokens(real_corpus, tmp_path):
     result = check(prepared(tmp_path, raw))
     assert (result.bleu, result.lines) == (pytest.approx(99.973, abs=0.01), 3003)
     assert result.differing < 70
-
-
-# --- Google's archive -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_text_that_came_in_subwords_is_joined_and_detokenised(tmp_path, capsys):
-    """Google's WMT'16, made by hand, through its script; then the same text, taken for plain text."""
-    data, out = tmp_path / "data", tmp_path / "out.json"
-    write_archives("wmt16_en_de", tmp_path / "archives", 60)
-    settings = {"ARCHIVE_DIR": str(tmp_path / "archives"), "CHECKSUMS": "/dev/null", "VARIANT": "wmt16-google"}
-    ended = run("prepare_wmt14_en_de.sh", data, TEST_SETS="newstest2014", **settings)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "@@ " in (data / "text" / "newstest2014.de").read_text(encoding="utf-8")
-    assert "@@" not in (data / "text" / "newstest2014.tok.de").read_text(encoding="utf-8")
-    assert described(data) == Description("moses", "subword_nmt")
-    plan = plan_of(TRANSLATION, data, Path(), source="en", target="de", text=described(data))
-    test_set = TestSet("test", "newstest2014", data / "raw" / "newstest2014.de")
-    write_check(plan, test_set, out)
-    said = "newstest2014: prepared references against published ones: 100.00 BLEU, 0 of 8 lines differ"
-    assert capsys.readouterr().out.startswith(said)
-    assert json.loads(out.read_text())["bleu"] == 100
-    with pytest.raises(UserError) as stopped:
-        write_check(replace(plan, text=Description("none")), test_set, out)
-    problem, *examples = stopped.value.problems
-    assert "newstest2014: a perfect translation would have " in problem
-    assert "the prepared references (subwords: none, tokens: none) are not those of" in problem
-    assert len(examples) == 3
-    assert all("@@" in line for line in examples)
 
 
 # --- text of one language ---------------------------------------------------------------------------------------------
