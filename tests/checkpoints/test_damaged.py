@@ -1,12 +1,20 @@
-"""Checkpoints that a kill truncated are removed, and the last one is restored from the newest whole one."""
+"""Damaged checkpoints: what a kill truncated is removed and replaced, ``fsck`` names it, a full disk leaves nothing."""
 
 from __future__ import annotations
 
+import resource
+import shutil
+import signal
 from pathlib import Path
 
+import pytest
 import torch
 
 from fairseq_plugins.checkpoints.damaged import is_damaged, restore_last_checkpoint
+from fairseq_plugins.checkpoints.files import write_checkpoint
+from fairseq_plugins.checkpoints.fsck import main
+from fairseq_plugins.errors import UserError
+from tests import toy
 
 
 def save(path: Path, updates: int) -> Path:
@@ -14,6 +22,10 @@ def save(path: Path, updates: int) -> Path:
     with open(path, "wb") as stream:
         torch.save(state, stream)
     return path
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def test_the_beginning_of_a_checkpoint_is_damaged(tmp_path: Path) -> None:
@@ -39,19 +51,72 @@ def test_the_last_is_restored_from_the_newest_by_updates_not_by_name(tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-def test_a_kill_before_the_first_copy(tmp_path: Path) -> None:
-    first = save(tmp_path / "checkpoint_1_10.pt", 10)
-    restore_last_checkpoint(tmp_path)
-    assert (tmp_path / "checkpoint_last.pt").read_bytes() == first.read_bytes()
-
-
 def test_whole_and_foreign_files_are_left_alone(tmp_path: Path) -> None:
     save(tmp_path / "checkpoint_1_20.pt", 20)
     save(tmp_path / "checkpoint_last.pt", 10)  # killed between the first name and its copy
     # The format of torch before 1.6, and a file that is no checkpoint.
     (tmp_path / "checkpoint_old.pt").write_bytes(b"\x80\x02\x8a\nl\xfc")
     (tmp_path / "notes.pt").write_bytes(b"")
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert restore_last_checkpoint(tmp_path) == []
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert restore_last_checkpoint(tmp_path / "absent") == []
+    before = contents(tmp_path)
+    assert restore_last_checkpoint(tmp_path) == restore_last_checkpoint(tmp_path / "absent") == []
+    assert contents(tmp_path) == before
+    # A kill before the first copy.
+    (tmp_path / "checkpoint_last.pt").unlink()
+    restore_last_checkpoint(tmp_path)
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == before["checkpoint_1_20.pt"]
+
+
+def said(capsys: pytest.CaptureFixture[str], directory: Path, code: int) -> list[list[str]]:
+    """The lines of ``fsck`` behind its header."""
+    assert main([str(directory)]) == code
+    return [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()][3:]
+
+
+def test_fsck(toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--max-update", "4", "--save-interval-updates", "2", "--no-epoch-checkpoints")
+    toy.train_toy(toy_data, tmp_path / "run", *flags)
+    capsys.readouterr()
+    assert said(capsys, tmp_path / "run", 0) == [
+        ["checkpoint_1_2.pt", "2", "sound"],
+        ["checkpoint_1_4.pt", "4", "sound"],
+        ["checkpoint_last.pt", "4", "sound"],
+        ["a", "training", "can continue from checkpoint_last.pt (4 updates)"],
+    ]
+    # Damaged ones are named, and nothing is changed.
+    damaged = Path(shutil.copytree(tmp_path / "run", tmp_path / "damaged"))
+    last, flipped = damaged / "checkpoint_last.pt", bytearray((damaged / "checkpoint_1_4.pt").read_bytes())
+    last.write_bytes(last.read_bytes()[:-100])
+    flipped[len(flipped) // 2 : len(flipped) // 2 + 200] = bytes(200)
+    (damaged / "checkpoint_1_4.pt").write_bytes(flipped)
+    before = contents(damaged)
+    first, second, third, end = said(capsys, damaged, 1)
+    assert first == ["checkpoint_1_2.pt", "2", "sound"]
+    assert second[:2] == ["checkpoint_1_4.pt", "-"]
+    assert "have changed" in second[2]
+    assert third == ["checkpoint_last.pt", "-", "truncated or not a checkpoint"]
+    assert end == ["a", "training", "can continue from checkpoint_1_2.pt (2 updates)"]
+    assert contents(damaged) == before
+    # Weights alone cannot be resumed.
+    (tmp_path / "weights").mkdir()
+    save(tmp_path / "weights" / "weights.pt", 3)
+    assert said(capsys, tmp_path / "weights", 0)[-1] == ["a", "training", "cannot continue from any of them"]
+
+
+def test_mistakes_of_fsck(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, message in ((tmp_path / "absent", "no such file or directory"), (tmp_path, "contains no checkpoint")):
+        assert main([str(place)]) == 2
+        assert capsys.readouterr().err == f"error: {place}: {message}\n"
+
+
+def test_a_disk_that_fills_in_the_middle_of_a_save_is_one_line(tmp_path: Path) -> None:
+    output, before = tmp_path / "a.pt", resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(UserError) as caught:
+            write_checkpoint({"model": {"weight": torch.zeros(100_000)}}, output)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.problems == (f"{output}: cannot be written: File too large",)
+    assert list(tmp_path.iterdir()) == []
