@@ -293,24 +293,17 @@ def test_memory_stays_near_two_models(tmp_path):
     assert model < taken < 2.3 * model, f"{taken / model:.2f} models"
 
 
-@pytest.fixture(scope="module")
-def average(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The average of two checkpoints of fairseq's, in their directory."""
-    directory = tmp_path_factory.mktemp("average")
-    flags = ("--max-update", "4", "--save-interval-updates", "2", "--no-epoch-checkpoints")
-    toy.train_toy(toy_data, directory, *flags)
-    inputs = [str(directory / f"checkpoint_1_{updates}.pt") for updates in (2, 4)]
-    assert main(["--inputs", *inputs, "--output", str(directory / "average.pt")]) == 0
-    return directory / "average.pt"
-
-
-def test_an_average_holds_nothing_that_a_plain_torch_refuses(average):
+def test_an_average_holds_nothing_that_a_plain_torch_refuses(toy_data, tmp_path):
     """It would refuse the checkpoints themselves, which hold an ``argparse.Namespace``."""
+    flags = ("--max-update", "4", "--save-interval-updates", "2", "--no-epoch-checkpoints")
+    toy.train_toy(toy_data, tmp_path, *flags)
+    inputs = [tmp_path / f"checkpoint_1_{updates}.pt" for updates in (2, 4)]
+    average_checkpoints(inputs, tmp_path / "average.pt")
     known = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
     try:
         with pytest.raises(pickle.UnpicklingError, match="Namespace"):
-            torch.load(average.parent / "checkpoint_1_2.pt", weights_only=True)
-        assert "model" in torch.load(average, weights_only=True)
+            torch.load(inputs[0], weights_only=True)
+        assert "model" in torch.load(tmp_path / "average.pt", weights_only=True)
     finally:
         torch.serialization.add_safe_globals(known)

@@ -187,22 +187,12 @@ def test_what_has_no_scale_passes_through_to_the_bit(tmp_path, arch):
     assert stock.encoder.layers[0].normalize_before is (arch == "pre_ln_transformer")
 
 
-def test_half_precision_is_folded_and_stored_in_float32(tmp_path):
-    model, values = tiny_model("admin_transformer")
+def test_result_is_plain_data_of_stock_fairseq_in_float32(tmp_path):
+    model, values = tiny_model("admin_transformer", share_all_embeddings=True)
     path = save(tmp_path / "in.pt", "admin_transformer", model, values)
     half = {name: value.half() for name, value in model.state_dict().items()}
     change(path, model=half)
     fold_checkpoint(path, tmp_path / "out.pt")
-    weights = read_checkpoint(tmp_path / "out.pt")["model"]
-    assert {value.dtype for value in weights.values()} == {torch.float32}
-    models, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "out.pt")], task=translation_task())
-    model.load_state_dict(half)
-    assert_same(model, models[0].eval())
-
-
-def test_result_is_plain_data_of_stock_fairseq(tmp_path):
-    model, values = tiny_model("admin_transformer", share_all_embeddings=True)
-    fold_checkpoint(save(tmp_path / "in.pt", "admin_transformer", model, values), tmp_path / "out.pt")
     with torch.serialization.safe_globals([]):
         state = read_checkpoint(tmp_path / "out.pt")
     options = state["cfg"]["model"]
@@ -211,10 +201,14 @@ def test_result_is_plain_data_of_stock_fairseq(tmp_path):
     assert changed.items() <= options.items()
     assert not [name for name in options if name.startswith("admin") or name == "residual"]
     assert not [name for name in state["model"] if "residual" in name]
+    assert {value.dtype for value in state["model"].values()} == {torch.float32}
     assert state["cfg"]["common"]["user_dir"] is None
     assert "last_optimizer_state" not in state
     assert state["extra_state"] == {"train_iterator": {"epoch": 1}, "weights_sha256": weights_hash(state["model"])}
     assert state["folded_from"] == {"file": "in.pt", "arch": "admin_transformer", "num_updates": 7}
+    models, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "out.pt")], task=translation_task())
+    model.load_state_dict(half)
+    assert_same(model, models[0].eval())
 
 
 REFUSED = [
@@ -308,23 +302,14 @@ assert not [name for name in sys.modules if name.startswith("fairseq_plugins")]
 """
 
 
-def hypotheses(report: Path) -> dict[str, tuple[str, float]]:
-    lines = [line.split("\t") for line in report.read_text(encoding="utf-8").splitlines() if line.startswith("H-")]
-    return {number: (text, float(score)) for number, score, text in lines}
-
-
 @pytest.mark.slow
-def test_stock_fairseq_translates_with_a_folded_training(tmp_path, capsys):
+def test_stock_fairseq_translates_with_a_folded_training(tmp_path):
     """Trained with the plugin, folded, translated by fairseq alone in a process that knows nothing of the plugin."""
     data = binarise(tmp_path)
     flags = ("--share-all-embeddings", "--max-update", "40", "--store-ema")
     checkpoint = train_toy(data, tmp_path / "training", *flags, arch="admin_transformer")
-    translate_toy(data, checkpoint, tmp_path / "before")
-    capsys.readouterr()
-
+    before = translate_toy(data, checkpoint, tmp_path / "before")
     assert main([str(checkpoint), str(tmp_path / "folded.pt")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == f"{tmp_path / 'folded.pt'}: a checkpoint of stock fairseq, --arch transformer, float32"
 
     command = [sys.executable, "-c", STOCK_GENERATE, str(data), "--path", str(tmp_path / "folded.pt"), "--cpu"]
     command += ["--results-path", str(tmp_path / "after"), "--beam", "2", "--max-len-b", "12", "--max-tokens", "400"]
@@ -333,9 +318,7 @@ def test_stock_fairseq_translates_with_a_folded_training(tmp_path, capsys):
     finished = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
 
-    before = hypotheses(tmp_path / "before" / "generate-test.txt")
-    after = hypotheses(tmp_path / "after" / "generate-test.txt")
+    lines = (tmp_path / "after" / "generate-test.txt").read_text(encoding="utf-8").splitlines()
+    after = {int(line[2:].split("\t")[0]): line.split("\t")[2] for line in lines if line.startswith("H-")}
     assert len(before) == 60
-    assert {number: text for number, (text, _) in after.items()} == {n: text for n, (text, _) in before.items()}
-    scores = [torch.tensor([one[number][1] for number in sorted(before)]) for one in (after, before)]
-    assert_same_to_rounding(*scores)
+    assert after == before
