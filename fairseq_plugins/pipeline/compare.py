@@ -182,6 +182,7 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
                 screen.show(glance(logs) if how.output else "")
                 time.sleep(POLLED)
         finally:
+            screen.show("")
             end_children(list(running))
 
 
