@@ -11,13 +11,9 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from sacremoses import MosesPunctNormalizer
-from sacremoses.corpus import NonbreakingPrefixes
-
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.scoring.metrics import Reads
-from fairseq_plugins.text.tokenise import Splitter
 
 _HYPHEN = re.compile(rb"(?<!\S)@-@(?!\S)|(\S)-(\S)")
 Outputs = Sequence[str] | Sequence[Sequence[str]]
@@ -113,6 +109,8 @@ class Forms:
             return ""
         if not self._target:
             return "it needs --language-pair (as de-en)"
+        from sacremoses.corpus import NonbreakingPrefixes  # its import takes half a second
+
         languages = set(NonbreakingPrefixes().available_langs.values())
         return "" if self._target in languages else unknown_name("language of Moses", self._target, languages)
 
@@ -148,6 +146,8 @@ class Forms:
         if reads == "tokens":
             return moses(sentences, self._target)
         # As Moses' replace-unicode-punctuation.perl makes Unicode quotes, commas and the like ASCII.
+        from sacremoses import MosesPunctNormalizer
+
         straight = list(map(MosesPunctNormalizer().replace_unicode_punct, sentences))
         return split_compounds(moses(straight, self._target))
 
@@ -160,6 +160,8 @@ def moses(sentences: Sequence[str], language: str) -> list[str]:
     that is wanted: it is Moses before November 2018, with which newstest2014 has the 64,496 tokens of the published
     tables.
     """  # noqa: D205
+    from fairseq_plugins.text.tokenise import Splitter
+
     tokeniser = Splitter(language, last_full_stop=False)
     return [str(tokeniser.tokenize(sentence, return_str=True, escape=False)) for sentence in sentences]
 
