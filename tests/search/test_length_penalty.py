@@ -46,10 +46,8 @@ def test_alpha_is_any_number_from_zero_and_nothing_else() -> None:
     for alpha in (0, 0.0, 0.2, 0.6, 1, 2.5):
         assert checked_alpha(alpha) == alpha
     for alpha in (-0.1, -1, math.nan, math.inf, -math.inf, "0.6", None, True, [0.6]):
-        with pytest.raises(UserError, match="finite and not negative, for instance 0.6") as caught:
+        with pytest.raises(UserError, match="finite and not negative, for instance 0.6"):
             checked_alpha(alpha)
-        assert str(caught.value).startswith(f"--lenpen {alpha}: ")
-        assert len(caught.value.problems) == 1
     with pytest.raises(UserError) as caught:
         checked_alpha(-1.0, normalized=False)
     assert len(caught.value.problems) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import math
 from argparse import Namespace
@@ -12,7 +11,7 @@ import pytest
 import torch
 from fairseq import options
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
@@ -133,36 +132,20 @@ def whole(**values: Any) -> Namespace:
     return Namespace(**{**vars(GenerationConfig()), **values})
 
 
-def test_a_task_that_is_registered_later_is_watched_too() -> None:
+def test_a_task_of_another_package_is_refused_if_it_would_ignore_the_form_and_served_if_not() -> None:
     class Late(TranslationTask):
         def build_generator(self, models: Any, args: Any, **unused: Any) -> Any:
             return SequenceGenerator(models, self.target_dictionary, len_penalty=args.lenpen)
 
-    class LaterStill(Late):
-        pass
-
-    for late in (Late, LaterStill):
-        task = late(TranslationConfig(), models.dictionary(), models.dictionary())
-        assert type(task.build_generator([outspoken()], whole())) is SequenceGenerator
-        with pytest.raises(UserError, match=f"{late.__name__} searches with SequenceGenerator, which knows only its"):
-            task.build_generator([outspoken()], whole(lenpen_form="gnmt"))
-
-
-def test_a_task_that_builds_on_fairseq_s_search_is_served() -> None:
     class Adding(TranslationTask):
-        def build_generator(
-            self,
-            models: Any,
-            args: Any,
-            seq_gen_cls: Any = None,
-            extra_gen_cls_kwargs: Any = None,
-            prefix_allowed_tokens_fn: Any = None,
-        ) -> Any:
-            extra = {"symbols_to_strip_from_output": {5}}
-            return super().build_generator(models, args, extra_gen_cls_kwargs=extra)
+        def build_generator(self, models: Any, args: Any, **unused: Any) -> Any:
+            return super().build_generator(models, args, extra_gen_cls_kwargs={"symbols_to_strip_from_output": {5}})
 
-    task = Adding(TranslationConfig(), models.dictionary(), models.dictionary())
-    generator = task.build_generator([outspoken()], whole(lenpen_form="gnmt", lenpen=0.6))
+    late, adding = (kind(TranslationConfig(), models.dictionary(), models.dictionary()) for kind in (Late, Adding))
+    assert type(late.build_generator([outspoken()], whole())) is SequenceGenerator
+    with pytest.raises(UserError, match="Late searches with SequenceGenerator, which knows only its"):
+        late.build_generator([outspoken()], whole(lenpen_form="gnmt"))
+    generator = adding.build_generator([outspoken()], whole(lenpen_form="gnmt", lenpen=0.6))
     assert type(generator) is LeanSearch
     assert generator.gnmt_alpha == 0.6
     assert generator.symbols_to_strip_from_output == {5, models.dictionary().eos()}
@@ -195,29 +178,6 @@ def test_allowed_words_still_bind_the_search() -> None:
 
 
 # Flags and configurations
-
-
-def flags(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
-    return {
-        name: [type(action), action.default, action.choices and list(action.choices), action.nargs, action.help]
-        for action in parser._actions
-        for name in action.option_strings
-    }
-
-
-@pytest.mark.parametrize("interactive", [False, True])
-def test_one_flag_is_added_and_none_changed(interactive: bool) -> None:
-    stock = argparse.ArgumentParser()
-    gen_parser_from_dataclass(stock, GenerationConfig())
-    ours = flags(options.get_generation_parser(interactive=interactive))
-    assert {name: ours[name] for name in flags(stock) if name not in ("-h", "--help")} == {
-        name: value for name, value in flags(stock).items() if name not in ("-h", "--help")
-    }
-    assert "--lenpen-form" not in flags(stock)
-    kind, default, choices, _, text = ours["--lenpen-form"]
-    assert (default, choices) == ("fairseq", ["fairseq", "gnmt"])
-    assert "length ** lenpen" in text
-    assert "((5 + length) / 6) ** lenpen" in text
 
 
 def configured(*given: str, task: str = "translation") -> Any:
