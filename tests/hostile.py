@@ -1,6 +1,6 @@
 """Text, YAML and paths that are hostile, for the tests of every command.
 
-A line of :data:`LINES` is one sentence, whatever it holds. A file of :data:`FAULTS` is refused, by a line's number.
+A line of :data:`LINES` is one sentence, whatever it holds.
 """
 
 from __future__ import annotations
@@ -45,14 +45,7 @@ LINES: Mapping[str, str] = {
 RETURNS = ("eins\rzwei", "\r", "drei\r\r")
 """Lines with a carriage return, which fairseq's own preprocessing would split."""
 
-FAULTS: Mapping[str, tuple[bytes, str]] = {
-    "Latin-1": ("eins\nzwei\nfünf\n".encode("latin-1"), "line 3: not UTF-8 (byte 0xfc)"),
-    "UTF-16": ("eins\nzwei\n".encode("utf-16"), "line 1: not UTF-8 (byte 0xff)"),
-    "a surrogate": (b"eins\n\xed\xa0\x80\n", "line 2: not UTF-8 (byte 0xed)"),
-    "too long a form": (b"eins\n\xc0\xaf\n", "line 2: not UTF-8 (byte 0xc0)"),
-    "cut inside a character": (b"eins\nzwei \xc3", "line 2: not UTF-8 (byte 0xc3)"),
-    "a byte order mark and Latin-1": (b"\xef\xbb\xbff\xfcnf\n", "line 1: not UTF-8 (byte 0xfc)"),
-}
+LATIN_1 = ("eins\nzwei\nfünf\n".encode("latin-1"), "line 3: not UTF-8 (byte 0xfc)")
 """Bytes that are not text, and where and why they are refused."""
 
 MARK = "\ufeff"

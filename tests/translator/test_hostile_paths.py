@@ -9,14 +9,9 @@ from pathlib import Path
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hypothesis import given
-from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline import commands
-from fairseq_plugins.pipeline.configuration import quoted, taken_as_it_is
+from fairseq_plugins.pipeline.configuration import quoted
 from tests import hostile, processes
 from tests.processes import Ended
 from tests.translator.conftest import Made
@@ -61,17 +56,6 @@ def deep(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
     monkeypatch.setattr(commands, "deep", lambda *words, **__: run(*words))
     return run
-
-
-@given(st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1, max_size=20))
-def test_any_name_is_read_as_it_is_or_refused(name: str) -> None:
-    path = Path("/a") / f"x{name}"
-    if ":" in name or "${" in name:
-        with pytest.raises(UserError, match="is not supported in a path"):
-            taken_as_it_is(path)
-        return
-    (override,) = OverridesParser.create().parse_overrides([f"task.data={quoted(taken_as_it_is(path))}"])
-    assert OmegaConf.create({"data": override.value()}).data == str(path)
 
 
 def test_run_refuses_what_fairseq_would_read_as_another_path(made: Made, tmp_path: Path, deep: Deep) -> None:

@@ -12,12 +12,8 @@ from typing import NamedTuple
 
 import pytest
 from fairseq.data import Dictionary, data_utils
-from fairseq.file_chunker_utils import Chunker, find_offsets
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fairseq_plugins.errors import EXIT_CODE, UserError
-from fairseq_plugins.lines import decoded
+from fairseq_plugins.errors import EXIT_CODE
 from fairseq_plugins.pipeline import commands
 from fairseq_plugins.translator import translate
 from tests import hostile, processes
@@ -144,20 +140,6 @@ def scored(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
     return ended, read
 
 
-def verified(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
-    (place.here / "corpus").mkdir()
-    place.write("corpus/test.de", text)
-    place.write("corpus/test.en", b"eins\n" * len(LINES))
-    ended = place.deep("verify-data", place.here / "corpus", "--json")
-
-    def read() -> list[str]:
-        found = json.loads(ended.output)["files"]
-        assert [file["path"] for file in found] == ["test.de", "test.en"]
-        return [ANCHOR] * found[0]["rows"]
-
-    return ended, read
-
-
 COMMANDS: dict[str, Read] = {
     "translate": translated,
     "interactive": interactively,
@@ -165,7 +147,6 @@ COMMANDS: dict[str, Read] = {
     "generate": generated,
     "prepare": prepared,
     "score": scored,
-    "verify-data": verified,
 }
 
 
@@ -184,8 +165,7 @@ def test_each_sentence_in_gives_one_out_in_order(command: str, form: str, place:
         assert ended.code == 2
         assert ended.error.startswith(f"error: {place.here / 'text.de'}: {BEGINS}")
         return
-    # Some of the lines are empty, which a comparison calls broken.
-    assert ended.code == (1 if command == "verify-data" else 0), ended.errors
+    assert ended.code == 0, ended.errors
     found = read()
     assert len(found) == len(LINES)
     assert len(set(found[::2])) == 1
@@ -212,42 +192,22 @@ def test_every_preparation_keeps_every_test_sentence(words: str, place: Place) -
 def test_a_carriage_return_ends_no_line(command: str, place: Place) -> None:
     lines = [line for hostile_line in hostile.RETURNS for line in (ANCHOR, hostile_line)]
     ended, read = COMMANDS[command](place, "".join(f"{line}\n" for line in lines).encode())
-    if command == "verify-data":
-        assert "test.de: 2 carriage returns" in " ".join(f"{v['about']}: {v['message']}" for v in faults_of(ended))
-    elif command == "score":
+    if command == "score":
         assert ended.error.startswith("error: text has 6 lines, ")
         return
-    else:
-        assert ended.code == 0, ended.errors
+    assert ended.code == 0, ended.errors
     found = read()
     assert len(found) == len(lines)
     assert len(set(found[::2])) == 1
 
 
-def faults_of(ended: Ended) -> list[dict[str, str]]:
-    return list(json.loads(ended.output)["verdicts"])
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_no_text_is_named_by_file_and_line(command: str, place: Place) -> None:
-    """The function that all of them read with knows the other faults, too."""
-    text, where = hostile.FAULTS["Latin-1"]
+    text, where = hostile.LATIN_1
     ended, _ = COMMANDS[command](place, text)
-    if command == "verify-data":
-        assert ended.code == 1
-        message = where.replace(":", " is", 1)
-        assert any(fault["about"] == "test.de" and message in fault["message"] for fault in faults_of(ended))
-        return
     file = "text.de" if command in (*BY_FAIRSEQ, "prepare") else "text"
     name = "standard input" if command == "interactive" else place.here / file
     assert (ended.code, ended.error) == (2, f"error: {name}: {where}")
-
-
-def test_every_fault_is_refused_by_line_and_byte() -> None:
-    for content, where in hostile.FAULTS.values():
-        with pytest.raises(UserError) as caught:
-            list(decoded(io.BytesIO(content), "text"))
-        assert str(caught.value) == f"text: {where}"
 
 
 def test_unequal_sides_are_refused_by_every_command_that_reads_two(place: Place) -> None:
@@ -260,43 +220,17 @@ def test_unequal_sides_are_refused_by_every_command_that_reads_two(place: Place)
         assert re.search(r"has 2 lines.* 3( lines)?\b", ended.error), ended.error
 
 
-# --- any text ---------------------------------------------------------------------------------------------------------
-
-CHARACTERS = st.sampled_from("ab \t\r\x0b\x1c\x85\u2028\ufeff\0é漢\u0301👩")
-
-
-@given(
-    st.lists(st.text(CHARACTERS.filter(lambda character: character != "\r"), max_size=8), min_size=1, max_size=30),
-    st.sampled_from(["\n", "\r\n"]),
-    st.integers(min_value=1, max_value=6),
-)
-def test_the_workers_of_preprocess_share_the_lines(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, workers: int
-) -> None:
-    path = tmp_path_factory.mktemp("shares") / "text"
-    path.write_bytes("".join(line + end for line in lines).encode())
-    offsets = find_offsets(str(path), workers)
-    read: list[str] = []
-    for begin, stop in zip(offsets, offsets[1:], strict=False):
-        with Chunker(str(path), begin, stop) as share:
-            read.extend(line.removesuffix("\n") for line in share)
-    assert read == lines
-
-
-# --- much text --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["translate", "preprocess", "prepare", "verify-data"])
+@pytest.mark.parametrize("command", ["translate", "preprocess", "prepare"])
 def test_a_line_of_100_000_words_and_many_empty_ones(command: str, place: Place) -> None:
     words, empty = 100_000, 10_000
     text = f"{ANCHOR}\n{'eins ' * words}\n".encode() + b"\n" * empty + f"{ANCHOR}\n".encode()
     ended, read = COMMANDS[command](place, text)
-    assert ended.code == (1 if command == "verify-data" else 0), ended.errors
+    assert ended.code == 0, ended.errors
     first, long, *others, last = read()
     assert len(others) == empty
     assert first == last
-    assert command == "verify-data" or not any(others)
+    assert not any(others)
     if command == "preprocess":
         assert long == " ".join(["eins"] * words)
 

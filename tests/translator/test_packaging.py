@@ -17,7 +17,7 @@ from fairseq_plugins.pipeline import commands
 from fairseq_plugins.text.description import described
 from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.form import form_of
-from fairseq_plugins.translator.model import as_ours, build, options_of, read_weights, write_weights
+from fairseq_plugins.translator.model import build, options_of, read_weights, write_weights
 from fairseq_plugins.translator.package import open_package
 from tests import models
 from tests.pipeline.making import write_run
@@ -78,7 +78,7 @@ def test_weights_come_back_as_they_were(tmp_path: Path) -> None:
         write_weights(weights, tmp_path / "none" / "weights.safetensors")
 
 
-@pytest.mark.parametrize("flags", ["", "--encoder-normalize-before --decoder-normalize-before --activation-fn gelu"])
+@pytest.mark.parametrize("flags", ["", "--encoder-normalize-before --activation-fn gelu"])
 def test_a_stock_transformer_becomes_one_of_ours_that_computes_the_same(flags: str, tmp_path: Path) -> None:
     args = models._parse(("--arch", "transformer", *flags.split()))
     stock = models.build_model(args, models.task()).eval()
@@ -90,11 +90,6 @@ def test_a_stock_transformer_becomes_one_of_ours_that_computes_the_same(flags: s
         ours = build(options, stock.state_dict(), dictionaries, tmp_path)
         inputs = models.batch().inputs
         assert torch.equal(ours(*inputs)[0], stock(*inputs)[0])
-
-
-def test_norms_of_stock_by_stack() -> None:
-    assert as_ours({"encoder_normalize_before": True})["norm"] == "pre,post"
-    assert as_ours({"decoder_normalize_before": True})["norm"] == "post,pre"
 
 
 @pytest.fixture
