@@ -155,7 +155,7 @@ def legend(shown: Report) -> Iterator[str]:
         for evaluation in group.evaluations(column.test_set)
         if (metric := evaluation.metrics.get(column.metric)) and metric.signature
     )
-    signatures = dict.fromkeys(test.signature for _, test in shown.tests if test.test != WELCH)
+    signatures = dict.fromkeys(test.signature for _, test in shown.tests if test.signature)
     if signatures:
         yield (
             f"{SENTENCES}: differs from {shown.baseline} with p < {LEVEL}, paired bootstrap over the sentences, "

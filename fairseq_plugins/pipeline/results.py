@@ -189,18 +189,13 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
 
 
 def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
-    content = _read_object(directory / SCORES, problems) or {}
-    metrics = {}
-    for entry in content.get("metrics") or []:
-        try:
-            metric = Metric(str(entry["name"]), float(entry["value"]), str(entry.get("signature") or ""))
-        except (TypeError, KeyError, ValueError, AttributeError):
-            problems.append(f"{directory / SCORES}: a score without name or value")
-            continue
-        metrics[metric.name] = metric
-    try:
-        lines = (directory / "settings").read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        lines = []
+    scores = (_read_object(directory / SCORES, problems) or {}).get("metrics") or []
+    metrics = {
+        score["name"]: Metric(score["name"], score["value"], score.get("signature") or "")
+        for score in scores
+        if score["value"] is not None
+    }
+    settings = directory / "settings"
+    lines = settings.read_text(encoding="utf-8").splitlines() if settings.is_file() else []
     decoding = {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
     return Evaluation(directory.name, directory, metrics, decoding)
