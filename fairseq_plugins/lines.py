@@ -7,14 +7,15 @@ would silently lose their alignment.
 from __future__ import annotations
 
 import gzip
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import whole_file
 
 
 def read_lines(*paths: Path) -> Iterator[str]:
@@ -56,17 +57,12 @@ def decoded(lines: Iterable[bytes], name: object) -> Iterator[str]:
 def raw_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file with their line ends, in any encoding; errors are those of :func:`read_lines`."""
     try:
-        with open_bytes(path) as stream:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
             yield from stream
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise UserError(f"{path}: not a whole gzip file") from None
     except OSError as error:
         raise UserError(f"{path}: {_cause(error)}") from None
-
-
-def open_bytes(path: Path) -> BinaryIO:
-    """Open the content of a file, unpacked if its name ends in ``.gz``."""
-    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
 
 
 def _cause(error: OSError) -> str:
@@ -80,18 +76,14 @@ def in_step(paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
         UserError: as :func:`read_lines`, or the files have different numbers of lines, which the message gives.
     """
     readers = [read_lines(path) for path in paths]
-    number = 0
-    while True:
-        lines = [next(reader, None) for reader in readers]
-        if any(line is None for line in lines):
-            break
-        number += 1
-        yield tuple(line for line in lines if line is not None)
-    if any(line is not None for line in lines):
-        counts = [
-            number + (line is not None) + sum(1 for _ in reader) for line, reader in zip(lines, readers, strict=True)
-        ]
-        raise UserError(unequal(paths, counts))
+    for number, lines in enumerate(zip_longest(*readers)):
+        if None in lines:
+            counts = [
+                number + (line is not None) + sum(1 for _ in reader)
+                for line, reader in zip(lines, readers, strict=True)
+            ]
+            raise UserError(unequal(paths, counts))
+        yield lines
 
 
 def unequal(paths: Sequence[Path], counts: Sequence[int]) -> str:
@@ -100,61 +92,19 @@ def unequal(paths: Sequence[Path], counts: Sequence[int]) -> str:
     return f"{paths[0]}: not parallel: {counted}; line k must translate line k"
 
 
-class Writer:
-    """A file that is written under a temporary name; see :func:`whole_files`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.partial = path.with_name(path.name + ".partial")
-        with self._named():
-            self._stream = open(self.partial, "wb", buffering=1 << 20)
-
-    def write(self, content: bytes) -> None:
-        """Write bytes as they are."""
-        try:
-            self._stream.write(content)
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def write_line(self, line: str) -> None:
-        """Write one line, which must not contain a line end."""
-        self.write(line.encode("utf-8") + b"\n")
-
-    def close(self) -> None:
-        """Flush the buffer."""
-        with self._named():
-            self._stream.close()
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def _failure(self, error: OSError) -> UserError:
-        return UserError(f"{self.path}: cannot be written: {_cause(error)}")
-
-
 @contextmanager
-def whole_files(*paths: Path) -> Iterator[list[Writer]]:
-    """Writers of ``paths``, which appear when the block has ended; after an error none of them appears.
+def whole_files(*paths: Path) -> Iterator[list[BinaryIO]]:
+    """Files to write to, which appear as ``paths`` when the block has ended; after an error none of them appears.
 
     Raises:
         UserError: a file cannot be written.
     """
-    writers: list[Writer] = []
     try:
-        with ExitStack() as stack:
-            for path in paths:
-                writers.append(Writer(path))
-                stack.callback(writers[-1].close)
-            yield writers
-        for writer in writers:
-            os.replace(writer.partial, writer.path)
-    finally:
-        for writer in writers:
-            writer.partial.unlink(missing_ok=True)
+        with ExitStack() as names, ExitStack() as streams:
+            partials = [names.enter_context(whole_file(path)) for path in paths]
+            yield [streams.enter_context(open(partial, "wb", buffering=1 << 20)) for partial in partials]
+    except OSError as error:
+        raise UserError(f"{' '.join(map(str, paths))}: cannot be written: {_cause(error)}") from None
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
@@ -164,8 +114,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
         UserError: it cannot be written.
     """
     count = 0
-    with whole_files(path) as [writer]:
+    with whole_files(path) as [stream]:
         for line in lines:
-            writer.write_line(line)
+            stream.write(f"{line}\n".encode())
             count += 1
     return count

@@ -90,7 +90,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "two.partial").symlink_to("/dev/full")
     with pytest.raises(UserError) as caught:
         split(text, tmp_path / "one", tmp_path / "two", every=2)
-    assert str(caught.value) == f"{tmp_path / 'two'}: cannot be written: no space left on device"
+    assert str(caught.value) == f"{tmp_path / 'one'} {tmp_path / 'two'}: cannot be written: no space left on device"
     assert list(tmp_path.iterdir()) == [text]
 
 

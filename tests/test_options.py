@@ -48,7 +48,7 @@ def test_what_stands_behind_two_dashes_is_no_option(options: OneLineParser) -> N
         (["average", "--best", "1", "--last-epochs", "2"], "argument --last-epochs: not allowed with argument --best"),
         (["fold", "a.pt", "b.pt", "--froce"], "unknown option '--froce' (did you mean '--force'?); legal: "),
         (["doctor", "--hepl"], "unknown option '--hepl' (did you mean '--help'?); legal: --help"),
-        (["verify-data", "--lsit"], "unknown option '--lsit' (did you mean '--list'?); legal: "),
+        (["verify-data", "--expct"], "unknown option '--expct' (did you mean '--expect'?); legal: "),
     ],
 )
 def test_every_command_of_ours_reads_its_options_so(

@@ -14,7 +14,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.lines import in_step
 from fairseq_plugins.options import OneLineParser
@@ -23,7 +23,7 @@ from fairseq_plugins.pipeline.commands import interruptible, step
 from fairseq_plugins.pipeline.prepare_settings import LATER, Sets, Settings, every_of, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.text import bpe, description, parallel, pieces, words
-from fairseq_plugins.text.command import as_option, value_of
+from fairseq_plugins.text.command import value_of
 from fairseq_plugins.text.tokenise import tokenise
 
 FINGERPRINT = 16
@@ -414,7 +414,7 @@ def _parser() -> OneLineParser:
         default = None if setting.default is MISSING else setting.default
         shown = f" (default: {int(default) if isinstance(default, bool) else default})" if default else ""
         help = setting.metadata["help"] + shown
-        flags.add_argument(as_option(setting.name), default=SUPPRESS, help=help, **reading)
+        flags.add_argument(flag(setting.name), default=SUPPRESS, help=help, **reading)
     flags.add_argument("--check", action="store_true", help="only check the settings, and that DIR has no others")
     return flags
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
+from pkgutil import resolve_name
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.process import exit_code
@@ -50,9 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    if not argv:
-        raise UserError(f"no step given; one of: {', '.join(STEPS)}")
-    name, *rest = argv
+    name, *rest = argv or [""]
     if name in ("-h", "--help"):
         print("usage: python -m fairseq_plugins.text STEP [OPTION ...]\n")
         for step in STEPS:
@@ -68,8 +66,7 @@ def _run(argv: Sequence[str]) -> int:
 
 def function_of(name: str) -> Step:
     """The function of a step."""
-    module, _, function = STEPS[name].rpartition(".")
-    step: Step = getattr(import_module(f"fairseq_plugins.text.{module}"), function)
+    step: Step = resolve_name(f"fairseq_plugins.text.{STEPS[name]}")
     return step
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase, translate
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
@@ -51,8 +51,7 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        with _damage_named(archive):
-            names = (_unpack_zip if archive.suffix == ".zip" else _unpack_tar)(archive, partial, only)
+        names = _unpacked(archive, partial, only)
         if unmatched := [pattern for pattern in only if not any(fnmatchcase(name, pattern) for name in names)]:
             raise UserError(f"{archive}: nothing matches {' '.join(unmatched)}; it contains {', '.join(names[:5])} ...")
         files = [path for path in partial.rglob("*") if path.is_file()]
@@ -98,35 +97,25 @@ def checksum_like(known: str, path: Path) -> str:
     return checksum(path, kind=_KINDS[len(known)])
 
 
-def _unpack_tar(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
-    # Compressed or not: browsers and proxies may decompress a .tgz and keep its name.
-    with tarfile.open(path) as archive:
-        names = []
-        for member in archive:
-            names.append(member.name)
-            if _is_wanted(member.name, only):
-                archive.extract(member, directory, filter="data")
-        stream = archive.fileobj
-        while stream is not None and stream.read(1 << 20):
-            pass  # At its end gzip compares the checksum.
-    return names
-
-
-def _unpack_zip(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-        archive.extractall(directory, [name for name in names if _is_wanted(name, only)])
-    return names
-
-
-def _is_wanted(name: str, only: Sequence[str]) -> bool:
-    return not only or any(fnmatchcase(name, pattern) for pattern in only)
-
-
-@contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
+def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
+    """Unpack the members that match a pattern, and return the names of all."""
+    wanted = re.compile("|".join(map(translate, only)))
     try:
-        yield
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as zipped:
+                zipped.extractall(directory, [name for name in zipped.namelist() if wanted.match(name)])
+                return zipped.namelist()
+        # Compressed or not: browsers and proxies may decompress a .tgz and keep its name.
+        with tarfile.open(path) as archive:
+            archive.extractall(directory, (member for member in archive if wanted.match(member.name)), filter="data")
+            stream = archive.fileobj
+            assert stream is not None
+            # Two blocks of zeros end an archive; tarfile has read the first, unless the file was cut before it.
+            if stream.tell() == archive.offset:
+                raise EOFError("unexpected end of data")
+            while stream.read(1 << 20):
+                pass  # At its end gzip compares the checksum.
+            return archive.getnames()
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         # An OSError without a number comes from a decompressor: damaged data.
         if isinstance(error, OSError) and error.errno is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.workers import map_lines
 
 
-def learn(lines: Iterable[str], merges: int, name: str) -> list[str]:
-    """The lines of a codes file with at most ``merges`` merges, learned on ``lines``, which errors call ``name``.
+def learn_merges(inputs: Sequence[Path], output: Path, *, merges: int) -> str:
+    """Learn byte-pair merges, joint for all files.
 
     Raises:
         UserError: no pair of symbols occurs twice, so there is nothing to learn.
@@ -26,15 +26,16 @@ def learn(lines: Iterable[str], merges: int, name: str) -> list[str]:
     # Hide the learner's progress bar; the number of lines shows whether it stopped early.
     with redirect_stderr(io.StringIO()):
         try:
-            learn_bpe(lines, codes, merges)
-        except ValueError as error:  # max() of an empty list of pairs
+            learn_bpe(read_lines(*inputs), codes, merges)
+        except ValueError as error:
+            # Without any pair: max() of an empty sequence.
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{name}: no subwords to learn: every word is one letter long") from None
     learned = codes.getvalue().removesuffix("\n").split("\n")
     if len(learned) < 2:
-        raise UserError(f"{name}: no subwords to learn: no pair of letters occurs twice")
-    return learned
+        raise UserError(f"{inputs[0]}: no subwords to learn: no pair of letters occurs twice")
+    count = write_lines(output, learned) - 1  # without the line of the version
+    return f"{count:,} merges" + (f" (no pair is left for {merges:,})" if count < merges else "")
 
 
 def load(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE:
@@ -62,12 +63,6 @@ def load(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE
         except (SystemExit, ValueError, IndexError):
             cause = stderr.getvalue().partition("\n")[0].removeprefix("Error: ")
             raise UserError(f"{codes}: not BPE codes: {cause or 'no version line'}") from None
-
-
-def learn_merges(inputs: Sequence[Path], output: Path, *, merges: int) -> str:
-    """Learn byte-pair merges, joint for all files."""
-    learned = write_lines(output, learn(read_lines(*inputs), merges, str(inputs[0]))) - 1
-    return f"{learned:,} merges" + (f" (no pair is left for {merges:,})" if learned < merges else "")
 
 
 def apply_bpe(

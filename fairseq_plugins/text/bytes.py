@@ -28,7 +28,6 @@ def cut(source: Path, place: Path) -> None:
 
     Raises:
         UserError: the file is too small, so a part would be empty.
-        OSError: it cannot be read, or nothing can be written.
     """
     size = source.stat().st_size
     sizes = [size * share // 100 for share in SHARES.values()]
@@ -42,12 +41,7 @@ def cut(source: Path, place: Path) -> None:
 
 
 def write_tokens(source: Path, output: Path) -> None:
-    """Write each byte of a file as a token.
-
-    Raises:
-        UserError: ``source`` is empty, or nothing can be written.
-        OSError: ``source`` cannot be read.
-    """
+    """Write each byte of a file as a token."""
     piece = b""
     with open(source, "rb") as stream, whole_files(output) as [text]:
         while following := stream.read(1 << 20):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from fairseq_plugins.errors import flag
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.options import OneLineParser, at_least, finite
 
@@ -17,11 +18,6 @@ Step = Callable[..., str | None]
 """A step of the preparation of text; it returns the line that it says, if any."""
 OUTPUTS = {"output", "outputs", "rest", "taken", "kept", "directory"}
 """Names of the parameters that are written."""
-
-
-def as_option(name: str) -> str:
-    """The option of a parameter: ``--lower-case`` of ``lower_case``."""
-    return f"--{name.replace('_', '-')}"
 
 
 def value_of(annotation: Any, least: int = 1) -> dict[str, Any]:
@@ -69,7 +65,7 @@ def parser_of(name: str, step: Step) -> OneLineParser:
             settings |= {"action": "append", "default": [], "metavar": "VALUE"}
         else:
             settings |= value_of(annotation)
-        option = as_option(f"no_{parameter.name}" if default is True else parameter.name)
+        option = flag(f"no_{parameter.name}" if default is True else parameter.name)
         parser.add_argument(option, dest=parameter.name, **settings)
     return parser
 
@@ -83,13 +79,10 @@ def call(name: str, step: Step, argv: Sequence[str]) -> str | None:
     values = vars(parser_of(name, step).read(argv))
     parameters = signature(step).parameters
     files = {key: values.pop(key) for key in parameters if parameters[key].kind is not Parameter.KEYWORD_ONLY}
-    inputs = [path for key, given in files.items() if key not in OUTPUTS for path in _each(given)]
-    inputs += [value for value in values.values() if isinstance(value, Path)]
-    for output in (path for key, given in files.items() if key in OUTPUTS for path in _each(given)):
+    inputs = [value for value in values.values() if isinstance(value, Path)]
+    outputs: list[Path] = []
+    for key, given in files.items():
+        (outputs if key in OUTPUTS else inputs).extend(given if isinstance(given, list) else [given])
+    for output in outputs:
         require_no_input(output, inputs)
     return step(*files.values(), **values)
-
-
-def _each(value: Any) -> Iterator[Any]:
-    """What a list or a tuple holds, or the value itself."""
-    yield from value if isinstance(value, list | tuple) else (value,)

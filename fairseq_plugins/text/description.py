@@ -17,7 +17,7 @@ from typing import Literal
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.text.words import lower_case
+from fairseq_plugins.text.words import lower_case, straightened
 from fairseq_plugins.workers import Transform
 
 FILE = "text.json"
@@ -61,18 +61,11 @@ class Description:
 
     def as_prepared(self, name: str, language: str) -> Transform:
         """The function that changes a published sentence of the set ``name`` like the preparation, except tokens."""
-        steps = [change(kind, language) for kind in self.changed.get(name, ())]
-        steps += [lower_case] if self.lower_case else []
+        from fairseq_plugins.text.normalise import normaliser
+
+        kinds = {"apostrophes": straightened, "punctuation": normaliser(language)}
+        steps = [kinds[kind] for kind in self.changed.get(name, ())] + ([lower_case] if self.lower_case else [])
         return lambda line: reduce(lambda text, step: step(text), steps, line)
-
-
-def change(kind: str, language: str) -> Transform:
-    """One of :data:`CHANGES`."""
-    if kind == "apostrophes":
-        return lambda line: line.replace("’", "'")
-    from fairseq_plugins.text.normalise import normaliser
-
-    return normaliser(language)
 
 
 def described(directory: Path) -> Description | None:
@@ -90,11 +83,6 @@ def described(directory: Path) -> Description | None:
         raise UserError(f"{path}: {error}") from None
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: not written by `python -m fairseq_plugins.text describe`: {error}") from None
-
-
-def subwords_of(kind: str) -> str:
-    """Name in fairseq of the subwords that ``fairseq-deep prepare`` calls ``kind``."""
-    return "subword_nmt" if kind == "bpe" else kind
 
 
 def describe(
@@ -117,7 +105,8 @@ def describe(
     changes: dict[str, list[str]] = {}
     for name, _, kinds in (word.partition("=") for word in changed):
         changes.setdefault(name, []).extend(filter(None, kinds.split(",")))
-    description = Description(tokeniser, subwords_of(subwords), lower_case, truecased, changes)
+    name_in_fairseq = "subword_nmt" if subwords == "bpe" else subwords
+    description = Description(tokeniser, name_in_fairseq, lower_case, truecased, changes)
     text = json.dumps(asdict(description), indent=1, ensure_ascii=False) + "\n"
     # An equal file stays: a second call of a finished preparation changes nothing.
     if not output.is_file() or output.read_text(encoding="utf-8") != text:
@@ -125,11 +114,7 @@ def describe(
 
 
 def require_no_marks(files: Sequence[Path]) -> None:
-    """Check that text is not in subwords: a subword mark is in no more of its first lines than by chance.
-
-    Raises:
-        UserError: it is in more.
-    """
+    """Check that text is not in subwords: a subword mark is in no more of its first lines than by chance."""
     for path in files:
         lines = list(islice(read_lines(path), _SAMPLE))
         for mark, pattern in MARKS.items():

@@ -13,6 +13,7 @@ from typing import Literal
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines, write_lines
+from fairseq_plugins.text.words import straightened
 
 METADATA = ("<url>", "<talkid>", "<keywords>")
 """Lines of a ``train.tags.*`` file that contain one of them are not sentences; titles and descriptions are."""
@@ -59,7 +60,5 @@ def extract_ted(
     else:
         lines = (line for line in read_lines(*inputs) if not any(tag in line for tag in METADATA))
         sentences = (_KEPT_CONTENT.sub("", line) for line in lines)
-    if straight_apostrophes:
-        sentences = (sentence.replace("’", "'") for sentence in sentences)
-    if not write_lines(output, sentences):
+    if not write_lines(output, map(straightened, sentences) if straight_apostrophes else sentences):
         raise UserError(f"{inputs[0]}: contains no sentence")

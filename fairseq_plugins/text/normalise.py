@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer
 
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.workers import map_lines
+from fairseq_plugins.text.words import straightened
+from fairseq_plugins.workers import Transform, map_lines
 
 
 def without_control_characters(line: str) -> str:
@@ -21,17 +22,14 @@ def without_control_characters(line: str) -> str:
 
 
 @cache
-def punctuation_normaliser(language: str) -> Callable[[str], str]:
-    """Normalise punctuation like Moses' Perl; the order of quotation marks and commas is the language's."""
+def normaliser(language: str) -> Transform:
+    """Both steps, in the order of fairseq's preparation of WMT.
+
+    The order of quotation marks and commas is the language's.
+    """
     normalise = MosesPunctNormalizer(lang=language, perl_parity=True).normalize
     # Perl's lines have a line end, which its rule for a full stop before a closing quotation mark needs.
-    return lambda line: str(normalise(line + "\n"))
-
-
-def normaliser(language: str) -> Callable[[str], str]:
-    """Both steps, in the order of fairseq's preparation of WMT."""
-    normalise = punctuation_normaliser(language)
-    return lambda line: without_control_characters(normalise(line))
+    return lambda line: without_control_characters(str(normalise(line + "\n")))
 
 
 def normalise(inputs: Sequence[Path], output: Path, *, language: str, workers: int = 1) -> None:
@@ -41,4 +39,4 @@ def normalise(inputs: Sequence[Path], output: Path, *, language: str, workers: i
 
 def straighten(source: Path, output: Path) -> None:
     """Replace ’ by ', as fairseq's preparations do with test sets."""
-    write_lines(output, (line.replace("’", "'") for line in read_lines(source)))
+    write_lines(output, map(straightened, read_lines(source)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -37,9 +37,8 @@ def check_files(files: Sequence[Path]) -> str:
 
 def copy(source: Path, output: Path) -> None:
     """Copy a file byte for byte, or unpack it if its name ends in .gz: references stay as published."""
-    with whole_files(output) as [writer]:
-        for line in raw_lines(source):
-            writer.write(line)
+    with whole_files(output) as [stream]:
+        stream.writelines(raw_lines(source))
 
 
 def columns(source: Path, outputs: Sequence[Path]) -> None:
@@ -48,13 +47,13 @@ def columns(source: Path, outputs: Sequence[Path]) -> None:
     Raises:
         UserError: a line has another number of columns.
     """
-    with whole_files(*outputs) as writers:
+    with whole_files(*outputs) as streams:
         for number, line in enumerate(read_lines(source), start=1):
             fields = line.split("\t")
-            if len(fields) != len(writers):
-                raise UserError(f"{source}: line {number:,} has {len(fields)} columns, not {len(writers)}")
-            for writer, field in zip(writers, fields, strict=True):
-                writer.write_line(field)
+            if len(fields) != len(streams):
+                raise UserError(f"{source}: line {number:,} has {len(fields)} columns, not {len(streams)}")
+            for stream, field in zip(streams, fields, strict=True):
+                stream.write(f"{field}\n".encode())
 
 
 def split(source: Path, rest: Path, taken: Path, *, every: int) -> None:
@@ -66,7 +65,7 @@ def split(source: Path, rest: Path, taken: Path, *, every: int) -> None:
     with whole_files(rest, taken) as [stays, goes]:
         number = 0
         for number, line in enumerate(read_lines(source), start=1):
-            (stays if number % every else goes).write_line(line)
+            (stays if number % every else goes).write(f"{line}\n".encode())
         if number < every or every < 2:
             raise UserError(f"{source}: {number:,} lines cannot be split at every {every}th: one part would be empty")
 
@@ -85,15 +84,16 @@ def select(inputs: Sequence[Path], output: Path, *, lines: Path) -> None:
     Raises:
         UserError: a number is beyond the last line.
     """
-    wanted = map(int, read_lines(lines))
-    number = next(wanted, 0)
-    with whole_files(output) as [writer]:
-        for place, line in enumerate(read_lines(*inputs), start=1):
-            if place == number:
-                writer.write_line(line)
-                number = next(wanted, 0)
-        if number:
-            raise UserError(f"{inputs[-1]}: has no line {number:,}, which is in {lines}")
+    text = enumerate(read_lines(*inputs), start=1)
+
+    def selected() -> Iterator[str]:
+        for wanted in map(int, read_lines(lines)):
+            line = next((line for number, line in text if number == wanted), None)
+            if line is None:
+                raise UserError(f"{inputs[-1]}: has no line {wanted:,}, which is in {lines}")
+            yield line
+
+    write_lines(output, selected())
 
 
 # Cleaning -----------------------------------------------------------------------------------------------------------
@@ -140,16 +140,16 @@ def clean(
     """
     faults: Counter[str] = Counter()
     count = 0
-    with whole_files(*outputs, kept) as [*writers, numbers]:
+    with whole_files(*outputs, kept) as [*streams, numbers]:
         for number, lines in enumerate(in_step(inputs), start=1):
             sides = [line.split() for line in lines]
             if problem := fault(sides, min_length, max_length, ratio):
                 faults[problem] += 1
                 continue
             count += 1
-            numbers.write_line(str(number))
-            for writer, side in zip(writers, sides, strict=True):
-                writer.write_line(" ".join(side))
+            numbers.write(f"{number}\n".encode())
+            for stream, side in zip(streams, sides, strict=True):
+                stream.write(f"{' '.join(side)}\n".encode())
         dropped = ", ".join(f"{number:,} {problem}" for problem, number in faults.most_common())
         if not count:
             raise UserError(f"{inputs[0]}: no pair is left after cleaning: {dropped}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,30 +15,29 @@ _THREADS = 16
 """Fixed, because the last digits of a model depend on the number of threads."""
 
 
-def learn(paths: Sequence[Path], size: int) -> bytes:
-    """A model of ``size`` pieces, learned on all of ``paths``.
+def learn_model(inputs: Sequence[Path], output: Path, *, size: int) -> None:
+    """Learn a SentencePiece model of unigrams, joint for all files.
 
     Raises:
-        UserError: the text does not yield so many pieces, or has no text.
+        UserError: the text does not yield so many pieces.
     """
-    model = io.BytesIO()
     # Read before, because the trainer turns every exception into text.
-    for _ in read_lines(*paths):
+    for _ in read_lines(*inputs):
         pass
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=read_lines(*paths),
-            model_writer=model,
-            vocab_size=size,
-            model_type="unigram",
-            character_coverage=1.0,
-            num_threads=_THREADS,
-            minloglevel=2,
-        )
-    except (RuntimeError, SystemError) as error:  # the latter from SentencePiece up to 0.2.0
-        cause = str(error).rpartition("] ")[2] or str(error)
-        raise UserError(f"{paths[0]}: SentencePiece cannot learn {size} pieces: {cause}") from None
-    return model.getvalue()
+    with whole_files(output) as [stream]:
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=read_lines(*inputs),
+                model_writer=stream,
+                vocab_size=size,
+                model_type="unigram",
+                character_coverage=1.0,
+                num_threads=_THREADS,
+                minloglevel=2,
+            )
+        except (RuntimeError, SystemError) as error:  # the latter from SentencePiece up to 0.2.0
+            cause = str(error).rpartition("] ")[2] or str(error)
+            raise UserError(f"{inputs[0]}: SentencePiece cannot learn {size} pieces: {cause}") from None
 
 
 def encoder(model: Path) -> Transform:
@@ -56,13 +54,6 @@ def encoder(model: Path) -> Transform:
     return lambda line: " ".join(processor.encode(line, out_type=str))
 
 
-def learn_model(inputs: Sequence[Path], output: Path, *, size: int) -> None:
-    """Learn a SentencePiece model of unigrams, joint for all files."""
-    with whole_files(output) as [writer]:
-        writer.write(learn(inputs, size))
-
-
 def apply_model(source: Path, output: Path, *, model: Path, workers: int = 1) -> None:
     """Split lines by a SentencePiece model."""
-    encoder(model)
     write_lines(output, map_lines(lambda: encoder(model), read_lines(source), workers))

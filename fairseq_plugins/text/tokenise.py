@@ -6,7 +6,7 @@ sacremoses with the rules of Moses' Perl that it lacks; the published tokens of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -82,18 +82,18 @@ def tokeniser(
         lower_case: lower-case the text.
     """
     split = Splitter(language).tokenize
-    steps: list[Transform] = [normaliser(language)] if normalise else []
-    if kind == "moses":
-        steps.append(lambda line: str(split(line, aggressive_dash_splits=aggressive, return_str=True, escape=escape)))
-    else:
-        steps.append(one_space)
-    steps += [lower_cased] if lower_case else []
-    return lambda line: reduce(lambda text, step: step(text), steps, line)
+    normalised = normaliser(language) if normalise else str
 
+    def tokens(line: str) -> str:
+        line = normalised(line)
+        if kind == "moses":
+            line = str(split(line, aggressive_dash_splits=aggressive, return_str=True, escape=escape))
+        else:
+            # Other tools take some characters of white space for line ends.
+            line = " ".join(line.split())
+        return lower_cased(line) if lower_case else line
 
-def one_space(line: str) -> str:
-    """Replace all white space by single spaces: other tools take some of its characters for line ends."""
-    return " ".join(line.split())
+    return tokens
 
 
 def detokeniser(language: str, unescape: bool = True) -> Transform:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 
 from sacremoses import MosesDetruecaser, MosesTruecaser
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import whole_file
 from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.workers import Transform, map_lines
 
 
-def learn(lines: Iterable[str], model: Path) -> None:
-    """Write a model: how often each word of tokenised text occurs in which case.
+def learn_truecaser(source: Path, output: Path) -> None:
+    """Learn which words begin with a capital: how often each word of tokenised text occurs in which case.
 
     At the beginning of a sentence only words in lower case count, so the text may be truecased already. Moses also
     counts some capitals there as a tenth, which sacremoses cannot read.
     """
     truecaser = MosesTruecaser()
     casing: dict[str, Counter[str]] = defaultdict(Counter)
-    for line in lines:
+    for line in read_lines(source):
         for word, written, weight in truecaser.learn_truecase_weights(line.split(), possibly_use_first_token=True):
             if weight == 1:
                 casing[word][written] += 1
     truecaser.model = {"casing": casing}
-    partial = model.with_name(model.name + ".partial")
-    truecaser.save_model(str(partial))
-    os.replace(partial, model)
+    with whole_file(output) as partial:
+        truecaser.save_model(str(partial))
 
 
 def truecaser_of(model: Path) -> Transform:
@@ -53,12 +51,6 @@ def recaser() -> Transform:
     return lambda line: str(recase(line, return_str=True))
 
 
-def learn_truecaser(source: Path, output: Path) -> None:
-    """Learn which words begin with a capital."""
-    learn(read_lines(source), output)
-
-
 def truecase(source: Path, output: Path, *, model: Path, workers: int = 1) -> None:
     """Write the first word of a sentence as inside sentences."""
-    truecaser_of(model)
     write_lines(output, map_lines(lambda: truecaser_of(model), read_lines(source), workers))

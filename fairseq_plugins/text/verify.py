@@ -6,9 +6,8 @@ whose published counts and checksums ``known_corpora.yaml`` has.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -17,7 +16,6 @@ from typing import Any
 
 import yaml
 
-from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.tables import tabulated
 from fairseq_plugins.text.measure import File, measure, rows_of
@@ -26,7 +24,7 @@ from fairseq_plugins.text.parallel import shared_rows
 LEVELS = BROKEN, DIFFERS, NOTE, SAME = ("broken", "differs", "note", "same")
 """Levels of a verdict in the order of printing; the first two make the exit code 1."""
 SHOWN = 16
-"""Characters of a checksum in the table; ``--json`` has all."""
+"""Characters of a checksum in the table."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,7 @@ def known() -> Mapping[str, Mapping[str, Any]]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure, compare and print; 0 if everything is as known, 1 if anything differs or is contradictory.
-
-    Raises:
-        UserError: the directory contains no corpus, or ``--expect`` is unknown.
-    """
+    """Measure, compare and print; 0 if everything is as known, 1 if anything differs or is contradictory."""
     parser = OneLineParser(
         prog="fairseq-deep verify-data",
         description="Count and checksum a corpus, and compare it with what is published. Exit code 0: as known; "
@@ -58,34 +52,24 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument(
         "directory",
-        nargs="?",
         type=Path,
         metavar="DIR",
         help="a directory made by scripts/prepare*.sh, one made by fairseq-preprocess, or one of text files "
         "(train.de, train.en, test.tok.en, train.de.gz, ...)",
     )
-    parser.add_argument("--expect", metavar="NAME", help="the corpus that it must be; --list shows the names")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON, with whole checksums")
-    parser.add_argument("--list", action="store_true", help="list the known corpora")
+    parser.add_argument("--expect", metavar="NAME", choices=known()["corpora"], help="the corpus that it must be")
     arguments = parser.read(argv)
-    corpora = known()["corpora"]
-    if arguments.list:
-        print("\n".join(f"{name:<22}{corpus['title']}" for name, corpus in corpora.items()))
-        return 0
-    if arguments.directory is None:
-        raise UserError("no directory given: fairseq-deep verify-data DIR")
-    if arguments.expect is not None and arguments.expect not in corpora:
-        raise UserError(unknown_name("corpus", arguments.expect, corpora))
     measured = measure(arguments.directory)
     name = arguments.expect or recognised(measured)
-    verdicts = [*faults(measured), *leaks(arguments.directory, measured), *compare_test_sets(measured)]
-    verdicts += compare(corpora[name], measured) if name else []
-    if arguments.json:
-        content = {"files": [asdict(file) for file in measured], "verdicts": [asdict(verdict) for verdict in verdicts]}
-        print(json.dumps({"corpus": name, **content}, indent=1, ensure_ascii=False))
-    else:
-        print(report(measured, name, verdicts))
+    verdicts = judged(arguments.directory, measured, name)
+    print(report(measured, name, verdicts))
     return int(any(verdict.level in (DIFFERS, BROKEN) for verdict in verdicts))
+
+
+def judged(directory: Path, measured: Sequence[File], name: str | None) -> list[Verdict]:
+    """Compare the files of a directory with each other, and with the known corpus ``name``."""
+    verdicts = [*faults(measured), *leaks(directory, measured), *compare_test_sets(measured)]
+    return verdicts + (list(compare(known()["corpora"][name], measured)) if name else [])
 
 
 # Published counts and checksums -------------------------------------------------------------------------------------
@@ -260,7 +244,7 @@ def report(measured: Sequence[File], corpus: str | None, verdicts: Sequence[Verd
     head = ("file", "rows", "tokens", "types", "<unk>", "empty", "SHA-256")
     lines = [tabulated([head, *rows], "plain", left=(0, len(head) - 1)), ""]
     title = known()["corpora"][corpus]["title"] if corpus else ""
-    lines.append(f"{corpus}: {title}" if corpus else "not one of the known corpora (--list)")
+    lines.append(f"{corpus}: {title}" if corpus else f"not one of the known corpora: {', '.join(known()['corpora'])}")
     messages: dict[tuple[str, str], list[str]] = {}
     for verdict in sorted(verdicts, key=lambda verdict: LEVELS.index(verdict.level)):
         messages.setdefault((verdict.level, verdict.about), []).append(verdict.message)

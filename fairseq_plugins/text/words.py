@@ -16,6 +16,11 @@ def lower_case(line: str) -> str:
     return line.replace("Σ", "σ").lower()
 
 
+def straightened(line: str) -> str:
+    """Replace ’ by ', as fairseq's preparations do with test sets."""
+    return line.replace("’", "'")
+
+
 def joined(line: str, kind: Literal["bpe", "sentencepiece"]) -> str:
     """The words of a line of subwords."""
     if kind == "bpe":

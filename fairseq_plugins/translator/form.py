@@ -12,9 +12,11 @@ from pathlib import Path
 from fairseq.data.data_utils import post_process
 
 from fairseq_plugins.text import bpe, pieces
-from fairseq_plugins.text.description import Description, change
+from fairseq_plugins.text.description import Description
 from fairseq_plugins.text.tokenise import detokeniser, tokeniser
 from fairseq_plugins.text.truecase import recaser, truecaser_of
+from fairseq_plugins.text.words import straightened
+from fairseq_plugins.workers import Transform
 
 CODES, VOCABULARY, TRUECASER = "codes", "vocabulary", "truecaser"
 """Files of a package: merges of subword-nmt or a model of sentencepiece; counts of subwords; a truecaser."""
@@ -61,7 +63,7 @@ class Form:
         Raises:
             UserError: a file of the directory is absent or damaged.
         """
-        steps = [change("apostrophes", self.source)] if self.apostrophes else []
+        steps: list[Transform] = [straightened] if self.apostrophes else []
         how = (self.tokeniser, self.normalise, self.aggressive, self.escape, self.lower_case)
         steps.append(tokeniser(self.source, *how))
         steps += [truecaser_of(directory / TRUECASER)] if self.truecased else []
