@@ -124,14 +124,11 @@ def _files(args: argparse.Namespace) -> tuple[Mapping[str, Sequence[Path]], list
 
 
 def systems_of(arguments: Sequence[str]) -> dict[str, list[Path]]:
-    """Read ``NAME=HYP[,HYP...]`` as the files of every system; without ``NAME=`` the file's name is the system's."""
+    """Read ``NAME=HYP[,HYP...]`` as the files of every system."""
     systems: dict[str, list[Path]] = {}
     for argument in arguments:
-        name, equals, files = argument.partition("=")
-        if not equals or Path(argument).exists():
-            name, files = Path(argument).name, argument
+        name, _, files = argument.partition("=")
         if not name or not files:
             raise UserError(f"--systems {argument}: must be NAME=HYP or NAME=HYP1,HYP2,...")
-        whole = Path(files).exists()
-        systems.setdefault(name, []).extend([Path(files)] if whole else [Path(file) for file in files.split(",")])
+        systems.setdefault(name, []).extend(map(Path, files.split(",")))
     return systems

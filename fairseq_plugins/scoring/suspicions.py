@@ -24,10 +24,8 @@ def suspicions(name: str, hypotheses: Sequence[str], references: Sequence[str], 
     yield from marks(name, hypotheses)
     share = _spaced_share(hypotheses)
     if share > _TOKENISED_SHARE and share > 2 * _spaced_share(references):
-        yield (
-            f"{name}: {share:.0%} of the sentences look tokenised, but the references do not: sacreBLEU, chrF and TER "
-            "need detokenised text"
-        )
+        how = "but the references do not: sacreBLEU, chrF and TER need detokenised text"
+        yield f"{name}: {share:.0%} of the sentences look tokenised, {how}"
     ours, theirs = "".join(hypotheses), "".join(references)
     if not lower_case and ours.islower() and theirs != theirs.lower():
         yield f"{name}: no sentence has an upper-case letter, but the references do: use --lower-case"
@@ -38,10 +36,8 @@ def reference_suspicions(references: Sequence[str]) -> Iterator[str]:
     yield from marks("the references", references)
     share = _spaced_share(references)
     if share > _TOKENISED_SHARE:
-        yield (
-            f"the references: {share:.0%} of the sentences look tokenised: sacreBLEU of them is not comparable with "
-            "any published one; use the references as they were published"
-        )
+        how = "sacreBLEU of them is not comparable with any published one; use the references as they were published"
+        yield f"the references: {share:.0%} of the sentences look tokenised: {how}"
 
 
 def marks(name: str, sentences: Sequence[str]) -> Iterator[str]:
@@ -51,8 +47,7 @@ def marks(name: str, sentences: Sequence[str]) -> Iterator[str]:
         (_UNKNOWN, "with <unk> or <<unk>>, which matches nothing or the wrong thing: score against the original text"),
         (_EMPTY, "empty"),
     ):
-        count = sum(1 for sentence in sentences if pattern.search(sentence))
-        if count:
+        if count := sum(1 for sentence in sentences if pattern.search(sentence)):
             yield f"{name}: {count} sentence{'' if count == 1 else 's'} {problem}"
 
 

@@ -45,18 +45,13 @@ def known() -> Mapping[str, Mapping[str, Any]]:
 
 def main(argv: Sequence[str]) -> int:
     """Measure, compare and print; 0 if everything is as known, 1 if anything differs or is contradictory."""
-    parser = OneLineParser(
-        prog="fairseq-deep verify-data",
-        description="Count and checksum a corpus, and compare it with what is published. Exit code 0: as known; "
-        "1: something differs or is broken; 2: no corpus found.",
+    description = (
+        "Count and checksum a corpus, and compare it with what is published. Exit code 0: as known; 1: something "
+        "differs or is broken; 2: no corpus found."
     )
-    parser.add_argument(
-        "directory",
-        type=Path,
-        metavar="DIR",
-        help="a directory made by scripts/prepare*.sh, one made by fairseq-preprocess, or one of text files "
-        "(train.de, train.en, test.tok.en, train.de.gz, ...)",
-    )
+    parser = OneLineParser(prog="fairseq-deep verify-data", description=description)
+    kinds = "made by prepare or by fairseq-preprocess, or of text files (train.de, test.tok.en, train.de.gz, ...)"
+    parser.add_argument("directory", type=Path, metavar="DIR", help=kinds)
     parser.add_argument("--expect", metavar="NAME", choices=known()["corpora"], help="the corpus that it must be")
     arguments = parser.read(argv)
     measured = measure(arguments.directory)
