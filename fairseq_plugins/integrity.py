@@ -24,7 +24,7 @@ from torch import Tensor
 from fairseq_plugins.errors import UserError
 
 NON_FINITE_ALLOWED = "FAIRSEQ_DEEP_ALLOW_NON_FINITE"
-"""Environment variable of ``--allow-non-finite``, so that every process of a command has it."""
+"""Environment variable that lets every process of a command read weights that are not finite."""
 SHA256 = "weights_sha256"
 """The entry of ``extra_state`` that holds the hash of the weights."""
 ZIP = b"PK\3\4"
@@ -156,7 +156,7 @@ def _problems(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def require_finite(path: str | Path, weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are not finite, unless ``--allow-non-finite`` is given.
+    """Refuse weights that are not finite, unless :data:`NON_FINITE_ALLOWED` is set.
 
     Raises:
         UserError: names the first of them.
@@ -168,7 +168,7 @@ def require_finite(path: str | Path, weights: Mapping[str, Tensor]) -> None:
         if weight.is_floating_point() and weight.numel() and not torch.stack(weight.aminmax()).isfinite().all():
             raise UserError(
                 f"{path}: the weight {name} is not finite: the training has diverged, or the file is damaged; "
-                f"--allow-non-finite, or {NON_FINITE_ALLOWED}=1 in the environment, reads it nevertheless"
+                f"{NON_FINITE_ALLOWED}=1 in the environment reads it nevertheless"
             )
 
 

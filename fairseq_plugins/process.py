@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ GRACE_SECONDS = 2.0
 """Time for a child to end by itself after Ctrl-C, which a terminal sends to parent and child."""
 
 _PR_SET_PDEATHSIG = 1
-_installed = False
 
 
 # --- the start ------------------------------------------------------------------------------------------------------
@@ -54,19 +53,10 @@ def registers_later() -> bool:
 
 
 def end_quietly() -> None:
-    """Let Ctrl-C end this process without a trace at any time, and at once until :func:`raise_again`."""
-    global _installed
-    previous = sys.excepthook
-
-    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        if issubclass(kind, KeyboardInterrupt):
-            # The interpreter turns a SystemExit that leaves the hook into its exit code.
-            raise SystemExit(INTERRUPTED)
-        previous(kind, value, trace)
-
-    sys.excepthook = hook
-    _installed = True
-    _end_at_once()
+    """Let Ctrl-C end this process at once and without a trace until :func:`raise_again`."""
+    # Not where Ctrl-C is ignored, as for what a shell runs in the background.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def print_utf_8() -> None:
@@ -79,56 +69,39 @@ def print_utf_8() -> None:
 
 def raise_again() -> None:
     """From here on Ctrl-C is a KeyboardInterrupt, as Python has it."""
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is _end:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
     """For imports after the start of a command: Ctrl-C ends it at once; not where others have started the process."""
-    if _installed:
-        _end_at_once()
+    if LATER:
+        end_quietly()
     try:
         yield
     finally:
         raise_again()
 
 
-def _end_at_once() -> None:
-    # Imported lazily: `signal` is the slowest import so far, and the excepthook covers the time until then.
-    import signal
-
-    # Not where Ctrl-C is ignored, as for what a shell runs in the background.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
-
-
-def _end(_signal: int, _frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)
-
-
 # --- parent and child -----------------------------------------------------------------------------------------------
 
 
-def end_with(parent: int, by: int | None = None) -> None:
+def end_with(parent: int, by: int = signal.SIGTERM) -> None:
     """Let this process get a signal when its parent ends, even by SIGKILL; only Linux can do this.
 
     An orphan would go on, and keep its directory locked.
 
     Args:
         parent: the process that started this one, which may have ended already.
-        by: the signal; default: SIGTERM.
+        by: the signal.
     """
     import ctypes
-    import signal
 
     if sys.platform == "linux":
-        number = int(by or signal.SIGTERM)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(by), 0, 0, 0)
         if os.getppid() != parent:
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), by)
 
 
 def end_with_torchrun() -> None:
@@ -220,6 +193,8 @@ def _write_completely() -> None:
 
 def users_mistake(error: BaseException) -> UserError | None:
     """Convert ``error`` to a UserError if the user can fix it; None if it is our bug."""
+    from traceback import walk_tb
+
     from fairseq_plugins.errors import EXPLANATIONS, UserError, raised_in_worker
 
     if isinstance(error, UserError):
@@ -237,16 +212,9 @@ def users_mistake(error: BaseException) -> UserError | None:
     if type(error).__name__ == "ProcessRaisedException":
         return raised_in_worker(str(error))
     # fairseq's commands check their options by assertions.
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
     stated = isinstance(error, AssertionError) and bool(str(error))
-    return UserError(str(error)) if stated and _raised_by(error).startswith("fairseq_cli.") else None
-
-
-def _raised_by(error: BaseException) -> str:
-    """Return the name of the module whose code raised ``error``."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return str(trace.tb_frame.f_globals.get("__name__", "")) if trace is not None else ""
+    return UserError(str(error)) if stated and modules and modules[-1].startswith("fairseq_cli.") else None
 
 
 def _stdout_is_broken() -> bool:

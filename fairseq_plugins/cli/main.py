@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -21,7 +20,9 @@ from fairseq_plugins.process import at_once, exit_code
 
 def own(name: str, module: str, argv: Sequence[str]) -> int:
     """Run a command of this package: ``main(argv)`` of ``module``, which is imported only now."""
-    code: int = import_module(module).main(list(argv))
+    with at_once():
+        command = import_module(module)
+    code: int = command.main(list(argv))
     return code
 
 
@@ -48,18 +49,12 @@ def ours(summary: str, module: str, needs_fairseq: bool = True) -> Command:
 
 
 light = partial(ours, needs_fairseq=False)
-ALLOW_NON_FINITE = "--allow-non-finite"
-READ_WEIGHTS = (
-    *("train", "hydra-train", "generate", "interactive", "validate", "eval-lm"),
-    *("average", "fold", "diagnose", "evaluate", "package", "export"),
-)
-"""The commands that have that option: one for all of them, and for every process that they start."""
 COMMANDS: Mapping[str, Command] = {
     "train": Command("train a model", "fairseq_cli.train", stock.train),
     "hydra-train": Command("train a model from a YAML file", "fairseq_cli.hydra_train", stock.hydra_train),
     "generate": Command("translate a binarised test set", "fairseq_cli.generate", stock.with_user_dir),
     "interactive": Command("translate lines of text", "fairseq_cli.interactive", stock.with_user_dir),
-    "validate": Command("loss on a binarised split", "fairseq_cli.validate", stock.validate),
+    "validate": Command("loss on a binarised split", "fairseq_cli.validate", stock.with_user_dir),
     "eval-lm": Command("perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
     "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
     "stock-score": Command("BLEU of a translation, by fairseq's own scorer", "fairseq_cli.score", stock.plain),
@@ -114,8 +109,7 @@ def _dispatch(argv: list[str]) -> int:
     _require_usable_surroundings()
     if command.needs_fairseq:
         _register()
-    with _weights_that_are_not_finite(name, rest):
-        return command.runner(name, command.module, rest)
+    return command.runner(name, command.module, rest)
 
 
 def _require_usable_surroundings() -> None:
@@ -127,23 +121,6 @@ def _require_usable_surroundings() -> None:
     threads = os.environ.get("OMP_NUM_THREADS", "").strip()
     if not all(number.strip().isdecimal() and int(number) > 0 for number in threads.split(",") if threads):
         raise UserError(f"OMP_NUM_THREADS={threads}: must be a whole number of at least 1")
-
-
-@contextmanager
-def _weights_that_are_not_finite(name: str, argv: list[str]) -> Iterator[None]:
-    """Take ``--allow-non-finite`` out of the arguments of a command that reads weights, and let it read them."""
-    if name not in READ_WEIGHTS or ALLOW_NON_FINITE not in argv:
-        yield
-        return
-    argv.remove(ALLOW_NON_FINITE)
-    # Imported lazily: it imports torch.
-    from fairseq_plugins.integrity import NON_FINITE_ALLOWED
-
-    os.environ[NON_FINITE_ALLOWED] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[NON_FINITE_ALLOWED]
 
 
 def _register() -> None:
@@ -172,8 +149,7 @@ def usage() -> str:
             "commands of this package:",
             *(line for name, line in lines.items() if COMMANDS[name].runner is own),
             "",
-            "`fairseq-deep COMMAND --help` lists the options of a command. Those that read weights refuse what is not",
-            f"finite; {ALLOW_NON_FINITE} lets them read it.",
+            "`fairseq-deep COMMAND --help` lists the options of a command.",
         ]
     )
 

@@ -125,4 +125,3 @@ WRAPPED = (
     (Trainer, "save_checkpoint", save_with_dictionaries),
     (checkpoint_utils, "load_model_ensemble_and_task", load_for_its_data),
 )
-"""The function by which a training saves, and that by which all other commands load a model."""

@@ -152,4 +152,3 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
 
 
 WRAPPED = ((checkpoint_utils, "load_checkpoint", refuse_another, 30),)
-"""The function by which a training resumes."""

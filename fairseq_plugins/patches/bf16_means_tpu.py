@@ -32,4 +32,3 @@ def tpu_only_when_asked(
 
 
 WRAPPED = ((options, "parse_args_and_arch", tpu_only_when_asked, 60),)
-"""The parser of every command except ``fairseq-hydra-train``."""

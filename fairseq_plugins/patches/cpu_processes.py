@@ -90,4 +90,3 @@ WRAPPED = (
     (distributed_utils, "all_gather_list", gather_in_main_memory),
     (distributed_fairseq_model, "DistributedDataParallel", parallel_on_module_device),
 )
-"""The start of every command, the wrapper of the model, and the gathering of logs."""

@@ -43,4 +43,3 @@ def keep_last_batch(
 
 
 WRAPPED = ((data_utils, "batch_by_size", keep_last_batch, 20),)
-"""``data_utils.batch_by_size``, through which every data set and task makes its batches."""

@@ -42,4 +42,3 @@ WRAPPED = (
     (Trainer, "load_checkpoint", say_what_is_wanted, 40),
     (checkpoint_utils, "load_checkpoint_to_cpu", weights_for_average, 10),
 )
-"""The trainer's loading and the reading of a file in it."""

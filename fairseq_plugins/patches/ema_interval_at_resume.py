@@ -22,4 +22,3 @@ def count_from_start(load: Callable[..., Any], trainer: Trainer, *args: Any, **k
 
 
 WRAPPED = ((Trainer, "load_checkpoint", count_from_start, 30),)
-"""The trainer's loading."""

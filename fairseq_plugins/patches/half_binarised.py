@@ -93,4 +93,3 @@ def whole_or_nothing(main: Callable[..., Any], args: Namespace) -> None:
 
 
 WRAPPED = ((preprocess, "main", whole_or_nothing, 20),)
-"""The command, which fairseq looks up after the plugin is loaded."""

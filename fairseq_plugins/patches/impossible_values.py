@@ -22,17 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class Legal(NamedTuple):
-    """The legal values of a setting, or of each number of a list.
-
-    Attributes:
-        words: description in a message.
-        holds: the test.
-        numbers: required length of a list; None for any except 0.
-    """
+    """The legal values of a setting, or of each number of a list: how a message says it, and the test."""
 
     words: str
     holds: Callable[[float], bool]
-    numbers: int | None = None
 
 
 AT_LEAST_0 = Legal("at least 0", lambda value: 0 <= value < math.inf)
@@ -47,7 +40,7 @@ LEGAL: Mapping[str, Legal] = {
     "label_smoothing": SHARE,
     "temperature": Legal("above 0", lambda value: 0 < value < math.inf),
     "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
-    "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
+    "adam_betas": Legal("numbers in brackets, each at least 0 and below 1", SHARE.holds),
 }
 
 
@@ -60,9 +53,7 @@ def is_legal(value: Any, legal: Legal) -> bool:
     except (ValueError, SyntaxError):
         return False
     numbers = list(value) if isinstance(value, (list, tuple)) or OmegaConf.is_list(value) else [value]
-    if len(numbers) != (legal.numbers or max(len(numbers), 1)):
-        return False
-    return all(isinstance(number, (int, float)) and legal.holds(number) for number in numbers)
+    return bool(numbers) and all(isinstance(number, (int, float)) and legal.holds(number) for number in numbers)
 
 
 def refuse(settings: Iterable[tuple[str, str, Any]]) -> None:
@@ -109,4 +100,3 @@ WRAPPED = (
     (options, "parse_args_and_arch", refuse_flags, 20),
     (distributed_utils, "call_main", refuse_configuration, 20),
 )
-"""The parser, and the start of commands that have no flags."""

@@ -27,4 +27,3 @@ WRAPPED = (
     (dictionary, "Pool", quiet_pool),
     (binarizer, "Pool", quiet_pool),
 )
-"""The pools of the two modules that count and binarise text."""

@@ -44,4 +44,3 @@ def read_to_line_feeds(_: Callable[..., Iterator[list[str]]], input: str, buffer
 
 
 WRAPPED = ((interactive, "buffered_read", read_to_line_feeds),)
-"""The function through which the command reads all of its lines."""

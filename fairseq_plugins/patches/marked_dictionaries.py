@@ -28,4 +28,3 @@ def read_without_mark(add_from_file: Callable[..., None], dictionary: Dictionary
 
 
 WRAPPED = ((Dictionary, "add_from_file", read_without_mark),)
-"""The method through which every task and command reads a dictionary."""

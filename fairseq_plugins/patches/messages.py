@@ -25,7 +25,7 @@ from fairseq_plugins.process import users_mistake
 
 OVERWRITE = " #fairseq:overwrite"
 SHOWN = 80
-"""Characters of a line of a file in a message."""
+"""Characters of a line of a file in a message; a text in place of a dictionary may have lines of any length."""
 NAMED = 3
 """Maximum number of differing weights of each kind in a message."""
 QUOTED = re.compile(r'"([^"]+)"')
@@ -42,7 +42,8 @@ class Message:
     """One row of the table.
 
     Args:
-        where: module and function that are in the trace, as in ``fairseq.utils:split_paths``; empty for any.
+        where: regular expression of module and function in the trace, as in ``fairseq.utils:split_paths``; empty for
+            any.
         pattern: regular expression that the text of the error matches.
         line: the line, from the match and the local variables of that function, ``error`` among them; None where the
             row does not apply.
@@ -62,11 +63,6 @@ def no_path(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
     """Return the line for a command without a model."""
     missing = local["cfg"].common_eval.path is None
     return "--path is required: the checkpoint of the model, or several with colons between them" if missing else None
-
-
-def no_task(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
-    """Return the line for ``fairseq-validate`` without a task, which has no default there."""
-    return "--task is required, as in --task translation" if getattr(local.get("args"), "task", "") is None else None
 
 
 def not_binarised(_match: re.Match[str], local: Mapping[str, Any]) -> str:
@@ -143,9 +139,7 @@ def broken_dictionary(_match: re.Match[str], local: Mapping[str, Any]) -> str | 
             return f"{path}: line {number}: carriage return inside the line, where fairseq splits it; remove it"
         if not blank or not re.fullmatch(r"[+-]?\d+", count):
             tab = ", separated by a space, not a tab" if "\t" in line else ""
-            # A text in place of a dictionary may have lines of any length.
-            shown = line if len(line) <= SHOWN else line[:SHOWN] + "..."
-            return f"{path}: line {number}: '{shown}' is not a word and its count{tab}"
+            return f"{path}: line {number}: '{line[:SHOWN]}' is not a word and its count{tab}"
         if word in seen and not line.endswith(OVERWRITE):
             where = f"is in line {seen[word]} already" if seen[word] else "is one that fairseq adds itself"
             return f"{path}: line {number}: the word '{word}' {where}; remove it, or end the line in{OVERWRITE}"
@@ -204,6 +198,9 @@ DECAY = (
     "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: use --max-update, or "
     "--total-num-update if the decay does not end with the training"
 )
+ALL_TOO_LONG = "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
+NO_LANGUAGES = "--tokenizer needs the languages: give --source-lang and --target-lang"
+BUCKETS = "--num-batch-buckets, which is meant for TPUs, does not work with this version of numpy: leave it out"
 OLD_SCORER = "fairseq's scorer does not work with today's sacrebleu: use `fairseq-deep score`, or `sacrebleu` itself"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
 LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"
@@ -211,28 +208,14 @@ SCHEDULE = "fairseq.optim.lr_scheduler.polynomial_decay_schedule"
 MESSAGES: tuple[Message, ...] = (
     Message("fairseq.tasks.translation:setup_task", "^Could not infer language pair", not_binarised),
     Message("", r"^Dataset not found: (\S+) \((.+)\)", no_such_split, FileNotFoundError),
-    Message("fairseq_cli.interactive:main", "NoneType", no_path, (AttributeError, TypeError)),
-    Message("fairseq_cli.validate:main", "NoneType", no_path, (AttributeError, TypeError)),
-    Message("fairseq_cli.eval_lm:main", "NoneType", no_path, (AttributeError, TypeError)),
-    Message("fairseq.options:parse_args_and_arch", "^None$", no_task, KeyError),
-    Message("fairseq_cli.interactive:main", TOO_LONG, long_sentence),
-    Message("", TOO_LONG, long_sentence),
+    Message("fairseq_cli.(interactive|validate|eval_lm):main", "NoneType", no_path, (AttributeError, TypeError)),
+    Message(r"fairseq_cli.\w+:_?main", TOO_LONG, long_sentence),
     Message("fairseq.data.data_utils:batch_by_size", r"should not exceed max_tokens=(\d+)", no_room, AssertionError),
-    Message(
-        "fairseq.trainer:get_train_iterator",
-        "^The dataset is empty",
-        lambda *_: (
-            "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
-        ),
-    ),
-    Message(
-        "",
-        r"tokenizer\.source_lang=null",
-        lambda *_: "--tokenizer needs the languages: give --source-lang and --target-lang",
-    ),
+    Message("fairseq.trainer:get_train_iterator", "^The dataset is empty", lambda *_: ALL_TOO_LONG),
+    Message("", r"tokenizer\.source_lang=null", lambda *_: NO_LANGUAGES),
+    Message("", r"unexpected keyword argument 'interpolation'|'numpy' has no attribute 'compat'", lambda *_: BUCKETS),
     Message(f"{SCHEDULE}:__init__", "^$", lambda *_: DECAY, AssertionError),
-    Message("fairseq.optim.fp16_optimizer:build_fp32_params", "CUDA|NVIDIA", fp16_on_cpu),
-    Message("fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
+    Message("fairseq.optim.fp16_optimizer:build_fp32_params|fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
     Message("fairseq_cli.score:cli_main", "", lambda *_: OLD_SCORER, TypeError),
     Message("fairseq.data.dictionary:add_from_file", "^(Incorrect|Duplicate word)", broken_dictionary),
     Message(LOADING, r"^Error\(s\) in loading state_dict", other_model, RuntimeError),
@@ -249,7 +232,7 @@ def locals_of(trace: TracebackType | None, where: str) -> Mapping[str, Any] | No
     """Return the local variables of the last call of ``where`` in a trace; None if it is not there."""
     variables: Mapping[str, Any] | None = None if where else {}
     for frame, _ in walk_tb(trace):
-        if f"{frame.f_globals.get('__name__')}:{frame.f_code.co_name}" == where:
+        if re.fullmatch(where, f"{frame.f_globals.get('__name__')}:{frame.f_code.co_name}"):
             variables = frame.f_locals
     return variables
 

@@ -64,6 +64,9 @@ def make_one_line(parser: ArgumentParser, words: Sequence[str] | None = None) ->
     for action in parser._actions:
         # fairseq-train raises an error without a message if it is missing; other commands have a default.
         action.required = action.required or (action.dest == "arch" and action.default is None)
+        # fairseq-validate alone has none, and fails with a KeyError.
+        if action.dest == "task" and action.default is None:
+            action.default = "translation"
 
 
 def parse_in_one_line(

@@ -3,7 +3,7 @@
 The averaging omits the buffer ``version`` from the state that it loads into its copy of the model, and a stock encoder
 or decoder treats a state without it as one from before that LayerNorm existed: it removes ``layer_norm`` and writes
 version 1. The stored average is then that of another model. Here the copy always keeps the versions of the model it was
-made from. A file from before this patch still loads: what it lost is taken from its float32 average if it has one, else
+made from. A training of stock fairseq still goes on: what it lost is taken from its float32 average if it has one, else
 from its last weights.
 """
 
@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
-from fairseq import checkpoint_utils
 from fairseq.models.ema.ema import EMA
 
 logger = logging.getLogger(__name__)
@@ -32,13 +31,6 @@ def completed(state: MutableMapping[str, Any], versions: Mapping[str, Any]) -> M
     return copied
 
 
-def _warn(names: Iterable[str]) -> None:
-    logger.warning(
-        f"the stored average of the weights lacks {', '.join(sorted(names))}: they are taken from the float32 "
-        "average of the same file (--ema-fp32), or from its last weights if it has no such average"
-    )
-
-
 def restore_with_versions(
     restore: Callable[..., None], ema: EMA, state_dict: MutableMapping[str, Any], *args: Any, **kwargs: Any
 ) -> None:
@@ -49,7 +41,10 @@ def restore_with_versions(
     own = ema.model.state_dict()
     # The state of a step lacks versions alone.
     if lost := own.keys() - state_dict.keys() - versions_of(own).keys():
-        _warn(lost)
+        logger.warning(
+            f"the stored average of the weights lacks {', '.join(sorted(lost))}: they are taken from the float32 "
+            "average of the same file (--ema-fp32), or from its last weights if it has no such average"
+        )
     restore(ema, completed(state_dict, versions_of(own)), *args, **kwargs)
 
 
@@ -62,23 +57,4 @@ def build_with_versions(
     build(ema, state_dict, *args, **kwargs)
 
 
-def load_complete(load: Callable[..., dict[str, Any]], fpath: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """``load_ema_from_checkpoint``, which returns the average as a separate model."""
-    state = load(fpath, *args, **kwargs)
-    average = state["model"]
-    # Stock fairseq has written version 1 where it has removed a norm.
-    if any(value.eq(1).all() for value in versions_of(average).values()):
-        weights = checkpoint_utils.load_checkpoint_to_cpu(fpath)["model"]
-        if lost := weights.keys() - average.keys():
-            _warn(lost)
-            best = {**weights, **state["extra_state"].get("ema_fp32_params", {})}
-            average.update({name: best[name] for name in lost}, **versions_of(weights))
-    return state
-
-
-WRAPPED = (
-    (EMA, "restore", restore_with_versions),
-    (EMA, "build_fp32_params", build_with_versions),
-    (checkpoint_utils, "load_ema_from_checkpoint", load_complete),
-)
-"""Both functions that write the average, and the one that reads it from a file."""
+WRAPPED = ((EMA, "restore", restore_with_versions), (EMA, "build_fp32_params", build_with_versions))

@@ -20,4 +20,3 @@ def call_main_until_alone(call_main: Callable[..., Any], *args: Any, **kwargs: A
 
 
 WRAPPED = ((distributed_utils, "call_main", call_main_until_alone, 30),)
-"""The start of every command."""

@@ -23,4 +23,3 @@ def length_of_training(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 
 WRAPPED = ((options, "parse_args_and_arch", length_of_training, 40),)
-"""The parser of every command except ``fairseq-hydra-train``."""

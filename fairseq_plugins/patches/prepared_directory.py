@@ -29,4 +29,3 @@ def setup_on_binarised(setup_task: Callable[..., Any], cfg: Any, *args: Any, **k
 
 
 WRAPPED = ((tasks, "setup_task", setup_on_binarised),)
-"""The function that makes every task."""

@@ -24,4 +24,3 @@ def broadcast_by_torch(broadcast: Callable[..., Any], obj: Any, src_rank: int, g
 
 
 WRAPPED = ((distributed_utils, "_broadcast_object_slow", broadcast_by_torch),)
-"""The sending of what is not a tensor."""

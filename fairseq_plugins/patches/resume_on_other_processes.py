@@ -35,4 +35,3 @@ WRAPPED = (
     (EpochBatchIterator, "state_dict", state_with_share),
     (EpochBatchIterator, "load_state_dict", load_share),
 )
-"""The functions that save and load the iterator's state."""

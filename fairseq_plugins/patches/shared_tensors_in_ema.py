@@ -34,4 +34,3 @@ def average_each_tensor_once(step: Callable[..., None], ema: EMA, new_model: Any
 
 
 WRAPPED = ((EMA, "_step_internal", average_each_tensor_once),)
-"""The averaging."""

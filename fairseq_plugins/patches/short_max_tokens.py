@@ -22,4 +22,3 @@ def train_on_all(get_train_iterator: Callable[..., Any], trainer: Trainer, *args
 
 
 WRAPPED = ((Trainer, "get_train_iterator", train_on_all),)
-"""The method by which training gets its iterator."""

@@ -62,4 +62,3 @@ WRAPPED = (
     (checkpoint_utils, "_torch_persistent_save", save_once),
     (PathManager, "copy", copy_whole),
 )
-"""The functions that write and copy checkpoints."""

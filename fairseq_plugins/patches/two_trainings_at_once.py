@@ -44,40 +44,42 @@ def release() -> None:
         _held.popitem()[1].close()
 
 
-def claim(directory: Path) -> bool:
+def claim(directory: Path) -> str | None:
     """Lock ``directory`` until this process ends, locks another one or calls :func:`release`.
 
     Returns:
-        Whether no other process has it; on a file system without locks this is not known.
+        Why a training cannot write there; None if it can, or if the file system has no locks.
     """
     place = directory.resolve()
     if place in _held:
-        return True
+        return None
     release()
-    file = open(place / LOCK, "a", encoding="utf-8")  # noqa: SIM115
+    try:
+        file = open(place / LOCK, "a", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        return f"{directory / LOCK}: {error.strerror}"
     try:
         # A lock by process, unlike flock(): a data loader that outlives a killed training does not keep it.
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _held[place] = file
     except (BlockingIOError, PermissionError):
         file.close()
-        return False
+        return f"{directory}: another training is writing there; wait for it to end, or use another --save-dir"
     except OSError as error:
         file.close()
         logger.warning(f"{directory} cannot be locked ({error.strerror}): make sure that no other training uses it")
-    return True
+    return None
 
 
 def claim_and_load(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
     """``load_checkpoint``, before which the training locks its directory, unless it saves no checkpoints.
 
     Raises:
-        UserError: another training is writing there; raised in every process.
+        UserError: another training is writing there, or nobody can; raised in every process.
     """
     saves = "://" not in cfg.save_dir and not cfg.no_save
-    free = not (saves and distributed_utils.is_master(trainer.cfg.distributed_training)) or claim(Path(cfg.save_dir))
-    problem = f"{cfg.save_dir}: another training is writing there; wait for it to end, or use another --save-dir"
-    raise_everywhere(trainer, None if free else problem)
+    first = distributed_utils.is_master(trainer.cfg.distributed_training)
+    raise_everywhere(trainer, claim(Path(cfg.save_dir)) if saves and first else None)
     return load(cfg, trainer, **kwargs)
 
 
@@ -93,4 +95,3 @@ WRAPPED = (
     (checkpoint_utils, "load_checkpoint", claim_and_load, 20),
     (distributed_utils, "call_main", call_and_release, 50),
 )
-"""The function by which a training looks for checkpoints, and the start of every command."""

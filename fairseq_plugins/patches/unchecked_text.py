@@ -82,4 +82,3 @@ def check_first(main: Callable[..., Any], args: Namespace) -> Any:
 
 
 WRAPPED = ((preprocess, "main", check_first, 10),)
-"""The command, which fairseq looks up after the plugin is loaded."""

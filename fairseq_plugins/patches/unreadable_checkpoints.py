@@ -61,4 +61,3 @@ WRAPPED = (
     (checkpoint_utils, "load_checkpoint_to_cpu", load_or_explain, 20),
     (checkpoint_utils, "load_checkpoint", require_restore_file, 40),
 )
-"""The two functions by which every command reads a checkpoint."""

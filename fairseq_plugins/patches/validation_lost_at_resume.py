@@ -49,4 +49,3 @@ WRAPPED = (
     (ReduceLROnPlateauLRSchedule, "state_dict", save_counts),
     (ReduceLROnPlateauLRSchedule, "load_state_dict", load_counts),
 )
-"""The trainer's loading, and the state of the schedule that depends on the validation."""

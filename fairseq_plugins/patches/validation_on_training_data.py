@@ -21,4 +21,3 @@ def iterator_of_its_own(
 
 
 WRAPPED = ((Trainer, "get_valid_iterator", iterator_of_its_own),)
-"""The method by which validation gets its iterator."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import torch
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.cli.stock import USER_DIR
 from fairseq_plugins.errors import EXIT_CODE, UserError
-from fairseq_plugins.patches.messages import OLD_SCORER, run_or_explain
+from fairseq_plugins.patches.messages import DECAY, OLD_SCORER, run_or_explain
 from tests import toy
 
 MODEL = "run/checkpoint_last.pt"
@@ -28,27 +27,13 @@ GENERATION = f"--cpu --beam 1 --max-len-b 3 --path {MODEL}"
 VALIDATION = f"--cpu --max-tokens 400 --path {MODEL}"
 
 NOT_THERE = "No such file or directory: nowhere"
-RAW = (
-    "text: holds raw text (train.de, train.en), not binarised data: binarise it with `fairseq-deep preprocess` or "
-    "`fairseq-deep prepare`, and give the directory that this makes"
-)
+RAW = "text: holds raw text (train.de, train.en), not binarised data: binarise it with `fairseq-deep preprocess` or "
 NO_DATA = "run: holds no binarised data with the languages in its file names; give -s and -t, or another DIR"
 NO_SPLIT = "data-bin: holds no set 'tst' (did you mean 'test'?); it holds: test, train, valid"
 NO_BATCH = "Must specify batch size either with --max-tokens or --batch-size"
 NO_PATH = "--path is required: the checkpoint of the model, or several with colons between them"
-NO_ROOM = (
-    "--max-tokens {0} is smaller than the longest sentence, which has 10 tokens: use at least --max-tokens 10, or "
-    "leave longer sentences out of the training with --max-source-positions {0} --max-target-positions {0}"
-)
-NO_POSITIONS = (
-    "tokens with the end mark, at most {} are possible with this model and its --max-source-positions and "
-    "--max-target-positions; shorten it, or skip such sentences with --skip-invalid-size-inputs-valid-test"
-)
-POLYNOMIAL = (
-    "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: use --max-update, or "
-    "--total-num-update if the decay does not end with the training"
-)
-FP16 = "--fp16 needs a GPU; on a CPU leave out --fp16 (in hydra-train add common.fp16=false), or give --bf16 instead"
+NO_ROOM = "--max-tokens {} is smaller than the longest sentence, which has 10 tokens: use at least --max-tokens 10, or "
+NO_POSITIONS = "tokens with the end mark, at most {} are possible with this model and its --max-source-positions and "
 
 MISTAKES: Mapping[str, Mapping[str, str]] = {
     "train": {
@@ -62,11 +47,10 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {UNCHECKED} --update-freq 0": "--update-freq must be at least 1, not [0]",
         f"data-bin {UNCHECKED} --max-tokens 7": NO_ROOM.format(7),
         f"data-bin {TRAINING} --max-tokens-valid 5": NO_ROOM.format(5),
-        f"data-bin {UNCHECKED} --max-source-positions 1": (
-            "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
-        ),
-        f"data-bin {UNCHECKED} --lr-scheduler polynomial_decay --total-num-update 0": POLYNOMIAL,
-        **({} if torch.cuda.is_available() else {f"data-bin {UNCHECKED} --fp16": FP16}),
+        f"data-bin {UNCHECKED} --max-source-positions 1": "no training sentence is within --max-source-positions and ",
+        f"data-bin {UNCHECKED} --lr-scheduler polynomial_decay --total-num-update 0": DECAY,
+        f"data-bin {UNCHECKED} --num-batch-buckets 2": "--num-batch-buckets, which is meant for TPUs, does not work ",
+        **({} if torch.cuda.is_available() else {f"data-bin {UNCHECKED} --fp16": "--fp16 needs a GPU; on a CPU "}),
     },
     "generate": {
         f"nowhere {GENERATION}": NOT_THERE,
@@ -74,9 +58,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {GENERATION} --gen-subset tst": NO_SPLIT,
         "data-bin --cpu": "--path required for generation!",
         f"data-bin {GENERATION} --path absent.pt": "no such checkpoint: absent.pt",
-        f"data-bin {GENERATION} --tokenizer moses": (
-            "--tokenizer needs the languages: give --source-lang and --target-lang"
-        ),
+        f"data-bin {GENERATION} --tokenizer moses": "--tokenizer needs the languages: give --source-lang and --target",
         f"data-bin {GENERATION} --max-tokens 6": NO_ROOM.format(6),
         f"data-bin {GENERATION} --max-source-positions 9": (
             f"sentence {LONGEST} has 10 and 10 {NO_POSITIONS.format('9 and 1024')}"
@@ -92,9 +74,9 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
     },
     "validate": {
         f"nowhere {VALIDATION} --task translation": NOT_THERE,
-        f"data-bin {VALIDATION} --task translation --valid-subset tst": NO_SPLIT,
-        "data-bin --cpu --max-tokens 400 --task translation": NO_PATH,
-        f"data-bin --cpu --path {MODEL} --task translation": NO_BATCH,
+        f"data-bin {VALIDATION} --valid-subset tst": NO_SPLIT,
+        "data-bin --cpu --max-tokens 400": NO_PATH,
+        f"data-bin --cpu --path {MODEL}": NO_BATCH,
     },
     "eval-lm": {
         f"nowhere {VALIDATION}": "No such file or directory: nowhere/dict.txt",
@@ -102,7 +84,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
     },
     "score": {f"--sys lines --ref lines {flag}": OLD_SCORER for flag in ("--sacrebleu", "--sentence-bleu")},
 }
-"""By command, what it is given and what it says."""
+"""By command, what it is given and how its line begins."""
 
 
 @pytest.fixture(scope="module")
@@ -148,31 +130,25 @@ def test_each_is_one_line(
     command: str, run: Callable[[str, Sequence[str]], int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     ended = {}
-    for words in MISTAKES[command]:
+    for words, line in MISTAKES[command].items():
         capfd.readouterr()
         code = run(command, words.split())
-        lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith(("error: ", "Traceback"))]
-        ended[words] = (code, lines)
-    assert ended == {words: (EXIT_CODE, [f"error: {line}"]) for words, line in MISTAKES[command].items()}
+        lines = [said for said in capfd.readouterr().err.splitlines() if said.startswith(("error: ", "Traceback"))]
+        if code != EXIT_CODE or len(lines) != 1 or not lines[0].startswith(f"error: {line}"):
+            ended[words] = (code, lines)
+    assert ended == {}
 
 
-def test_validate_without_a_task_is_told_so_in_stocks_command(capfd: pytest.CaptureFixture[str]) -> None:
-    assert stock("validate", f"data-bin {VALIDATION}".split()) == EXIT_CODE
-    assert capfd.readouterr().err.endswith("error: --task is required, as in --task translation\n")
-    assert deep("validate", f"data-bin {VALIDATION}".split()) == 0
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("train", UNCHECKED),
-        ("generate", GENERATION),
-        ("interactive", f"{GENERATION} --input lines"),
-        ("validate", VALIDATION),
-    ],
-)
-def test_a_prepared_directory_is_taken_for_the_data_in_it(command: str, words: str, tmp_path: Path) -> None:
-    assert deep(command, [".", *words.replace("--save-dir saved", f"--save-dir {tmp_path}").split()]) == 0
+def test_a_prepared_directory_is_taken_for_the_data_in_it(tmp_path: Path) -> None:
+    taken = {
+        "train": UNCHECKED.replace("--save-dir saved", f"--save-dir {tmp_path}"),
+        "generate": GENERATION,
+        "interactive": f"{GENERATION} --input lines",
+        "validate": VALIDATION,
+    }
+    assert {command: deep(command, [".", *words.split()]) for command, words in taken.items()} == dict.fromkeys(
+        taken, 0
+    )
 
 
 def test_an_error_elsewhere_keeps_its_trace() -> None:
@@ -199,19 +175,12 @@ def test_a_rank_passes_on_the_line() -> None:
         run_or_explain(lambda: {}["ours"])
 
 
-@pytest.mark.parametrize(
-    ("command", "words", "warning"),
-    [
-        ("generate", f"data-bin {GENERATION} --fp16", "--fp16 on a CPU rounds to 16 bits"),
-        ("train", f"data-bin {UNCHECKED} --lr 0", "the learning rate is 0 (--lr, optimization.lr): the weights will"),
-    ],
-)
-def test_what_works_and_is_hardly_meant_is_a_warning(
-    command: str, words: str, warning: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert deep(command, words.replace("--save-dir saved", f"--save-dir {tmp_path}").split()) == 0
-    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert [line for line in warnings if line.startswith(warning)], warnings
+def test_what_works_and_is_hardly_meant_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert deep("generate", f"data-bin {GENERATION} --fp16".split()) == 0
+    training = UNCHECKED.replace("--save-dir saved", f"--save-dir {tmp_path}")
+    assert deep("train", f"data-bin {training} --lr 0".split()) == 0
+    assert "--fp16 on a CPU rounds to 16 bits" in caplog.text
+    assert "the learning rate is 0 (--lr, optimization.lr): the weights will" in caplog.text
 
 
 def test_a_number_of_threads_that_openmp_would_ignore(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +14,8 @@ from typing import NoReturn
 import pytest
 from torch.multiprocessing import ProcessRaisedException
 
-from fairseq_plugins import process
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.process import INTERRUPTED, end_quietly, exit_code, raise_again
+from fairseq_plugins.process import INTERRUPTED, exit_code
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -95,55 +95,29 @@ def test_reader_that_has_left(unbuffered: str) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize(
-    ("module", "content", "command"),
-    [
-        pytest.param("logging", "raise KeyboardInterrupt", ("text", "--help"), id="before any other import"),
-        pytest.param("sacrebleu", "raise KeyboardInterrupt", ("cli", "score", "a", "b"), id="later"),
-        # Torch and numpy do this: the interrupt reaches C code, which makes an ImportError of it.
-        pytest.param(
-            "torch",
-            "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(9)\n"
-            "except KeyboardInterrupt:\n    raise ImportError('initialisation failed') from None",
-            ("cli", "average", "--help"),
-            id="turned into another error",
-        ),
-    ],
-)
-def test_ctrl_c_while_a_command_imports_is_no_trace(
-    tmp_path: Path, module: str, content: str, command: tuple[str, ...]
-) -> None:
-    (tmp_path / module).mkdir()
-    (tmp_path / module / "__init__.py").write_text(content + "\n")
-    path = os.pathsep.join([str(tmp_path), str(CHECKOUT)])
-    words = [sys.executable, "-m", f"fairseq_plugins.{command[0]}", *command[1:]]
-    environment = {**os.environ, "PYTHONPATH": path}
-    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (INTERRUPTED, "", "")
+INTERRUPTED_IMPORTS = {
+    "text --help": "logging",
+    "cli score a b": "sacrebleu",
+    "cli average --help": "torch",
+}
+"""By command, a module during whose import Ctrl-C comes: the first, one of the command, and torch."""
 
 
-def test_a_command_that_runs_gets_ctrl_c_as_an_exception() -> None:
-    asked = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-    begun = "from fairseq_plugins.process import end_quietly, exit_code"
-    code = f"{begun}; end_quietly(); {asked}; exit_code(lambda: exec('{asked}'))"
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-    command = [sys.executable, "-c", f"import sys; sys.orig_argv = ['', '-m', 'fairseq_plugins']; {code}"]
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    assert ended.stdout == "False\nTrue\n"
-
-
-def test_the_hook_for_ctrl_c_leaves_other_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[object] = []
-    monkeypatch.setattr(sys, "excepthook", lambda *error: seen.append(error))
-    monkeypatch.setattr(process, "_installed", False)
-    end_quietly()
-    raise_again()
-    defect = RuntimeError("ours")
-    sys.excepthook(RuntimeError, defect, None)
-    assert seen == [(RuntimeError, defect, None)]
-    with pytest.raises(SystemExit) as ended:
-        sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert ended.value.code == 130
+@pytest.mark.parametrize("command", INTERRUPTED_IMPORTS)
+def test_ctrl_c_while_a_command_imports_ends_it_at_once(command: str, tmp_path: Path) -> None:
+    """Torch and numpy make another error of a KeyboardInterrupt that reaches their C code."""
+    interrupted = tmp_path / INTERRUPTED_IMPORTS[command] / "__init__.py"
+    interrupted.parent.mkdir()
+    interrupted.write_text(
+        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(9)\n"
+        "except KeyboardInterrupt:\n    raise ImportError from None\n"
+    )
+    module, *words = command.split()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(CHECKOUT)])}
+    started = [sys.executable, "-m", f"fairseq_plugins.{module}", *words]
+    ended = subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
+    assert (ended.stdout, ended.stderr) == ("", "")
+    assert ended.returncode == -signal.SIGINT
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -14,7 +14,7 @@ from fairseq_plugins.errors import UserError
 from tests import toy
 from tests.patches.conftest import Unpatch
 
-BETAS = "two numbers in brackets, each at least 0 and below 1"
+BETAS = "numbers in brackets, each at least 0 and below 1"
 SEED = "from 0 to 4294967295, as numpy requires"
 NOWHERE = ("nowhere", "--arch", "transformer", "--optimizer", "adam", *toy.RECIPE)
 
@@ -122,7 +122,7 @@ def test_configurations() -> None:
         ("optimization", "update_freq", (0,)): "optimization.update_freq must be at least 1, not [0]",
         ("common", "seed", -1): f"common.seed must be {SEED}, not -1",
         ("dataset", "max_tokens", 0): "dataset.max_tokens must be at least 1, not 0",
-        ("optimizer", "adam_betas", "0.9"): f"optimizer.adam_betas must be {BETAS}, not 0.9",
+        ("optimizer", "adam_betas", "(0.9, 1)"): f"optimizer.adam_betas must be {BETAS}, not (0.9, 1)",
     }
     for (group, name, value), line in wrong.items():
         config = convert_namespace_to_omegaconf(parse())

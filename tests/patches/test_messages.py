@@ -33,7 +33,7 @@ DICTIONARIES = {
     b"a 3\nb\n": "line 2: 'b' is not a word and its count",
     b"a 3\n\nb 3\n": "line 2: '' is not a word and its count",
     b"a 3\nb 1.5\n": "line 2: 'b 1.5' is not a word and its count",
-    b"x" * 99: f"line 1: '{'x' * 80}...' is not a word and its count",
+    b"x" * 99: f"line 1: '{'x' * 80}' is not a word and its count",
     b"a 3\nb 2\na 1\n": f"line 3: the word 'a' is in line 1 already{REMOVE}",
     b"a 3\n<pad> 3\n": f"line 2: the word '<pad>' is one that fairseq adds itself{REMOVE}",
     b"a 3\nb\r3\n": "line 2: carriage return inside the line, where fairseq splits it; remove it",

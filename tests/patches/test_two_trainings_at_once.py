@@ -18,6 +18,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches import two_trainings_at_once
 from fairseq_plugins.patches.two_trainings_at_once import claim
 from tests import toy
+from tests.processes import Command
 
 FORK = multiprocessing.get_context("fork")
 
@@ -31,7 +32,7 @@ def _none_before_and_after() -> Iterator[None]:
 
 def _claim(directory: Path, claimed: Any, wait: bool) -> None:
     two_trainings_at_once._held.clear()  # a copy of the parent's; the lock is the parent's alone
-    assert claim(directory)
+    assert claim(directory) is None
     claimed.set()
     if wait:
         multiprocessing.Event().wait()
@@ -76,7 +77,7 @@ def test_a_training_gives_its_directory_up_at_its_end(toy_data: Path, tmp_path: 
 def test_a_process_may_train_again_and_elsewhere(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    assert all(claim(tmp_path / name) for name in ("a", "a", "b", "a"))
+    assert [claim(tmp_path / name) for name in ("a", "a", "b", "a")] == [None] * 4
     assert not claimed_by_a_child(tmp_path / "a")
     assert claimed_by_a_child(tmp_path / "b")
 
@@ -89,5 +90,15 @@ def test_a_directory_without_locks(
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
     with caplog.at_level(logging.WARNING, logger=two_trainings_at_once.__name__):
-        assert claim(tmp_path)
+        assert claim(tmp_path) is None
     assert f"{tmp_path} cannot be locked (No locks available)" in caplog.text
+
+
+def test_a_lock_that_cannot_be_opened_ends_every_process(toy_data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
+    """The others wait for the first one, which alone locks: it tells them instead of ending."""
+    (tmp_path / ".lock").mkdir()
+    flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, "--max-update", "1", "--disable-validation"]
+    two = ["--distributed-world-size", "2", "--save-dir", str(tmp_path)]
+    ended = fairseq_deep("train", str(toy_data), *flags, *two)
+    assert (ended.code, ended.error) == (2, f"error: {tmp_path}/.lock: Is a directory")
+    assert claim(tmp_path) == f"{tmp_path}/.lock: Is a directory"

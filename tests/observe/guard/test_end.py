@@ -16,7 +16,6 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.models.transformer import TransformerModel
 from fairseq.trainer import Trainer
-from hydra.core.utils import JobReturn
 
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, UserError, raised_in_worker
@@ -83,14 +82,6 @@ def test_a_run_that_failed_to_train_is_called_that(tmp_path: Path) -> None:
     assert continuing.say_how_it_ended(tmp_path, 3, log, since=0).exit_code == 1
     assert json.loads((tmp_path / "finished").read_text())["outcome"] == "failed to train"
     assert judge(read_log(log), None).outcome == "failed to train"
-
-
-def test_hydra_ends_with_the_same_code() -> None:
-    job = JobReturn()
-    job.return_value = Diverged("diverged at update 3: the loss is not a number")
-    with pytest.raises(SystemExit) as caught:
-        _ = job.return_value
-    assert caught.value.code == DIVERGED_EXIT_CODE
 
 
 def test_the_trace_of_a_process_is_told_apart() -> None:

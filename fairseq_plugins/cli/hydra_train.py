@@ -1,0 +1,142 @@
+"""``fairseq-hydra-train`` with the user directory of this package, paths that work, and one line for each mistake.
+
+Hydra prints a trace, or several lines, and ends with exit code 1; how it shows errors is discussed in
+https://github.com/facebookresearch/hydra/issues/3361.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_REGISTRY
+from hydra._internal import utils as hydra_utils
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from hydra.utils import get_original_cwd
+from omegaconf import OmegaConf, open_dict
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from yaml import MarkedYAMLError
+
+from fairseq_plugins.cli.stock import USER_DIR, command_line, plain, refuse_other_user_dir
+from fairseq_plugins.core.families import require_architecture
+from fairseq_plugins.errors import UserError, nearest, unknown_name
+from fairseq_plugins.lines import read_lines
+from fairseq_plugins.patches.misspelt_options import make_one_line
+
+SCALAR_FOR_LIST = re.compile(r"Error merging override ([\w.]+)=([^\[;]+);.* is not a ListConfig")
+
+
+def run(name: str, module: str, argv: Sequence[str]) -> int:
+    """Run ``fairseq-hydra-train``.
+
+    Raises:
+        UserError: there is no YAML file of that name, where fairseq would silently use its defaults; or what is wrong
+            in it.
+    """
+    # fairseq reads Hydra's own options in a way that hides a misspelt one.
+    parser = hydra_utils.get_args_parser()
+    parser.prog = f"fairseq-deep {name}"
+    make_one_line(parser)
+    given = parser.parse_args(list(argv))
+    _refuse_unreadable(given.config_name, given.config_dir)
+    with command_line(name, argv):
+        stock: Any = import_module(module)
+    job = mock.patch.object(stock, "_hydra_main", partial(run_job, stock._hydra_main))
+    # What raises is reported at the end of every command.
+    with job, mock.patch.object(hydra_utils, "run_and_report", lambda function: function()):
+        try:
+            return plain(name, module, argv)
+        except Exception as error:
+            raise configuration_error(error) or error from error.__cause__
+
+
+def _refuse_unreadable(name: str | None, directory: str | None) -> None:
+    if name is None or directory is None:
+        return
+    if not Path(directory).is_dir():
+        raise UserError(f"--config-dir {directory}: no such directory")
+    files = {str(path.relative_to(directory).with_suffix("")): path for path in Path(directory).rglob("*.yaml")}
+    stem = name.removesuffix(".yaml")
+    if stem not in files:
+        raise UserError(unknown_name("--config-name", name, files))
+    if stem in FairseqConfig.__dataclass_fields__:
+        raise UserError(f"--config-name {name}: this is the name of a group of fairseq's settings; rename the file")
+    for _ in read_lines(files[stem]):  # it is UTF-8
+        pass
+
+
+def run_job(job: Callable[..., Any], cfg: Any, **options: Any) -> Any:
+    """Run fairseq's ``job`` in the user's directory and with the user directory of this package."""
+    # Hydra enters a new directory, where a relative `task.data` is not found. Not in a sweep, whose runs would resume
+    # from each other's checkpoints, nor if hydra.job.chdir=True asks for the change.
+    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN and not HydraConfig.get().job.chdir:
+        os.chdir(get_original_cwd())
+    refuse_other_user_dir(cfg.common.user_dir)
+    _refuse_incomplete(cfg)
+    with open_dict(cfg):
+        cfg.common.user_dir = USER_DIR
+    return job(cfg, **options)
+
+
+def _refuse_incomplete(cfg: Any) -> None:
+    """Refuse missing values, groups that fairseq does not have, and parts of a training that are not registered."""
+    if missing := sorted(OmegaConf.missing_keys(cfg)):
+        raise UserError([f"{key} is missing: add {key}=VALUE to the command" for key in missing])
+    for group in cfg:
+        if group not in FairseqConfig.__dataclass_fields__:
+            raise UserError(unknown_name("group of settings", group, FairseqConfig.__dataclass_fields__))
+    if OmegaConf.is_config(cfg.get("model")) and "_name" in cfg.model:
+        require_architecture(cfg.model._name, "model._name")
+    registries = {"task": TASK_REGISTRY, **{name: registry["registry"] for name, registry in REGISTRIES.items()}}
+    for group, registry in registries.items():
+        chosen = cfg.get(group)
+        name = chosen.get("_name") if OmegaConf.is_dict(chosen) else chosen
+        if isinstance(name, str) and name not in registry:
+            raise UserError(unknown_name(f"{group}._name", name, registry))
+
+
+def configuration_error(error: Exception) -> UserError | None:
+    """Return the problem of a YAML file or an override in one line; None if ``error`` is something else.
+
+    With ``HYDRA_FULL_ERROR=1`` Hydra's users ask for the trace, and get it.
+    """
+    if isinstance(error, UserError):
+        return error
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        return None
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        return UserError(f"{error.problem_mark.name}: line {error.problem_mark.line + 1}: {error.problem}")
+    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    if isinstance(cause, (ConfigKeyError, ConfigAttributeError)) and cause.full_key:
+        return UserError(_unknown_key(cause))
+    if not isinstance(error, (HydraException, OmegaConfBaseException)):
+        return None
+    texts = [str(error)] + ([str(cause)] if isinstance(cause, OmegaConfBaseException) else [])
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    said = [line for line in lines if line and not line.startswith(("object_type=", "reference_type="))]
+    text = "; ".join(dict.fromkeys(said))
+    if scalar := SCALAR_FOR_LIST.search(text):
+        text = f"{scalar[1]} is a list of values: give {scalar[1]}=[{scalar[2]}]"
+    return UserError(text)
+
+
+def _unknown_key(error: OmegaConfBaseException) -> str:
+    """Return the message for an unknown setting: the nearest one, and how to add one that the file leaves out."""
+    parent, key = error.object_type, str(error.key)
+    if is_dataclass(parent):
+        legal, hint = [field.name for field in fields(parent)], ""
+    else:
+        legal = [str(name) for name in error.parent_node] if OmegaConf.is_dict(error.parent_node) else []
+        hint = f"; +{error.full_key}=VALUE adds one that the YAML file leaves out"
+    return f"unknown setting '{error.full_key}'{nearest(key, legal)}{hint}"

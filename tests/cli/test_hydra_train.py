@@ -1,0 +1,204 @@
+"""``fairseq-deep hydra-train``: it trains with paths as a user writes them, and a mistake is one line with code 2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+from fairseq.dataclass.configs import OptimizationConfig
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from fairseq_plugins.cli.hydra_train import configuration_error, run_job
+from fairseq_plugins.cli.main import main
+from fairseq_plugins.cli.stock import USER_DIR
+from fairseq_plugins.errors import UserError
+from tests import toy
+
+SIZES = {"layers": 1, "embed_dim": 8, "ffn_embed_dim": 8, "attention_heads": 1}
+CONFIG = {
+    "common": {"cpu": True, "seed": 3, "log_format": "none"},
+    "checkpoint": {"save_dir": "saved", "no_epoch_checkpoints": True},
+    "dataset": {"num_workers": 0, "max_tokens": 400, "disable_validation": True},
+    "optimization": {"max_update": 2, "lr": [0.001]},
+    # Relative, as a user writes it.
+    "task": {"_name": "translation", "data": "data-bin", "source_lang": "de", "target_lang": "en"},
+    "criterion": {"_name": "cross_entropy"},
+    "optimizer": {"_name": "adam"},
+    "lr_scheduler": {"_name": "fixed"},
+    "model": {
+        "_name": "deep_transformer",
+        **{f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in SIZES.items()},
+    },
+}
+MISTAKES = {
+    "+model.encoder_lyers=3": "unknown setting 'encoder_lyers' (did you mean 'encoder_layers'?)",
+    "optimisation.max_update=3": "unknown setting 'optimisation' (did you mean 'optimization'?)",
+    "+common.seed=-1": "Could not append to config. An item is already at 'common.seed'.; ",
+    "common.seed=-1": "common.seed must be from 0 to 4294967295, as numpy requires, not -1",
+    "task.data=nowhere": "No such file or directory: nowhere",
+}
+"""An override of Hydra's, and how the line about it begins."""
+FORKED = """
+import os
+import sys
+
+from fairseq_cli import hydra_train
+from fairseq_plugins.cli.main import main
+
+for directory in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        os.chdir(directory)
+        os.dup2(os.open("stderr", os.O_WRONLY | os.O_CREAT), 2)
+        overrides = open("overrides").read().split()
+        sys.exit(main(["hydra-train", "--config-dir", ".", *overrides, "--config-name", "tiny"]))
+    with open(os.path.join(directory, "code"), "w") as code:
+        code.write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+"""
+
+
+def run(*command: str, cwd: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_hydra_train(tmp_path: Path) -> None:
+    """In processes of their own, since Hydra keeps state that outlives a run; most fork from one that has imported."""
+    data = toy.binarise(tmp_path)
+    runs = {}
+    for number, override in enumerate(["", *MISTAKES, "alone"]):
+        runs[override] = directory = tmp_path / f"run{number}"
+        directory.mkdir()
+        (directory / "data-bin").symlink_to(data)
+        (directory / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+        (directory / "overrides").write_text(override, encoding="utf-8")
+    alone = runs.pop("alone")
+    run("-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", "--config-name", "tiny", cwd=alone)
+    run("-c", FORKED, *map(str, runs.values()), cwd=tmp_path)
+    errors = {override: (directory / "stderr").read_text(encoding="utf-8") for override, directory in runs.items()}
+    codes = {override: (directory / "code").read_text() for override, directory in runs.items()}
+    assert codes == {"": "0", **dict.fromkeys(MISTAKES, "2")}, errors
+    for directory in (alone, runs[""]):
+        saved = torch.load(directory / "saved" / "checkpoint_last.pt", weights_only=True)
+        assert saved["cfg"]["model"]["_name"] == "deep_transformer"
+        assert saved["cfg"]["common"]["user_dir"] == USER_DIR
+    for override, line in MISTAKES.items():
+        said = [text for text in errors[override].splitlines() if text.startswith(("error: ", "Traceback"))]
+        assert len(said) == 1
+        assert said[0].startswith(f"error: {line}")
+
+
+def test_a_yaml_file_that_is_not_there_or_no_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("small.yaml", "a/b.yaml", "model.yaml", "notes.txt"):
+        (tmp_path / name).write_text("common: {}\n")
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\n")
+    (tmp_path / "none.yaml").touch()
+    lines = {
+        "--config-name smal": "unknown --config-name 'smal' (did you mean 'small'?); legal values: a/b, latin, ",
+        "--config-name=smal.yaml": "unknown --config-name 'smal.yaml' (did you mean 'small'?); legal",
+        "--config-dir absent --config-name small": "--config-dir absent: no such directory",
+        "--config-name model": "--config-name model: this is the name of a group of fairseq's settings",
+        "--confg-name small": "unknown option '--confg-name' (did you mean '--config-name'?); legal: ",
+        "--config-name latin": f"{tmp_path}/latin.yaml: line 1: not UTF-8 (byte 0xe9)",
+        "--config-name none": f"{tmp_path}/none.yaml: empty",
+    }
+    for flags, line in lines.items():
+        assert main(["hydra-train", "--config-dir", str(tmp_path), *flags.split()]) == 2
+        assert capfd.readouterr().err.startswith(f"error: {line}")
+
+
+UNFINISHED: dict[str, dict[str, object]] = {
+    "unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?); legal: ": {
+        "model": {"_name": "admin_transfromer"}
+    },
+    "unknown optimizer._name 'adma' (did you mean 'adam": {"optimizer": {"_name": "adma"}},
+    "unknown criterion._name 'cross_entrpy' (did you mean 'cross_entropy'?)": {"criterion": "cross_entrpy"},
+    "unknown task._name 'transaltion' (did you mean 'translation'": {"task": {"_name": "transaltion"}},
+    "unknown group of settings 'optimisation' (did you mean 'optimization'?)": {"optimisation": {"lr": [1]}},
+    "task.data is missing": {"task": {"data": "???"}, "model": {"_name": "admin_transformer"}},
+    "fairseq-deep gives fairseq its own user directory": {"common": {"user_dir": "mine"}},
+}
+"""How the line begins about what a YAML file has."""
+
+
+def test_an_unfinished_configuration_is_refused() -> None:
+    for line, more in UNFINISHED.items():
+        config = OmegaConf.create({"common": {"user_dir": None}, **more})
+        with pytest.raises(UserError) as caught:
+            run_job(lambda cfg: pytest.fail("the job ran"), config)
+        assert str(caught.value).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("mode", "chdir", "returns"),
+    [(RunMode.RUN, None, True), (RunMode.RUN, True, False), (RunMode.MULTIRUN, None, False)],
+)
+def test_directory_of_the_job(
+    mode: RunMode, chdir: bool | None, returns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = SimpleNamespace(mode=mode, job=SimpleNamespace(chdir=chdir), runtime=SimpleNamespace(cwd=USER_DIR))
+    monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(HydraConfig, "get", lambda: runtime)
+    monkeypatch.chdir(tmp_path)
+    config = OmegaConf.create({"common": {"user_dir": None}})
+    where = run_job(lambda cfg: (Path.cwd(), cfg.common.user_dir), config)
+    assert where == (Path(USER_DIR) if returns else tmp_path, USER_DIR)
+
+
+def misspelt_in_file() -> None:
+    config = OmegaConf.create({"model": {"encoder_layers": 1}})
+    OmegaConf.set_struct(config, True)
+    OmegaConf.update(config, "model.encoder_layrs", 3)
+
+
+def number_for_list() -> None:
+    try:
+        OmegaConf.structured(OptimizationConfig).lr = 0.001
+    except OmegaConfBaseException as error:
+        raise HydraException(f"Error merging override lr=0.001\n{error}") from error
+
+
+LINES: dict[Callable[[], object], str | None] = {
+    lambda: OmegaConf.merge(OmegaConf.structured(OptimizationConfig), {"max_updat": 3}): (
+        "unknown setting 'max_updat' (did you mean 'max_update'?)"
+    ),
+    misspelt_in_file: (
+        "unknown setting 'model.encoder_layrs' (did you mean 'encoder_layers'?); "
+        "+model.encoder_layrs=VALUE adds one that the YAML file leaves out"
+    ),
+    lambda: OmegaConf.merge(OmegaConf.structured(OptimizationConfig), {"max_update": "abc"}): (
+        "Value 'abc' of type 'str' could not be converted to Integer; full_key: max_update"
+    ),
+    lambda: yaml.safe_load("a: 1\nb: !!python/object/apply:os.getcwd []\n"): (
+        "<unicode string>: line 2: could not determine a constructor for the tag "
+        "'tag:yaml.org,2002:python/object/apply:os.getcwd'"
+    ),
+    number_for_list: "lr is a list of values: give lr=[0.001]",
+    lambda: {}["ours"]: None,
+}
+
+
+def test_what_is_wrong_with_a_configuration_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mistake, line in LINES.items():
+        with pytest.raises(Exception) as caught:  # noqa: PT011  (its kind is Hydra's choice)
+            mistake()
+        told = configuration_error(caught.value)
+        assert (told and str(told)) == line
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # asks for the trace
+    assert configuration_error(HydraException("Error parsing override 'foo'")) is None
