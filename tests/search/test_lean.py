@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
-from hypothesis import given
-from hypothesis import settings as settings_of_hypothesis
-from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.search.beam import LeanSearch
@@ -140,8 +138,8 @@ def test_the_model_is_as_before() -> None:
         }
 
 
-def test_the_first_step_runs_on_sentences_and_finished_ones_leave() -> None:
-    member, rows = outspoken(), []
+def test_the_first_step_runs_on_sentences_finished_ones_leave_and_the_source_is_projected_once() -> None:
+    member, rows, sources = outspoken(), [], []
     forward = member.decoder.forward
 
     def watch(previous: torch.Tensor, **options: Any) -> Any:
@@ -149,30 +147,25 @@ def test_the_first_step_runs_on_sentences_and_finished_ones_leave() -> None:
         return forward(previous, **options)
 
     member.decoder.forward = watch
-    search([member], models.batch(), search="lean", beam=3)
+    projection = member.decoder.layers[0].encoder_attn.k_proj
+    projection.register_forward_hook(lambda _, given, __: sources.append(given[0].shape))
+    data = models.batch()
+    search([member], data, search="lean", beam=3)
     assert rows[:2] == [4, 12]
     assert rows[1:] == sorted(rows[1:], reverse=True)
-
-
-def test_the_source_is_projected_once_a_sentence() -> None:
-    member, seen = models.trained("post_ln"), []
-    member.decoder.layers[0].encoder_attn.k_proj.register_forward_hook(lambda _, given, __: seen.append(given[0].shape))
-    data = models.batch()
-    search([member], data, search="lean", beam=5)
-    assert seen == [(4, data.source.size(1), 16)]
+    assert sources == [(4, data.source.size(1), 16)]
 
 
 # Parts
 
 
-@settings_of_hypothesis(max_examples=25)
-@given(st.integers(0, 2**31), st.integers(1, 8), st.sampled_from([5, BLOCK, 20 * BLOCK, 20 * BLOCK + 7]))
-def test_the_best_of_a_row_are_those_of_topk(seed: int, count: int, width: int) -> None:
-    numbers = torch.randn(3, width, generator=torch.Generator().manual_seed(seed))
-    count = min(count, width)
-    values, places = best_of_rows(numbers, count)
-    assert torch.equal(values, numbers.topk(count)[0])
-    assert torch.equal(numbers.gather(1, places), values)
+def test_the_best_of_a_row_are_those_of_topk() -> None:
+    draw = torch.Generator().manual_seed(1)
+    for count, width in itertools.product((1, 3, 8), (5, BLOCK, 20 * BLOCK, 20 * BLOCK + 7)):
+        numbers = torch.randn(3, width, generator=draw)
+        values, places = best_of_rows(numbers, min(count, width))
+        assert torch.equal(values, numbers.topk(min(count, width))[0])
+        assert torch.equal(numbers.gather(1, places), values)
 
 
 def test_nan_is_never_the_best() -> None:
