@@ -11,54 +11,41 @@ from fairseq_plugins.cli.main import main
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
 
+MISTAKES = {
+    "--outptu a": "unknown option '--outptu' (did you mean '--output'?); legal: --help, --output, --best",
+    "--out=a": "unknown option '--out' (did you mean '--output'?); legal: --help, --output, --best",
+    "--best 1": "the following arguments are required: --output (x --help says more)",
+    "--output a --best x": "--best x: not a whole number",
+    "--output a -b": "unexpected: '-b' (x --help says more)",
+}
+OF_COMMANDS = {
+    "average --last-epoch 2": "unknown option '--last-epoch' (did you mean '--last-epochs'?); legal: ",
+    "average --best 1 --last-epochs 2": "argument --last-epochs: not allowed with argument --best",
+    "fold a.pt b.pt --froce": "unknown option '--froce' (did you mean '--force'?); legal: ",
+    "doctor --hepl": "unknown option '--hepl' (did you mean '--help'?); legal: --help",
+    "verify-data --expct": "unknown option '--expct' (did you mean '--expect'?); legal: ",
+}
 
-@pytest.fixture
-def options() -> OneLineParser:
+
+def test_a_mistake_is_one_line() -> None:
     parser = OneLineParser(prog="x")
     parser.add_argument("files", nargs="*")
     parser.add_argument("--output", required=True)
     parser.add_argument("--best", type=int)
-    return parser
+    for line, message in MISTAKES.items():
+        with pytest.raises(UserError) as caught:
+            parser.read(line.split())
+        assert caught.value.problems == (message,)
+    assert parser.read(["--output", "a", "--", "--best"]).files == ["--best"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("--outptu a", "unknown option '--outptu' (did you mean '--output'?); legal: --help, --output, --best"),
-        ("--out=a", "unknown option '--out' (did you mean '--output'?); legal: --help, --output, --best"),
-        ("--best 1", "the following arguments are required: --output (x --help says more)"),
-        ("--output a --best x", "--best x: not a whole number"),
-        ("--output a -b", "unexpected: '-b' (x --help says more)"),
-    ],
-)
-def test_a_mistake_is_one_line(options: OneLineParser, line: str, message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        options.read(line.split())
-    assert caught.value.problems == (message,)
-
-
-def test_what_stands_behind_two_dashes_is_no_option(options: OneLineParser) -> None:
-    assert options.read(["--output", "a", "--", "--best"]).files == ["--best"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["average", "--last-epoch", "2"], "unknown option '--last-epoch' (did you mean '--last-epochs'?); legal: "),
-        (["average", "--best", "1", "--last-epochs", "2"], "argument --last-epochs: not allowed with argument --best"),
-        (["fold", "a.pt", "b.pt", "--froce"], "unknown option '--froce' (did you mean '--force'?); legal: "),
-        (["doctor", "--hepl"], "unknown option '--hepl' (did you mean '--help'?); legal: --help"),
-        (["verify-data", "--expct"], "unknown option '--expct' (did you mean '--expect'?); legal: "),
-    ],
-)
-def test_every_command_of_ours_reads_its_options_so(
-    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"error: {line}")
-    assert said.err.count("\n") == 1
+def test_every_command_of_ours_reads_its_options_so(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, line in OF_COMMANDS.items():
+        assert main(command.split()) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith(f"error: {line}")
+        assert said.err.count("\n") == 1
 
 
 def test_a_directory_is_no_name_for_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

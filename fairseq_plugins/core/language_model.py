@@ -52,6 +52,21 @@ def cutoffs(text: str | None) -> tuple[int, ...] | None:
     return numbers
 
 
+def character_filters(text: str) -> list[tuple[int, int]]:
+    """Read ``[(1, 64), (2, 128)]``: width and channels of each convolution over the characters of a word.
+
+    Raises:
+        ValueError: it is not such a list.
+    """
+    try:
+        filters = [(width, channels) for width, channels in ast.literal_eval(text)]
+    except (SyntaxError, TypeError, ValueError) as error:
+        raise ValueError(text) from error
+    if not filters or not all(isinstance(number, int) and number > 0 for pair in filters for number in pair):
+        raise ValueError(text)
+    return filters
+
+
 def _cutoff_problems(config: Namespace) -> list[str]:
     problems = []
     for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
@@ -85,8 +100,16 @@ def _tying_problems(config: Namespace) -> list[str]:
 def _table_problems(config: Namespace) -> list[str]:
     """Problems of the character embedding, and of one table at both ends."""
     problems = []
-    if config.character_embeddings and config.adaptive_input:
-        problems.append("--character-embeddings and --adaptive-input are mutually exclusive: choose one")
+    if config.character_embeddings:
+        try:
+            character_filters(config.character_filters)
+        except ValueError:
+            problems.append(
+                "--character-filters takes widths and channels of convolutions, for instance [(1, 64), (2, 128)], "
+                f"not '{config.character_filters}'"
+            )
+        if config.adaptive_input:
+            problems.append("--character-embeddings and --adaptive-input are mutually exclusive: choose one")
     if config.share_decoder_input_output_embed:
         ends = {"--character-embeddings": config.character_embeddings, "--adaptive-input": config.adaptive_input}
         ends["--adaptive-softmax-cutoff"] = config.adaptive_softmax_cutoff is not None
@@ -165,7 +188,7 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
         if flat.character_embeddings:
             return CharacterTokenEmbedder(
                 dictionary,
-                ast.literal_eval(flat.character_filters),
+                character_filters(flat.character_filters),
                 flat.character_embedding_dim,
                 flat.decoder_embed_dim,
                 flat.char_embedder_highway_layers,

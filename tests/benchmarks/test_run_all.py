@@ -103,21 +103,19 @@ def test_the_description_names_flags_on_which_speed_depends(run_all: ModuleType,
     assert run_all.description(cpuinfo)[:2] == ["- Processor: Some CPU", "- Flags: avx2, amx_bf16"]
 
 
-@pytest.mark.parametrize("kind", ["CPU_TABLES", "GPU_TABLES"])
-def test_every_script_takes_its_arguments(kind: str, run_all: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     class Read(Exception):
         pass
 
-    parse = argparse.ArgumentParser.parse_args
+    parse, methods = argparse.ArgumentParser.parse_args, set(script("common", monkeypatch).METHODS)
 
     def parse_and_stop(parser: argparse.ArgumentParser, *args: object) -> None:
-        found = parse(parser, *args)  # type: ignore[call-overload]
-        methods = getattr(found, "methods", "")
-        assert set(methods.split(",")) - {""} <= set(script("common", monkeypatch).METHODS)
+        flags = parse(parser, *args)  # type: ignore[call-overload]
+        assert set(getattr(flags, "methods", "").split(",")) - {""} <= methods
         raise Read
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
-    for table in getattr(run_all, kind).values():
+    for table in (*run_all.CPU_TABLES.values(), *run_all.GPU_TABLES.values()):
         monkeypatch.setattr(sys, "argv", run_all.command(table, 1))
         with pytest.raises(Read):
             script(table.script.removesuffix(".py"), monkeypatch).main()

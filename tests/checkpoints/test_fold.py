@@ -26,7 +26,11 @@ from fairseq_plugins.checkpoints.fold import fold_checkpoint, main
 from fairseq_plugins.core.method import PARTS, Axis, Site
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import weights_hash
-from tests.building import TINY, Batch, batch, build, residuals, settings, translation_task
+from tests.models import TINY, WORDS, residuals, settings
+from tests.models import Inputs as Batch
+from tests.models import full as build
+from tests.models import inputs as batch
+from tests.models import task as translation_task
 from tests.rounding import assert_same_to_rounding
 from tests.toy import binarise, train_toy, translate_toy
 
@@ -93,7 +97,7 @@ def folded(directory: Path, arch: str, model: nn.Module, values: dict[str, Any])
     """The model that fairseq's own loader makes of the folded checkpoint, strictly."""
     fold_checkpoint(save(directory / "in.pt", arch, model, values), directory / "out.pt")
     models, _, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(directory / "out.pt")], task=translation_task(), strict=True
+        [str(directory / "out.pt")], task=translation_task(WORDS, WORDS), strict=True
     )
     assert type(models[0]) is TransformerModel
     return models[0].eval()

@@ -123,19 +123,30 @@ def test_what_is_not_said_follows_stock() -> None:
         assert {name: getattr(ours, name) for name in names} == {name: getattr(stock, name) for name in names}, said
 
 
-def flags(arch: str) -> set[str]:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
+OF_TASK = {"--max-source-positions", "--max-target-positions"}
+"""Flags of stock's model that the task declares as well; ours leaves them to the task."""
+
+
+def flags(arch: str) -> dict[str, argparse.Action]:
+    """The flags of an architecture; which ours adds to stock's is recorded in ``tests/recorded``."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
-    return {name for action in parser._actions for name in action.option_strings}
+    return {name: action for action in parser._actions for name in action.option_strings}
 
 
 def test_flags_are_those_of_stock_and_of_the_parts() -> None:
     # Translation adds one that stock's language model has, and its model for speech has not.
-    added = flags("deep_transformer") - flags("transformer") - {"--decoder-input-dim"}
-    assert {"--norm", "--residual", "--word-dropout"} <= added
+    ours, theirs = flags("deep_transformer"), flags("transformer")
+    added = set(ours) - set(theirs) - {"--decoder-input-dim"}
+    assert set(theirs) - set(ours) <= OF_TASK
     for stock in ("transformer_lm", "s2t_transformer"):
-        assert flags(f"deep_{stock}") - flags(stock) == added
-        assert flags(stock) - flags(f"deep_{stock}") == set()
+        assert set(flags(f"deep_{stock}")) - set(flags(stock)) == added
+        assert set(flags(stock)) - set(flags(f"deep_{stock}")) == set()
+    kinds = {name: [(type(of[name]), of[name].choices) for of in (ours, theirs)] for name in set(ours) & set(theirs)}
+    assert {name: both for name, both in kinds.items() if both[0] != both[1]} == {}
+    assert {"--norm", "--residual", "--word-dropout"} <= added
+    without = [name for name in added if "ENCODER,DECODER" not in str(ours[name].help)]
+    assert set(without) <= {"--no-weight-decay-on", "--embedding-dropout"}, "these are for the whole model"
 
 
 def test_an_option_takes_a_value_for_each_stack() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.core.method import PARTS, Axis, all_options
 from fairseq_plugins.errors import UserError
-from tests.building import batch, logits, tiny
+from tests.models import inputs as batch
+from tests.models import logits, tiny
 
 SMALL: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "dropout": 0.1, "attention_dropout": 0.1}
 STRUCTURE = [axis for axis in Axis if axis not in (Axis.INIT, Axis.BASE_INIT)]

@@ -20,8 +20,9 @@ from omegaconf import DictConfig, OmegaConf
 from fairseq_plugins.core.method import Axis, all_options
 from fairseq_plugins.pipeline.published import ROWS, rows_of
 from fairseq_plugins.training.advice import advice
-from tests.building import dictionary, translation_task
 from tests.config.published import CONFIGS, NAMES, completed, completed_file, composed, content
+from tests.models import dictionary
+from tests.models import task as translation_task
 from tests.representatives import fewest
 
 

@@ -13,13 +13,15 @@ from fairseq_cli import train
 
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.errors import UserError
-from tests.building import TINY, settings, tiny, translation_task
+from tests.models import TINY, settings, tiny
+from tests.models import task as translation_task
 
 ROOT = Path(__file__).resolve().parents[2]
 LEGAL = "; legal values: "
 PST = "unknown value of --norm 'pst' (did you mean 'post'?)"
 KEEPP = "unknown value of --init 'keepp' (did you mean 'keep'?)"
 ADAPTIVE = {"adaptive_input": True, "adaptive_input_cutoff": "10"}
+CHARACTERS = {"character_embeddings": True}
 TIED = {"share_decoder_input_output_embed": True}
 RATE = {"dropout": 1.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 REZERO = {"residual": "rezero", "norm": "none"}
@@ -45,6 +47,7 @@ MISTAKES: dict[str, list[tuple[dict[str, Any], tuple[str, ...]]]] = {
         ({"residual": "b2t", "b2t_init_scale": "layers"}, ("--b2t-init-scale", "no effect", "--init b2t")),
         ({"rezero_alpha": "0.0,1"}, ("--rezero-alpha", "no effect", "--residual rezero")),
         ({"dropout": 1.5}, ("--dropout", "below 1", "not 1.5")),
+        ({"embedding_dropout": 1.0}, ("--embedding-dropout must be at least 0 and below 1, not 1.0",)),
         ({"decoder_layerdrop": -0.1}, ("--decoder-layerdrop", "at least 0", "not -0.1")),
         ({"word_dropout": "0.1,1.5"}, ("--word-dropout", "not 1.5")),
         ({"word_dropout": "much"}, ("--word-dropout takes a number, not 'much'",)),
@@ -81,7 +84,10 @@ MISTAKES: dict[str, list[tuple[dict[str, Any], tuple[str, ...]]]] = {
         ),
         ({**TIED, "adaptive_softmax_cutoff": "10"}, ("--share-decoder-input-output", "--adaptive-softmax-cutoff")),
         ({**TIED, "decoder_input_dim": 8}, ("--decoder-input-dim 8", "--decoder-output-dim 16")),
-        ({"character_embeddings": True, **ADAPTIVE}, ("--character-embeddings and --adaptive-input",)),
+        ({**CHARACTERS, **ADAPTIVE}, ("--character-embeddings and --adaptive-input",)),
+        ({**CHARACTERS, "character_filters": "[(1, 64"}, ("--character-filters", "[(1, 64), (2, 128)]", "'[(1, 64'")),
+        ({**CHARACTERS, "character_filters": "[(1, 0)]"}, ("--character-filters", "not '[(1, 0)]'")),
+        ({**CHARACTERS, "character_filters": "64"}, ("--character-filters", "not '64'")),
         ({"no_weight_decay_on": "norms"}, ("--no-weight-decay-on", "did you mean 'norm'")),
     ],
     "deep_s2t_transformer": [

@@ -2,20 +2,78 @@
 
 from __future__ import annotations
 
+import logging
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from fairseq.models.distributed_fairseq_model import DistributedFairseqModel
+from torch import Tensor, nn
 
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.methods.admin import AdminResidual
 from tests import models
-from tests.contract import two_processes
 from tests.representatives import for_each, stored
 from tests.rounding import assert_same_to_rounding
 
 States = dict[str, dict[str, Tensor]]
+WORLD_SIZE = 2
+LEARNING_RATE = 0.1
+BACKENDS = ("pytorch_ddp", "legacy_ddp")
+HALF = 3
+
+
+def model_and_batch(case: str) -> tuple[nn.Module, models.Batch]:
+    """The model of a case without dropout, slightly off its start, in training mode; and the batch for both."""
+    model = models.build(*models.CASES[case], "--dropout", "0", "--word-dropout", "0")
+    models.perturb(model)
+    return model.train(), models.batch(sentences=WORLD_SIZE * HALF)
+
+
+def step(model: nn.Module, scale: float) -> dict[str, Tensor]:
+    """One step of SGD on the gradients times ``scale``; returns the state dict."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.sub_(LEARNING_RATE * scale * parameter.grad)
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def tokens(data: models.Batch) -> int:
+    """Number of target tokens, the sample size of a whole batch."""
+    return int(data.target.ne(models.dictionary().pad()).sum())
+
+
+def distributed_step(case: str, backend: str, rank: int) -> dict[str, Tensor]:
+    """As fairseq's trainer: summed losses, gradients averaged over the processes, scaled to a mean over tokens."""
+    model, data = model_and_batch(case)
+    settings = Namespace(
+        tpu=False,
+        ddp_backend=backend,
+        device_id=0,
+        broadcast_buffers=False,
+        bucket_cap_mb=25,
+        find_unused_parameters=False,
+        gradient_as_bucket_view=False,
+        ddp_comm_hook="none",
+        heartbeat_timeout=-1,
+    )
+    parallel = DistributedFairseqModel(settings, model, dist.group.WORLD, torch.device("cpu"))
+    models.loss_of(parallel, data.rows(rank * HALF, (rank + 1) * HALF)).backward()
+    if hasattr(parallel, "all_reduce_grads"):
+        parallel.all_reduce_grads()
+    return step(model, WORLD_SIZE / tokens(data))
+
+
+def work(rank: int, directory: str, pairs: list[tuple[str, str]]) -> None:
+    """The whole life of process ``rank``; writes ``<rank>.pt``: state dicts by the ``pairs`` of case and backend."""
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{directory}/meeting", rank=rank, world_size=WORLD_SIZE)
+    found = {f"{case} {backend}": distributed_step(case, backend, rank) for case, backend in pairs}
+    torch.save(found, Path(directory) / f"{rank}.pt")
+    dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
@@ -26,20 +84,18 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     directory: Path = tmp_path_factory.mktemp("ranks")
     arguments = (str(directory), pairs)
     # Forked, so that neither imports fairseq anew, which takes longer than all the steps.
-    torch.multiprocessing.start_processes(
-        two_processes.work, arguments, nprocs=two_processes.WORLD_SIZE, start_method="fork"
-    )
-    return [torch.load(directory / f"{rank}.pt", weights_only=True) for rank in range(two_processes.WORLD_SIZE)]
+    torch.multiprocessing.start_processes(work, arguments, nprocs=WORLD_SIZE, start_method="fork")
+    return [torch.load(directory / f"{rank}.pt", weights_only=True) for rank in range(WORLD_SIZE)]
 
 
-@pytest.mark.parametrize("backend", two_processes.BACKENDS)
+@pytest.mark.parametrize("backend", BACKENDS)
 @for_each("case", models.CASES, stored, Axis.HISTORY)
 def test_two_processes_equal_one(case: str, backend: str, ranks: list[States]) -> None:
     first, second = (states[f"{case} {backend}"] for states in ranks)
-    model, data = two_processes.model_and_batch(case)
+    model, data = model_and_batch(case)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     models.loss_of(model, data).backward()
-    expected = two_processes.step(model, 1 / two_processes.tokens(data))
+    expected = step(model, 1 / tokens(data))
     assert first.keys() == expected.keys()
     parameters = dict(model.named_parameters())
     for name, value in expected.items():

@@ -1,14 +1,15 @@
-"""Dropout with less memory is torch's dropout bit for bit."""
+"""Dropout with less memory is torch's dropout bit for bit, and each dropout of a model has the rate asked for it."""
 
 from __future__ import annotations
 
-import pytest
+import itertools
+
 import torch
 from fairseq.modules import FairseqDropout
 from torch import Tensor
 
 from fairseq_plugins.core.dropout import LeanDropout, lean
-from tests.building import tiny
+from tests.models import tiny
 
 
 def run(module: FairseqDropout, dtype: torch.dtype) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -20,12 +21,12 @@ def run(module: FairseqDropout, dtype: torch.dtype) -> tuple[Tensor, Tensor | No
     return y.detach(), x.grad, torch.rand(1)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("p", [0.0, 0.1, 0.3, 0.5, 1.0])
-def test_output_gradient_and_random_numbers_are_those_of_torch(p: float, dtype: torch.dtype) -> None:
-    stock = FairseqDropout(p, "Layer")
-    for one, other in zip(run(lean(stock), dtype), run(stock, dtype), strict=True):
-        assert torch.equal(one, other)
+def test_output_gradient_and_random_numbers_are_those_of_torch() -> None:
+    dtypes = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+    for p, dtype in itertools.product((0.0, 0.1, 0.3, 0.5, 1.0), dtypes):
+        stock = FairseqDropout(p, "Layer")
+        for ours, theirs in zip(run(lean(stock), dtype), run(stock, dtype), strict=True):
+            assert torch.equal(ours, theirs), (p, dtype)
 
 
 def test_it_drops_when_fairseqs_does() -> None:
@@ -57,3 +58,16 @@ def test_every_layer_has_it() -> None:
     model = tiny("post_ln_transformer")
     for layer in (*model.encoder.layers, *model.decoder.layers):
         assert type(layer.dropout_module) is type(layer.activation_dropout_module) is LeanDropout
+
+
+def test_embeddings_may_have_a_rate_of_their_own() -> None:
+    rates = {"dropout": 0.1, "attention_dropout": 0.2, "activation_dropout": 0.3}
+    expected = {"activation": 0.3, "encoder_attn": 0.2, "self_attn": 0.2, "layers": 0.1}
+    archs = ("dsinit_matt_transformer", "admin_transformer", "rezero_transformer_lm", "pre_ln_s2t_transformer")
+    for arch, own in itertools.product(archs, ({}, {"embedding_dropout": 0.0}, {"embedding_dropout": 0.05})):
+        modules = tiny(arch, **rates, **own).named_modules()
+        found = {name: module.p for name, module in modules if isinstance(module, FairseqDropout)}
+        kinds = {name: next((kind for kind in expected if kind in name), "embedding") for name in found}
+        wanted = {**expected, "embedding": own.get("embedding_dropout", 0.1)}
+        assert {name: rate for name, rate in found.items() if rate != wanted[kinds[name]]} == {}, arch
+        assert {"layers", "activation", "embedding"} <= set(kinds.values())

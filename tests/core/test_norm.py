@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
-from tests.building import batch, tiny
+from tests.models import inputs as batch
+from tests.models import tiny
 
 
 def test_dropout_is_inside_of_the_branch() -> None:
@@ -30,24 +31,24 @@ def norms_of(model: nn.Module) -> dict[str, int]:
 SUB_LAYERS = 2 * 3 + 3 * 2  # of the tiny models
 
 
-@pytest.mark.parametrize(
-    ("arch", "settings", "layers", "top"),
-    [
-        ("post_ln_transformer", {}, SUB_LAYERS, 0),
-        ("pre_ln_transformer", {}, SUB_LAYERS, 2),
-        ("pre_ln_transformer", {"no_decoder_final_norm": True}, SUB_LAYERS, 1),
-        ("hybrid_ln_transformer", {}, SUB_LAYERS, 1),
-        ("gpt2_norm_transformer", {}, SUB_LAYERS, 0),
-        ("gpt2_norm_transformer", {"norm_on_top": "yes"}, SUB_LAYERS, 2),
-        ("rezero_transformer", {}, 0, 0),
-        ("rezero_alpha_one_transformer", {}, 0, 0),
-        ("b2t_without_ln_transformer", {}, 0, 0),
-        ("b2t_without_ln_transformer", {"norm_on_top": "yes,no"}, 0, 1),
-        ("b2t_without_ln_transformer", {"norm_on_top": "yes", "no_decoder_final_norm": True}, 0, 1),
-    ],
-)
-def test_number_of_layer_norms(arch: str, settings: dict[str, object], layers: int, top: int) -> None:
-    assert norms_of(tiny(arch, **settings)) == {"layers": layers, "top": top}
+COUNTS: list[tuple[str, dict[str, object], int, int]] = [
+    ("post_ln_transformer", {}, SUB_LAYERS, 0),
+    ("pre_ln_transformer", {}, SUB_LAYERS, 2),
+    ("pre_ln_transformer", {"no_decoder_final_norm": True}, SUB_LAYERS, 1),
+    ("hybrid_ln_transformer", {}, SUB_LAYERS, 1),
+    ("gpt2_norm_transformer", {}, SUB_LAYERS, 0),
+    ("gpt2_norm_transformer", {"norm_on_top": "yes"}, SUB_LAYERS, 2),
+    ("rezero_transformer", {}, 0, 0),
+    ("rezero_alpha_one_transformer", {}, 0, 0),
+    ("b2t_without_ln_transformer", {}, 0, 0),
+    ("b2t_without_ln_transformer", {"norm_on_top": "yes,no"}, 0, 1),
+    ("b2t_without_ln_transformer", {"norm_on_top": "yes", "no_decoder_final_norm": True}, 0, 1),
+]
+
+
+def test_number_of_layer_norms() -> None:
+    for arch, settings, layers, top in COUNTS:
+        assert norms_of(tiny(arch, **settings)) == {"layers": layers, "top": top}, (arch, settings)
 
 
 @torch.no_grad()
@@ -61,10 +62,10 @@ def test_what_stands_on_top_is_applied_last() -> None:
     torch.testing.assert_close(encoded.mean(dim=-1), torch.zeros(encoded.shape[:2]), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("arch", ["post_ln_transformer", "pre_ln_transformer", "admin_transformer"])
-def test_a_norm_on_top_where_it_has_no_say_is_refused(arch: str) -> None:
-    with pytest.raises(UserError, match="--norm-on-top has no effect here: it belongs to --norm branch and"):
-        tiny(arch, norm_on_top="yes")
+def test_a_norm_on_top_where_it_has_no_say_is_refused() -> None:
+    for arch in ("post_ln_transformer", "pre_ln_transformer", "admin_transformer"):
+        with pytest.raises(UserError, match="--norm-on-top has no effect here: it belongs to --norm branch and"):
+            tiny(arch, norm_on_top="yes")
 
 
 def test_alpha_one_starts_as_a_plain_sum() -> None:

@@ -13,38 +13,28 @@ from fairseq_plugins.core.sub_layers import NORM_OF, forward_order, place_of, si
 from tests.models import tiny
 from tests.observe.diagnostics.measured import subject
 
-
-@pytest.mark.parametrize(
-    ("name", "sub_layer"),
-    [
-        ("encoder.layers.2.self_attn.q_proj.weight", "encoder.layers.2.self_attn"),
-        ("encoder.layers.2.self_attn_layer_norm.bias", "encoder.layers.2.self_attn"),
-        ("decoder.layers.10.encoder_attn_residual.omega", "decoder.layers.10.encoder_attn"),
-        ("decoder.layers.10.fc2.weight", "decoder.layers.10.ffn"),
-        ("decoder.layers.10.final_layer_norm.weight", "decoder.layers.10.ffn"),
-        ("decoder.layers.10.ffn_residual", "decoder.layers.10.ffn"),
-        ("encoder.transformer_layers.0.fc1.weight", "encoder.transformer_layers.0.ffn"),
-        ("encoder.layers.1._fsdp_wrapped_module._fpw_module.fc1.weight", "encoder.layers.1.ffn"),
-    ],
-)
-def test_a_name_tells_its_sub_layer(name: str, sub_layer: str) -> None:
-    place = place_of(name)
-    assert place is not None
-    assert place.site is not None
-    assert place.name == sub_layer
-    assert f"{place.stack}.{sub_layer.split('.')[1]}.{place.number}.{place.site.value}" == sub_layer
-    assert place_of(sub_layer) == place
+PLACES = {
+    "encoder.layers.2.self_attn.q_proj.weight": "encoder.layers.2.self_attn",
+    "encoder.layers.2.self_attn_layer_norm.bias": "encoder.layers.2.self_attn",
+    "decoder.layers.10.encoder_attn_residual.omega": "decoder.layers.10.encoder_attn",
+    "decoder.layers.10.fc2.weight": "decoder.layers.10.ffn",
+    "decoder.layers.10.final_layer_norm.weight": "decoder.layers.10.ffn",
+    "decoder.layers.10.ffn_residual": "decoder.layers.10.ffn",
+    "encoder.transformer_layers.0.fc1.weight": "encoder.transformer_layers.0.ffn",
+    "encoder.layers.1._fsdp_wrapped_module._fpw_module.fc1.weight": "encoder.layers.1.ffn",
+}
+NOWHERE = ("encoder.embed_tokens.weight", "decoder.history.norms.3.weight", "encoder.subsample.conv_layers.0.weight")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["encoder.embed_tokens.weight", "decoder.history.norms.3.weight", "encoder.subsample.conv_layers.0.weight"],
-)
-def test_what_is_in_no_layer_has_no_place(name: str) -> None:
-    assert place_of(name) is None
-
-
-def test_what_is_in_a_layer_and_in_no_sub_layer_has_no_site() -> None:
+def test_a_name_tells_its_sub_layer() -> None:
+    for name, sub_layer in PLACES.items():
+        place = place_of(name)
+        assert place is not None
+        assert place.site is not None
+        assert place.name == sub_layer
+        assert f"{place.stack}.{sub_layer.split('.')[1]}.{place.number}.{place.site.value}" == sub_layer
+        assert place_of(sub_layer) == place
+    assert [name for name in NOWHERE if place_of(name) is not None] == []
     assert place_of("encoder.layers.4.novelty.weight") == ("encoder", 4, None, "encoder.layers.4")
 
 
@@ -70,7 +60,7 @@ def test_names_sort_as_a_forward_pass_meets_them() -> None:
 def test_a_model_has_its_sub_layers(method: str, decoder_sites: list[Site]) -> None:
     # Neither LayerDrop nor activation checkpointing hides one.
     model = subject(method, encoder_layerdrop=0.9, decoder_layerdrop=0.9, checkpoint_activations=True).build().train()
-    found = sub_layers(model)
+    subs = sub_layers(model)
     sites = {"encoder": [Site.SELF, Site.FFN], "decoder": decoder_sites}
     layers = {"encoder": 3, "decoder": 2}
     expected = [
@@ -79,9 +69,9 @@ def test_a_model_has_its_sub_layers(method: str, decoder_sites: list[Site]) -> N
         for number in range(count)
         for site in sites[stack]
     ]
-    assert [(sub.name, sub.stack, sub.number, sub.site) for sub in found] == expected
+    assert [(sub.name, sub.stack, sub.number, sub.site) for sub in subs] == expected
     modules = dict(model.named_modules())
-    for sub in found:
+    for sub in subs:
         assert sub.layer is modules[f"{sub.stack}.layers.{sub.number}"]
         assert sub.residual is modules[f"{sub.name}_residual"]
         assert sub.norm is modules[sub.beside(NORM_OF[sub.site])]
@@ -106,7 +96,5 @@ def test_wrapped_layers_have_the_names_of_bare_ones() -> None:
     model = nn.Module()
     model.decoder = nn.Module()
     model.decoder.layers = nn.ModuleList([Wrapper(layer)])
-    *_, found = sub_layers(model)
-    assert found.name == "decoder.layers.0.ffn"
-    assert found.layer is layer
-    assert found.norm is layer.final_layer_norm
+    *_, last = sub_layers(model)
+    assert (last.name, last.layer, last.norm) == ("decoder.layers.0.ffn", layer, layer.final_layer_norm)

@@ -42,7 +42,7 @@ def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
     for folder in ("docs", "configs", "benchmarks/results"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
     (tmp_path / "tests" / "methods").mkdir(parents=True)
-    tools = ("conftest", "composing", "building", "models")
+    tools = ("conftest", "composing", "models")
     for name in ("README.md", "pyproject.toml", *(f"tests/{tool}.py" for tool in tools)):
         shutil.copy(ROOT / name, tmp_path / name)
     for name, text in files().items():

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
-from fairseq_plugins.core.model import DEPTHS, SIZES, DeepTransformerModel
+from fairseq_plugins.core.model import SIZES, DeepTransformerModel
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
 from tests.models import TINY_LANGUAGE_MODEL, full, inputs, settings, speech, tiny, tokens
 
 Settings = dict[str, Any]
+LAYERS = ("encoder_layers", "decoder_layers")
 BEFORE = ("encoder_normalize_before", "decoder_normalize_before")
 DROPOUTS = {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1}
 CUTOFFS = {"adaptive_input": True, "adaptive_input_cutoff": "12,25", "adaptive_softmax_cutoff": "12,25"}
@@ -144,16 +145,14 @@ FAMILIES = {
 HYBRIDS_WITH = ("as it comes", "unequal widths", "layer drop", "no cross-attention")
 """What one stack may get from the other's choice of norm; the other settings are seen with a norm for both stacks."""
 PAIRS = [(family, name) for family, kind in FAMILIES.items() for name in kind.pairs]
-TOGETHER = [
-    pytest.param(
-        family,
-        name,
-        further,
-        marks=[pytest.mark.slow] if name.endswith("hybrid") and further not in HYBRIDS_WITH else [],
-    )
-    for family, name in PAIRS
-    for further in FAMILIES[family].further
-]
+
+
+def together() -> Iterator[Any]:
+    """Every pair with every further settings."""
+    for family, name in PAIRS:
+        for further in FAMILIES[family].further:
+            slow = name.endswith("hybrid") and further not in HYBRIDS_WITH
+            yield pytest.param(family, name, further, marks=[pytest.mark.slow] if slow else [])
 
 
 def tensors(value: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -176,7 +175,7 @@ def assert_same(ours: Any, stock: Any) -> None:
     assert [name for name in different if not name.endswith("_float_tensor")] == []
 
 
-@pytest.mark.parametrize(("family", "name", "further"), TOGETHER)
+@pytest.mark.parametrize(("family", "name", "further"), together())
 def test_same_names_weights_output_and_gradients(family: str, name: str, further: str) -> None:
     kind = FAMILIES[family]
     ours, stock = kind.pair(name, **kind.further[further])
@@ -236,68 +235,60 @@ def flattened(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 LIMITS = {"max_source_positions": 6000, "max_target_positions": 1024}
-ARCHITECTURES = [
-    *(
-        ("translation", f"{method}_transformer{size}", stock, {}, dict.fromkeys(BEFORE, method == "pre_ln"))
-        for size, stock in SIZES.items()
-        for method in ("post_ln", "pre_ln")
-    ),
-    *(
-        # Every stock architecture but the model's own is Pre-LN.
-        ("language model", f"pre_ln_transformer_lm{size}", f"transformer_lm{size}", {}, {BEFORE[1]: True})
-        for size in ("", "_big", "_gpt", "_wiki103")
-    ),
-    *(
-        ("speech to text", f"pre_ln_s2t_transformer{size}", f"s2t_transformer{size}", LIMITS, {})
-        for size in SPEECH_TO_TEXT.sizes
-    ),
+ARCHITECTURES: list[tuple[str, str, str, Settings, Settings]] = [
+    ("translation", f"{method}_transformer{size}", stock, {}, dict.fromkeys(BEFORE, method == "pre_ln"))
+    for size, stock in SIZES.items()
+    for method in ("post_ln", "pre_ln")
+]
+ARCHITECTURES += [
+    # Every stock architecture but the model's own is Pre-LN.
+    ("language model", f"pre_ln_transformer_lm{size}", f"transformer_lm{size}", {}, {BEFORE[1]: True})
+    for size in ("", "_big", "_gpt", "_wiki103")
+]
+ARCHITECTURES += [
+    ("speech to text", f"pre_ln_s2t_transformer{size}", f"s2t_transformer{size}", LIMITS, {})
+    for size in SPEECH_TO_TEXT.sizes
 ]
 
 
-@pytest.mark.parametrize(("family", "arch", "stock_arch", "said", "of_stock"), ARCHITECTURES)
-def test_every_setting_of_an_architecture_is_stock(
-    family: str, arch: str, stock_arch: str, said: Settings, of_stock: Settings
-) -> None:
-    model = FAMILIES[family].model
-    flat = plain_namespace(settings(arch, **said), model.config_class)
-    ours = flattened(nested_config(flat, resolve(flat, model.family)))
-    theirs = settings(stock_arch, **said, **(OF_LANGUAGE_MODEL if stock_arch == "transformer_lm" else {}))
-    # Stock takes the two limits from the task.
-    vars(theirs).update({**dict.fromkeys(LIMITS, 1024), **said, **of_stock})
-    stock = flattened(TransformerConfig.from_namespace(theirs))
-    other: set[str] = set()
-    if family == "language model":
-        # It has no encoder, stock's decoder is told to have no cross-attention when it is built, and base layers, of
-        # which the last is a setting, are refused.
-        other = {name for name in ours if name.startswith("encoder.")} | {"no_cross_attention", "base_shuffle"}
-        other.add("max_source_positions")
-    assert {name: (ours[name], stock[name]) for name in ours.keys() - other if ours[name] != stock[name]} == {}
-    assert ours.keys() == stock.keys()
-    of_front_end = [name for name in model.family.presettable if name.startswith(("conv", "encoder_freezing"))]
-    assert len(of_front_end) == (5 if family == "speech to text" else 0)
-    assert {name: getattr(flat, name) for name in of_front_end} == {
-        name: getattr(theirs, name) for name in of_front_end
-    }
+def test_every_setting_of_an_architecture_is_stock() -> None:
+    for family, arch, stock_arch, said, of_stock in ARCHITECTURES:
+        model = FAMILIES[family].model
+        flat = plain_namespace(settings(arch, **said), model.config_class)
+        ours = flattened(nested_config(flat, resolve(flat, model.family)))
+        theirs = settings(stock_arch, **said, **(OF_LANGUAGE_MODEL if stock_arch == "transformer_lm" else {}))
+        # Stock takes the two limits from the task.
+        vars(theirs).update({**dict.fromkeys(LIMITS, 1024), **said, **of_stock})
+        stock = flattened(TransformerConfig.from_namespace(theirs))
+        assert ours.keys() == stock.keys()
+        other: set[str] = set()
+        if family == "language model":
+            # It has no encoder, stock's decoder is told to have no cross-attention when it is built, and base layers,
+            # of which the last is a setting, are refused.
+            other = {name for name in ours if name.startswith("encoder.")} | {"no_cross_attention", "base_shuffle"}
+            other.add("max_source_positions")
+        different = {name: (ours[name], stock[name]) for name in ours.keys() - other if ours[name] != stock[name]}
+        assert different == {}, arch
+        front_end = [name for name in model.family.presettable if name.startswith(("conv", "encoder_freezing"))]
+        assert len(front_end) == (5 if family == "speech to text" else 0)
+        assert [name for name in front_end if getattr(flat, name) != getattr(theirs, name)] == [], arch
 
 
-@pytest.mark.parametrize(
-    ("arch", "stock", "depth"),
-    [
-        ("post_ln_transformer_iwslt_de_en", "transformer_iwslt_de_en", ""),
-        ("post_ln_transformer_wmt_en_de_60_12", "transformer_wmt_en_de", "_60_12"),
-        ("post_ln_transformer_wmt_en_de_big_12", "transformer_wmt_en_de_big", "_12"),
-        *((f"pre_ln_transformer_lm{size}", f"transformer_lm{size}", "") for size in ("_big", "_gpt", "_wiki103")),
-    ],
-)
-def test_every_shape_of_an_architecture_is_stock(arch: str, stock: str, depth: str) -> None:
+def test_every_shape_of_an_architecture_is_stock() -> None:
     """A language model has a vocabulary of 70,000 words, so that the three bands of the adaptive input exist."""
-    language_model = "_lm" in arch
-    values: Settings = {"target": 70_000, "max_target_positions": 64} if language_model else {}
-    layers = dict(zip(("encoder_layers", "decoder_layers"), DEPTHS[depth] or (), strict=False))
-    with torch.device("meta"):
-        ours, theirs = full(arch, **values).state_dict(), full(stock, **values, **layers).state_dict()
-    assert {name: value.shape for name, value in ours.items()} == {name: value.shape for name, value in theirs.items()}
-    assert ("decoder.embed_tokens.embeddings.2.0.weight" in ours) == arch.endswith("_wiki103")
+    cases: list[tuple[str, str, Settings]] = [
+        ("post_ln_transformer_iwslt_de_en", "transformer_iwslt_de_en", {}),
+        ("post_ln_transformer_wmt_en_de_60_12", "transformer_wmt_en_de", {"encoder_layers": 60, "decoder_layers": 12}),
+        ("post_ln_transformer_wmt_en_de_big_12", "transformer_wmt_en_de_big", dict.fromkeys(LAYERS, 12)),
+        *((f"pre_ln_transformer_lm{size}", f"transformer_lm{size}", {}) for size in ("_big", "_gpt", "_wiki103")),
+    ]
+    for arch, stock, layers in cases:
+        values: Settings = {"target": 70_000, "max_target_positions": 64} if "_lm" in arch else {}
+        with torch.device("meta"):
+            models = (full(arch, **values), full(stock, **values, **layers))
+        ours, theirs = ({name: value.shape for name, value in model.state_dict().items()} for model in models)
+        assert ours == theirs, arch
+        assert ("decoder.embed_tokens.embeddings.2.0.weight" in ours) == arch.endswith("_wiki103")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

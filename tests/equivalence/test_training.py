@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,16 +76,14 @@ TRAIN: dict[type[Any], Callable[..., Path]] = {
 def test_losses_and_weights_are_equal(data: dict[type[Any], Path], tmp_path: Path, case: str) -> None:
     task, ours, stock, flags = CASES[case]
     ends = ENDS if task is LANGUAGE else ()
-    found = []
+    trained = []
     for name, own in (("ours", ours), ("stock", (*stock, *ends))):
-        words = (*own, *flags, "--max-update", str(UPDATES))
-        found.append(
-            toy.losses_of(task, lambda name=name, words=words: TRAIN[task](data[task], tmp_path / name, *words))
-        )
-    (our_losses, our_state), (losses, state) = found
+        words = (data[task], tmp_path / name, *own, *flags, "--max-update", str(UPDATES))
+        trained.append(toy.losses_of(task, functools.partial(TRAIN[task], *words)))
+    (our_losses, our_state), (losses, state) = trained
     assert len(losses) == len(set(losses)) == UPDATES, "the model was learning"
     assert our_losses == losses
     our_weights, weights = our_state["model"], state["model"]
     assert list(our_weights) == list(weights)
-    trained = [name for name in weights if not name.endswith("_float_tensor")]  # never written, whatever was in memory
-    assert [name for name in trained if not torch.equal(our_weights[name], weights[name])] == []
+    written = [name for name in weights if not name.endswith("_float_tensor")]  # that is whatever was in memory
+    assert [name for name in written if not torch.equal(our_weights[name], weights[name])] == []

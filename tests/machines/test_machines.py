@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.machines import __main__ as machines
-from tests.machines.listed import MACHINES, ROOT, Machine
+from tests.machines.__main__ import MACHINES, ROOT, Machine
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def tests(tmp_path: Path) -> Path:
 
 
 def test_every_directory_of_a_machine_is_there() -> None:
-    assert [name for one in MACHINES.values() for name in one.tests if not (ROOT / name).is_dir()] == []
+    assert [name for machine in MACHINES.values() for name in machine.tests if not (ROOT / name).is_dir()] == []
 
 
 def test_settings_of_another_machine_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

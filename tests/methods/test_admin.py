@@ -11,7 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.methods.admin import AdminResidual
-from tests.building import Batch, batch, build, dictionary, logits, residuals, tiny
+from tests.models import Inputs as Batch
+from tests.models import dictionary, logits, residuals, tiny
+from tests.models import full as build
+from tests.models import inputs as batch
 
 DROPOUTS: dict[str, Any] = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
 STACKS = ("encoder", "decoder")

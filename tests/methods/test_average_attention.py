@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.methods.shared.averages import AverageAttention, RunningAverage, causal_average, full_average
 from tests import by_hand
-from tests.building import batch, logits, tiny
+from tests.models import inputs as batch
+from tests.models import logits, tiny
 
 C, F, HEADS = 16, 24, 2
 State = dict[str, dict[str, Tensor | None]]

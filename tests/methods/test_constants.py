@@ -18,8 +18,7 @@ from fairseq_plugins.methods import deepnet, fixup, sub_ln, t_fixup
 from fairseq_plugins.methods.admin_torch import omega_of
 from fairseq_plugins.methods.branch_norm import share
 from fairseq_plugins.methods.mix_ln import post_layers
-from tests.building import residuals
-from tests.models import full, tiny
+from tests.models import full, residuals, tiny
 from tests.toy import train_toy
 
 ENCODER, DECODER = Stack.ENCODER, Stack.DECODER

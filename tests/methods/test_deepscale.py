@@ -11,7 +11,7 @@ from torch import Tensor
 from fairseq_plugins.core.initialisation import linear_maps
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.methods.deepscale import correlations
-from tests.building import tiny
+from tests.models import tiny
 
 ARCH = "deepscale_transformer"
 BERT = (Site.SELF, Site.FFN)

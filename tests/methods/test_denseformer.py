@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.core.history import mixing_weights
-from tests.building import tiny
+from tests.models import tiny
 
 ARCH = "denseformer_transformer"
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.methods.dlcl import initial_weights
-from tests.building import batch, logits, tiny
+from tests.models import inputs as batch
+from tests.models import logits, tiny
 
 FORMS = {"dlcl_transformer": "pre", "dlcl_post_ln_transformer": "post"}
 every_form = pytest.mark.parametrize("arch", FORMS)

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from fairseq_plugins.core.method import METHODS, Axis, Site
 from fairseq_plugins.core.residual import PlainResidual
 from tests import by_hand
-from tests.building import batch, logits, tiny
 from tests.methods.by_equation import At, Equation, assert_is, attend, attention, linear, ln, rms, same
+from tests.models import inputs as batch
+from tests.models import logits, tiny
 
 # The equations -------------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention
 from tests import toy
-from tests.building import batch, count, logits, residuals, tiny
 from tests.methods.test_initialisation import FUSED, XAVIER_FFN, D, assert_uniform, model
+from tests.models import count, logits, residuals, tiny
+from tests.models import inputs as batch
 from tests.models import tiny as language_model
 
 T, S, B, C = 5, 7, 2, 16

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from fairseq_plugins.errors import UserError
-from tests.building import residuals, tiny
 from tests.checkpoints.test_fold import assert_same, folded, random_in, tiny_model
+from tests.models import residuals, tiny
 
 SCALED: list[tuple[str, dict[str, Any]]] = [
     ("deepnet", {}),

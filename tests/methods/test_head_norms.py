@@ -9,7 +9,8 @@ from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.method import PARTS, Axis
 from fairseq_plugins.core.weight_decay import parameters_by_kind
 from fairseq_plugins.search.step_attention import has_steps
-from tests.building import batch, logits, tiny
+from tests.models import inputs as batch
+from tests.models import logits, tiny
 
 
 @pytest.mark.parametrize(("attention", "normed"), [("qk_norm", ["q_proj", "k_proj"]), ("qkv_norm", None)])

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.building import build
+from tests.models import full as build
 
 D, F = 64, 96
 SIZES: dict[str, Any] = {

@@ -10,8 +10,9 @@ from fairseq import utils
 from torch import Tensor, nn
 
 from fairseq_plugins.methods.looklinear import LINEAR_WHEN_MIRRORED
-from tests.building import build, tiny
 from tests.methods.test_initialisation import PAPERS, SIZES, assert_model, model
+from tests.models import full as build
+from tests.models import tiny
 
 SIZE = 64
 """Width of the models in double precision; the feed-forward is four times as wide."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fairseq_plugins.methods.derf import DynamicErf
 from fairseq_plugins.methods.dyt import DynamicTanh
 from fairseq_plugins.methods.rms_norm import RMSNorm
-from tests.building import tiny
+from tests.models import tiny
 
 KINDS: dict[str, Callable[..., nn.Module]] = {"rms_norm": RMSNorm, "dyt": DynamicTanh, "derf": DynamicErf}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.building import count
+from tests.models import count
 
 JOINED = {"share_all_embeddings": True}
 TIED = {"share_decoder_input_output_embed": True}

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.building import batch, logits, tiny
+from tests.models import inputs as batch
+from tests.models import logits, tiny
 
 ARCH = "realformer_transformer"
 T, S, B, C, H, D = 4, 5, 2, 16, 2, 8

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.building import batch, logits, residuals, tiny
+from tests.models import inputs as batch
+from tests.models import logits, residuals, tiny
 
 T, S, B, C = 5, 7, 2, 16
 ARCHES = ("rezero_transformer", "rezero_post_ln_transformer")

@@ -13,7 +13,8 @@ from fairseq_plugins.checkpoints.fold import fold
 from fairseq_plugins.core.affine_map import affine_form
 from fairseq_plugins.methods.sigma_reparam import SpectralLinear
 from fairseq_plugins.search.precision import lower
-from tests.building import batch, logits, settings, tiny
+from tests.models import inputs as batch
+from tests.models import logits, settings, tiny
 
 ARCH = "sigma_reparam_transformer"
 MAPS = 3 * 6 + 2 * 10

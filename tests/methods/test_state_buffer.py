@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_plugins.methods.shared.state_buffer import BufferedStates
-from tests.building import tiny
+from tests.models import tiny
 
 LAYERS, SHAPE = 4, (3, 2, 5)
 

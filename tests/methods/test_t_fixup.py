@@ -15,8 +15,8 @@ from torch import nn
 
 from fairseq_plugins.core.method import METHODS, PARTS, Axis, Stack, find_part
 from fairseq_plugins.methods.t_fixup import advice
-from tests.building import tiny
 from tests.methods.test_initialisation import FUSED, XAVIER, XAVIER_FFN, D, assert_model, model
+from tests.models import tiny
 
 N, M = 5, 4  # of the models below
 

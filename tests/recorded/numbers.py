@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor, nn
 
 from tests import models
@@ -24,16 +23,6 @@ RATE_FLAGS = [word for name, rate in RATES.items() for word in (f"--{name.replac
 BATCHES = 3
 """Number of different batches, used in turn."""
 SUFFIXES = {"language_model": "_transformer_lm", "speech_to_text": "_s2t_transformer"}
-DECODER = {"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 32, "decoder_attention_heads": 2}
-SIZES: dict[str, dict[str, Any]] = {
-    "language_model": {**DECODER, "decoder_layers": 3, "max_target_positions": 64},
-    "speech_to_text": {
-        **DECODER,
-        **{"encoder_layers": 3, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 32, "encoder_attention_heads": 2},
-        **{"conv_channels": 12, "input_feat_per_channel": 8, "input_channels": 1},
-        **{"max_source_positions": 80, "max_target_positions": 40},
-    },
-}
 HEADER = "family\tupdate\tloss\tgradient_norm"
 
 
@@ -69,17 +58,8 @@ def build(family: str, case: str) -> nn.Module:
     """A new tiny model, its weights drawn from one seed."""
     if family == "translation":
         return models.build(*models.CASES[case], *RATE_FLAGS)
-    arch = architecture(family, case)
-    settings = Namespace(arch=arch, **SIZES[family], **RATES)
-    ARCH_CONFIG_REGISTRY[arch](settings)
-    torch.manual_seed(1)
-    return ARCH_MODEL_REGISTRY[arch].build_model(settings, _Task())
-
-
-class _Task:
-    """The part of a task that a language model or a speech model reads."""
-
-    source_dictionary = target_dictionary = dictionary = output_dictionary = models.dictionary()
+    words = len(models.dictionary())
+    return models.tiny(str(architecture(family, case)), target=words, **RATES)
 
 
 def batches(family: str) -> list[Inputs]:

@@ -17,8 +17,8 @@ from torch import nn
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.training import advice
 from tests import toy
-from tests.building import tiny
 from tests.config.test_hydra import TINY, recipe, run_hydra
+from tests.models import tiny
 
 WARM_UP = "T-Fixup is meant to train without warm-up"
 """The one part that has something to say, and only of schedules that warm up, as the toy recipe's does."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task, zipf_batch
 from fairseq_plugins.observe.diagnostics.models import Subject, of_options
-from tests.building import TINY
+from tests.models import TINY
 
 WORDS = 60
 SMALL: dict[str, Any] = {**TINY, "share_all_embeddings": True}
