@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.breaks.checking import check, copy_of_tracked_files, failing_without_a_break, table
+from tests.breaks.checking import check, copy_of_tracked_files, table
 from tests.breaks.listed import BREAKS, Break
 from tests.breaks.mutants import changed_lines, mutants_of, sample
 
@@ -29,9 +29,6 @@ def parser() -> argparse.ArgumentParser:
     which.add_argument("--since", metavar="REVISION", help="mutants of the lines changed since this revision of git")
     flags.add_argument("--most", type=int, default=30, help="draw so many mutants at most (default: %(default)s)")
     flags.add_argument("--seed", type=int, default=1, help="of that draw (default: %(default)s)")
-    flags.add_argument(
-        "--select", default="not slow", metavar="MARKS", help="as pytest's -m, or all (default: 'not slow')"
-    )
     return flags
 
 
@@ -65,14 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         copy_of_tracked_files(ROOT, copy)
         for number, broken in enumerate(breaks, start=1):
             # Of the many mutants some change nothing, and all tests would run for each of these.
-            outcome = check(broken, copy, args.select, rest=broken.where is None)
+            outcome = check(broken, copy, rest=broken.where is None)
             outcomes.append(outcome)
             said = outcome.caught_by or outcome.unclear or "no test"
             print(f"{number}/{len(breaks)} {broken.name}: {said} ({outcome.seconds:.0f} s)", flush=True)
-        always = failing_without_a_break([outcome.caught_by for outcome in outcomes if outcome.caught_by], copy)
-    print(f"\n{table(outcomes, always)}")
-    caught = sum(bool(outcome.caught_by) and outcome.caught_by not in always for outcome in outcomes)
-    print(f"\n{caught} of {len(outcomes)} breaks caught")
+    caught = sum(bool(outcome.caught_by) for outcome in outcomes)
+    print(f"\n{table(outcomes)}\n\n{caught} of {len(outcomes)} breaks caught")
     return 0 if caught == len(outcomes) else 1
 
 

@@ -68,22 +68,21 @@ def made(broken: Break, copy: Path) -> Iterator[None]:
         file.write_text(whole, encoding="utf-8")
 
 
-def run_tests(copy: Path, arguments: Sequence[str], select: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of the copy, which import the package of the copy."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *arguments]
-    if select != "all":
-        command += ["-m", select]
+def run_tests(copy: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run fast tests of the copy, which import the package of the copy."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no", "-m", "not slow"]
     environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [*command, *arguments], cwd=copy, env=environment, capture_output=True, text=True, check=False
+    )
 
 
-def check(broken: Break, copy: Path, select: str, rest: bool = True) -> Outcome:
+def check(broken: Break, copy: Path, rest: bool = True) -> Outcome:
     """Break the copy and run its tests until one fails.
 
     Args:
         broken: the break.
         copy: the copied files.
-        select: pytest's ``-m``, or ``all``.
         rest: whether the other tests run where none of the break's own fails.
     """
     rounds = [[*broken.tests]] if broken.tests else []
@@ -92,7 +91,7 @@ def check(broken: Break, copy: Path, select: str, rest: bool = True) -> Outcome:
     start = time.monotonic()
     with made(broken, copy):
         for arguments in rounds:
-            done = run_tests(copy, ["-x", f"--ignore={OWN_TESTS}", *arguments], select)
+            done = run_tests(copy, [f"--ignore={OWN_TESTS}", *arguments])
             seconds = time.monotonic() - start
             failed = _FAILED_TEST.search(done.stdout)
             if done.returncode == FAILED and failed:
@@ -102,16 +101,10 @@ def check(broken: Break, copy: Path, select: str, rest: bool = True) -> Outcome:
     return Outcome(broken, seconds)
 
 
-def failing_without_a_break(tests: Sequence[str], copy: Path) -> set[str]:
-    """Those of ``tests`` that fail in the copy as it is: what they catch is no mistake of ours."""
-    return set(_FAILED_TEST.findall(run_tests(copy, [*tests], "all").stdout)) if tests else set()
-
-
-def table(outcomes: Sequence[Outcome], always: set[str]) -> str:
-    """One row for each break; ``always`` are the tests that fail without one, too."""
+def table(outcomes: Sequence[Outcome]) -> str:
+    """One row for each break."""
     lines = ["| break | what is wrong | caught by | seconds |", "|---|---|---|---:|"]
     for outcome in outcomes:
         by = f"`{outcome.caught_by}`" if outcome.caught_by else "could not run" if outcome.unclear else "**no test**"
-        by += " (fails without the break, too)" if outcome.caught_by in always else ""
         lines.append(f"| {outcome.broken.name} | {outcome.broken.what} | {by} | {outcome.seconds:.0f} |")
     return "\n".join(lines)
