@@ -50,25 +50,29 @@ def write_corpus(directory: Path, sizes: Mapping[str, int] = SIZES, source: str 
             (directory / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
+def run_preprocess(arguments: Sequence[str]) -> None:
+    """``fairseq-preprocess`` in this process."""
+    preprocess.main(options.get_preprocessing_parser().parse_args([*arguments, "--workers", "1"]))
+    for handler in list(preprocess.logger.handlers):  # fairseq opens a log file and never closes it
+        if isinstance(handler, logging.FileHandler):
+            preprocess.logger.removeHandler(handler)
+            handler.close()
+
+
 def binarise_text(
     directory: Path, splits: Sequence[str], source: str = "de", target: str = "en", joined: bool = True
 ) -> Path:
-    """Run ``fairseq-preprocess`` in this process on the text files in ``directory / "text"``.
+    """Binarise the text files in ``directory / "text"``.
 
     Returns:
         The binarised directory, to be handed to ``fairseq-train``.
     """
     destination = directory / "data-bin"
-    prefixes: dict[str, str] = {"train": "--trainpref", "valid": "--validpref", "test": "--testpref"}
-    arguments = ["-s", source, "-t", target, "--destdir", str(destination), "--workers", "1"]
+    arguments = ["-s", source, "-t", target, "--destdir", str(destination)]
     arguments += ["--joined-dictionary"] if joined else []
     for split in splits:
-        arguments += [prefixes[split], str(directory / "text" / split)]
-    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
-    for handler in list(preprocess.logger.handlers):  # fairseq opens a log file and never closes it
-        if isinstance(handler, logging.FileHandler):
-            preprocess.logger.removeHandler(handler)
-            handler.close()
+        arguments += [f"--{split}pref", str(directory / "text" / split)]
+    run_preprocess(arguments)
     return destination
 
 

@@ -14,7 +14,7 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from tests.language_model import text
-from tests.models import methods_of, speech, tiny, tokens
+from tests.models import methods_of, perturb, speech, tiny, tokens
 from tests.speech_to_text import audio
 
 FAMILIES: dict[type[DesignedModel], Callable[[], tuple[Tensor, ...]]] = {
@@ -33,10 +33,8 @@ def test_incremental_equals_full(family: type[DesignedModel]) -> None:
     for method in methods_of(family):
         model = tiny(method + family.family.suffix).train()
         model(*given)  # what has to see data sees it
-        generator = torch.Generator().manual_seed(7)
+        perturb(model)
         with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
             full = model.eval()(*given)[0]
             encoded = model.encoder(*given[:-1]) if len(given) > 1 else None
             cache: dict[str, dict[str, Tensor | None]] = {}

@@ -20,7 +20,7 @@ from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
 from tests.language_model import text
 from tests.models import language_modeling as task
-from tests.models import methods_of, tiny, tokens
+from tests.models import methods_of, perturb, tiny, tokens
 from tests.representatives import for_each
 from tests.toy import losses_of
 
@@ -42,9 +42,9 @@ def bits(model: nn.Module, task: LanguageModelingTask) -> tuple[float, int]:
     dataset = task.dataset("test")
     total, count = 0.0, 0
     for index in range(len(dataset)):
-        one = dataset[index]
-        found = log_probabilities(model, one["source"].unsqueeze(0), one["target"].unsqueeze(0))
-        total, count = total - float(found.sum()) / math.log(2), count + found.numel()
+        block = dataset[index]
+        scores = log_probabilities(model, block["source"].unsqueeze(0), block["target"].unsqueeze(0))
+        total, count = total - float(scores.sum()) / math.log(2), count + scores.numel()
     return total, count
 
 
@@ -80,13 +80,9 @@ def test_every_method_learns_and_is_evaluated(
 @for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
 def test_beam_search_scores_are_those_of_a_full_forward(method: str) -> None:
     """Of every hypothesis that continues a prefix: a state that is not reordered with its beam would show here."""
-    model, inputs = tiny(method + LANGUAGE_MODEL.suffix), tokens()[:2, :4]
-    model.train()
+    model, inputs = tiny(method + LANGUAGE_MODEL.suffix).train(), tokens()[:2, :4]
     model(inputs)
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    perturb(model)
     model.eval()
     words = task().target_dictionary
     search = SequenceGenerator([model], words, beam_size=3, max_len_b=9, normalize_scores=False)

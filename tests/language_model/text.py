@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq_cli import eval_lm, preprocess
+from fairseq_cli import eval_lm
 from omegaconf import DictConfig
 
-from tests.toy import run_training
+from tests.toy import run_preprocess, run_training
 
 TINY_MODEL: tuple[str, ...] = tuple(
     "--decoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32 --decoder-attention-heads 2".split()
@@ -34,31 +33,23 @@ def lines(count: int, seed: int) -> list[str]:
     return [f"{words[a]} and {words[b]} are {a + b}" for a, b in pairs]
 
 
-def characters(line: str) -> str:
-    """A line as ``fairseq-preprocess`` reads it: its characters with blanks between them."""
-    return " ".join(SPACE if one == " " else one for one in line)
-
-
 def write(directory: Path, sizes: dict[str, int]) -> None:
     """Write the text of each split as ``<split>.txt`` and, character by character, as ``<split>.chars``."""
     directory.mkdir(parents=True, exist_ok=True)
     for seed, (split, count) in enumerate(sizes.items(), start=1):
         text = lines(count, seed)
         (directory / f"{split}.txt").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
-        (directory / f"{split}.chars").write_text("".join(f"{characters(one)}\n" for one in text), encoding="utf-8")
+        characters = [" ".join(line.replace(" ", SPACE)) for line in text]
+        (directory / f"{split}.chars").write_text("".join(f"{line}\n" for line in characters), encoding="utf-8")
 
 
 def binarise(directory: Path) -> Path:
     """Write and binarise the text; returns the binarised directory. The text itself lies beside it."""
     write(directory / "text", {"train": 80, "valid": 12, "test": 12})
-    arguments = ["--only-source", "--destdir", str(directory / "data-bin"), "--workers", "1"]
+    arguments = ["--only-source", "--destdir", str(directory / "data-bin")]
     for split in ("train", "valid", "test"):
         arguments += [f"--{split}pref", str(directory / "text" / f"{split}.chars")]
-    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
-    for handler in list(preprocess.logger.handlers):  # fairseq opens a log file and never closes it
-        if isinstance(handler, logging.FileHandler):
-            preprocess.logger.removeHandler(handler)
-            handler.close()
+    run_preprocess(arguments)
     return directory / "data-bin"
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
@@ -16,7 +16,6 @@ from tests import toy
 from tests.methods.test_initialisation import FUSED, XAVIER_FFN, D, assert_uniform, model
 from tests.models import count, logits, residuals, tiny
 from tests.models import inputs as batch
-from tests.models import tiny as language_model
 
 T, S, B, C = 5, 7, 2, 16
 N, M = 5, 4  # layers of the models of test_initialisation
@@ -24,40 +23,38 @@ BRANCHES = 2 * N + 3 * M
 QKV = ("q_proj", "k_proj", "v_proj")
 
 
-STRUCTURES: list[tuple[dict[str, Any], int]] = [
-    ({"encoder_layers": 6, "decoder_layers": 6}, 30),
-    ({"encoder_layers": 60, "decoder_layers": 12}, 156),
-    ({"encoder_layers": 3, "decoder_layers": 2, "attention": "matt"}, 2 * 3 + 2 * 2),
-    ({"encoder_layers": 3, "decoder_layers": 2, "no_cross_attention": True}, 2 * 3 + 2 * 2),
-]
-
-
-@pytest.mark.parametrize(("structure", "branches"), STRUCTURES)
-def test_number_of_branches_of_the_whole_model(structure: dict[str, Any], branches: int) -> None:
+def test_number_of_branches_of_the_whole_model() -> None:
     """2 N + 3 M, fewer where sub-layers are absent, and the same number in both stacks."""
-    built = tiny("fixup_transformer", **structure)
-    plain = tiny("deep_transformer", norm="none", base_init="xavier", **structure)
-    for stack in ("encoder", "decoder"):
-        ours, theirs = (getattr(one, stack).layers[-1].fc1.weight for one in (built, plain))
-        torch.testing.assert_close(ours, theirs * branches**-0.5, rtol=1e-6, atol=0)
+    small = {"encoder_layers": 3, "decoder_layers": 2}
+    structures: list[tuple[dict[str, Any], int]] = [
+        ({"encoder_layers": 6, "decoder_layers": 6}, 30),
+        ({"encoder_layers": 60, "decoder_layers": 12}, 156),
+        ({**small, "attention": "matt"}, 2 * 3 + 2 * 2),
+        ({**small, "no_cross_attention": True}, 2 * 3 + 2 * 2),
+    ]
+    for structure, branches in structures:
+        built = tiny("fixup_transformer", **structure)
+        plain = tiny("deep_transformer", norm="none", base_init="xavier", **structure)
+        for stack in ("encoder", "decoder"):
+            ours, theirs = (getattr(model, stack).layers[-1].fc1.weight for model in (built, plain))
+            torch.testing.assert_close(ours, theirs * branches**-0.5, rtol=1e-6, atol=0)
 
 
-def test_number_of_branches_of_a_language_model() -> None:
+def test_number_of_branches_of_a_tiny() -> None:
     """2 M: there is neither an encoder nor cross-attention."""
-    built = language_model("fixup_transformer_lm")
-    plain = language_model("deep_transformer_lm", norm="none", base_init="xavier")
+    built = tiny("fixup_transformer_lm")
+    plain = tiny("deep_transformer_lm", norm="none", base_init="xavier")
     assert len(built.decoder.layers) == 3
     for ours, theirs in zip(built.decoder.layers, plain.decoder.layers, strict=True):
         torch.testing.assert_close(ours.fc1.weight, theirs.fc1.weight * 6**-0.5, rtol=1e-6, atol=0)
         q, expected = ours.self_attn.q_proj.weight, theirs.self_attn.q_proj.weight * 6 ** (-1 / 6)
         torch.testing.assert_close(q, expected, rtol=1e-6, atol=0)
-        assert scalars(ours) == {"shift": [0.0] * 4, "scale": [1.0] * 2}
     assert not built.decoder.output_projection.weight.any()
 
 
 def test_an_adaptive_softmax_keeps_its_weights() -> None:
     """Two matrices in a row at zero would never leave it."""
-    built = language_model("fixup_transformer_lm", adaptive_softmax_cutoff="20,30")
+    built = tiny("fixup_transformer_lm", adaptive_softmax_cutoff="20,30")
     assert all(bool(weight.any()) for weight in built.decoder.adaptive_softmax.parameters())
 
 
@@ -76,18 +73,18 @@ def both_stacks(built: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield f"{stack}.layers.{number}", layer
 
 
-@pytest.mark.parametrize(("rule", "cross"), [("paper", BRANCHES), ("released", 12)])
-def test_distribution_of_every_matrix(rule: str, cross: int) -> None:
+def test_distribution_of_every_matrix() -> None:
     """q, k, v: Xavier of (3 d, d) times L^(-1/6); fc1: Xavier times L^(-1/2); the last ones zero."""
-    built = model("fixup_transformer", fixup_rule=rule)
-    for name, layer in both_stacks(built):
-        for site, attention in attentions(layer):
-            number = cross if site == "encoder_attn" else BRANCHES
-            for one in QKV:
-                assert_uniform(getattr(attention, one).weight.detach(), FUSED * number ** (-1 / 6), f"{name}.{site}")
-            assert not attention.out_proj.weight.any()
-        assert_uniform(layer.fc1.weight.detach(), XAVIER_FFN * BRANCHES**-0.5, name)
-        assert not layer.fc2.weight.any()
+    for rule, cross in (("paper", BRANCHES), ("released", 12)):
+        for name, layer in both_stacks(model("fixup_transformer", fixup_rule=rule)):
+            for site, attention in attentions(layer):
+                number = cross if site == "encoder_attn" else BRANCHES
+                for one in QKV:
+                    weight = getattr(attention, one).weight.detach()
+                    assert_uniform(weight, FUSED * number ** (-1 / 6), f"{name}.{site}")
+                assert not attention.out_proj.weight.any()
+            assert_uniform(layer.fc1.weight.detach(), XAVIER_FFN * BRANCHES**-0.5, name)
+            assert not layer.fc2.weight.any()
 
 
 def test_merged_attention_has_four_matrices_as_well() -> None:
@@ -101,54 +98,32 @@ def test_merged_attention_has_four_matrices_as_well() -> None:
         assert not layer.encoder_attn.out_proj.weight.any()
 
 
-@pytest.mark.parametrize(
-    "sharing",
-    [{}, {"share_decoder_input_output_embed": True}, {"share_all_embeddings": True}],
-    ids=["untied", "tied", "shared"],
-)
-def test_an_output_projection_of_its_own_starts_at_zero(sharing: dict[str, bool]) -> None:
+def test_an_output_projection_of_its_own_starts_at_zero() -> None:
     """One that is the token table does not; tables are stock's."""
-    built, stock = model("fixup_transformer", **sharing), model("transformer", **sharing)
-    assert torch.equal(built.encoder.embed_tokens.weight, stock.encoder.embed_tokens.weight)
-    assert torch.equal(built.decoder.embed_tokens.weight, stock.decoder.embed_tokens.weight)
-    projection = built.decoder.output_projection.weight
-    assert (projection is built.decoder.embed_tokens.weight) == bool(sharing)
-    assert bool(projection.any()) == bool(sharing)
+    for sharing in ({}, {"share_decoder_input_output_embed": True}, {"share_all_embeddings": True}):
+        built, stock = model("fixup_transformer", **sharing), model("transformer", **sharing)
+        assert torch.equal(built.encoder.embed_tokens.weight, stock.encoder.embed_tokens.weight)
+        assert torch.equal(built.decoder.embed_tokens.weight, stock.decoder.embed_tokens.weight)
+        projection = built.decoder.output_projection.weight
+        assert (projection is built.decoder.embed_tokens.weight) == bool(sharing)
+        assert bool(projection.any()) == bool(sharing)
 
 
-@pytest.mark.parametrize("train", [True, False])
-@pytest.mark.parametrize("attention", ["softmax", "matt"])
-def test_every_branch_is_exactly_zero_at_first(train: bool, attention: str) -> None:
-    built = tiny("fixup_transformer", attention=attention, dropout=0.3, activation_dropout=0.3).train(train)
-    seen: list[Tensor] = []
-    for residual in residuals(built).values():
-        residual.register_forward_hook(lambda module, inputs, output: seen.extend([inputs[0], output - inputs[1]]))
-    output = logits(built, batch())
-    assert len(seen) == 2 * (2 * 3 + (3 if attention == "softmax" else 2) * 2)
-    assert not any(one.any() for one in seen)
-    assert not output.any(), "the output projection is untied"
+def test_every_branch_is_exactly_zero_at_first() -> None:
+    for train, attention in itertools.product((True, False), ("softmax", "matt")):
+        built = tiny("fixup_transformer", attention=attention, dropout=0.3, activation_dropout=0.3).train(train)
+        seen: list[Tensor] = []
+        for residual in residuals(built).values():
+            residual.register_forward_hook(
+                lambda module, inputs, output, seen=seen: seen.extend([inputs[0], output - inputs[1]])
+            )
+        output = logits(built, batch())
+        assert len(seen) == 2 * (2 * 3 + (3 if attention == "softmax" else 2) * 2)
+        assert not any(branch.any() for branch in seen)
+        assert not output.any(), "the output projection is untied"
 
 
 # Scalars -----------------------------------------------------------------------------------------------------------
-
-
-def scalars(module: nn.Module) -> dict[str, list[float]]:
-    """Values of the trained scalars, shifts and scales apart."""
-    found: dict[str, list[float]] = {"shift": [], "scale": []}
-    for name, parameter in module.named_parameters():
-        if parameter.numel() == 1:
-            found["shift" if name.endswith("shift") else "scale"].append(parameter.item())
-    return found
-
-
-def test_number_and_start_of_the_scalars() -> None:
-    built = tiny("fixup_transformer")
-    for layer in built.encoder.layers:
-        assert scalars(layer) == {"shift": [0.0] * 4, "scale": [1.0] * 2}
-    for layer in built.decoder.layers:
-        assert scalars(layer) == {"shift": [0.0] * 5, "scale": [1.0] * 3}
-    assert scalars(built.encoder.layer_norm) == {"shift": [0.0], "scale": [1.0]}
-    assert scalars(built.decoder.layer_norm) == {"shift": [0.0], "scale": []}
 
 
 def test_nothing_but_matrices_and_scalars() -> None:
@@ -207,13 +182,13 @@ def test_biases_of_q_k_and_v_are_zero_and_belong_to_nobody() -> None:
     assert seen == 3 * (3 + 2 * 2)
 
 
-@pytest.mark.parametrize("base", ["fairseq", "xavier", "xavier_biased"])
-def test_no_base_draws_a_bias_that_a_checkpoint_would_lose(base: str) -> None:
-    built, other = (tiny("fixup_transformer", base_init=base, seed=seed).eval() for seed in (1, 2))
-    assert not any(value.any() for name, value in built.named_buffers() if name.endswith("bias"))
-    randomise(built)
-    other.load_state_dict(built.state_dict(), strict=True)
-    assert torch.equal(logits(other, batch()), logits(built, batch()))
+def test_no_base_draws_a_bias_that_a_checkpoint_would_lose() -> None:
+    for base in ("fairseq", "xavier", "xavier_biased"):
+        built, other = (tiny("fixup_transformer", base_init=base, seed=seed).eval() for seed in (1, 2))
+        assert not any(value.any() for name, value in built.named_buffers() if name.endswith("bias"))
+        randomise(built)
+        other.load_state_dict(built.state_dict(), strict=True)
+        assert torch.equal(logits(other, batch()), logits(built, batch()))
 
 
 def test_no_parameter_is_none() -> None:

@@ -54,25 +54,14 @@ def test_every_feed_forward_is_odd_and_linear(base: str) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("activation", LINEAR_WHEN_MIRRORED)
-def test_activations_that_it_makes_linear(activation: str) -> None:
-    """phi(u) - phi(-u) is u, or 2 u for the identity."""
-    phi = utils.get_activation_fn(activation)
+def test_activations_that_it_makes_linear() -> None:
+    """phi(u) - phi(-u) is u, or 2 u for the identity; fairseq computes gelu in single precision."""
     u = torch.linspace(-8, 8, 1001, dtype=torch.double)
-    slope = 2 if activation == "linear" else 1
-    # fairseq computes gelu in single precision.
-    tolerance = 1e-6 if activation.startswith("gelu") else 1e-14
-    torch.testing.assert_close(phi(u).double() - phi(-u).double(), slope * u, rtol=0, atol=tolerance)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("activation", ["gelu", "gelu_accurate", "linear"])
-def test_layers_with_other_activations_are_linear(activation: str) -> None:
-    x = torch.randn(20, SIZE, dtype=torch.double)
-    for layer in layers(wide(activation_fn=activation)):
-        output = feed_forward(layer, x)
-        assert float((output + feed_forward(layer, -x)).abs().max()) < 1e-5
-        torch.testing.assert_close(feed_forward(layer, 3 * x), 3 * output, rtol=0, atol=1e-5)
+    for activation in LINEAR_WHEN_MIRRORED:
+        phi = utils.get_activation_fn(activation)
+        slope = 2 if activation == "linear" else 1
+        tolerance = 1e-6 if activation.startswith("gelu") else 1e-14
+        torch.testing.assert_close(phi(u).double() - phi(-u).double(), slope * u, rtol=0, atol=tolerance)
 
 
 def test_every_activation_of_fairseq_is_judged() -> None:
@@ -113,16 +102,3 @@ def test_variance_of_the_branch_is_xavier_s() -> None:
         float(feed_forward(layer, x).var()) for layer in build("looklinear_transformer", **values).eval().encoder.layers
     ]
     assert sum(variances) / len(variances) == pytest.approx(closed_form, rel=0.02)
-
-
-@torch.no_grad()
-def test_dropout_behind_the_activation_breaks_it_in_training_alone() -> None:
-    layer = wide(activation_dropout=0.3).encoder.layers[0]
-    x = torch.randn(20, SIZE, dtype=torch.double)
-
-    def oddness() -> float:
-        return float((feed_forward(layer, x) + feed_forward(layer, -x)).abs().max())
-
-    assert oddness() < 1e-13
-    layer.train()
-    assert oddness() > 0.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -73,13 +74,13 @@ def test_gradients_in_half_precision(name: str, dtype: torch.dtype) -> None:
         assert error < 8 * torch.finfo(dtype).eps
 
 
-@pytest.mark.parametrize(("norm", "number", "top"), [("post", 1, 0), ("pre", 1, 2), ("peri", 2, 2), ("sub", 2, 2)])
-@pytest.mark.parametrize("name", KINDS)
-def test_no_place_keeps_a_layer_norm(name: str, norm: str, number: int, top: int) -> None:
-    model = tiny("deep_transformer", norm=norm, norm_module=name)
-    kinds = [type(module) for module in model.modules()]
-    assert kinds.count(KINDS[name]) == number * (2 * 3 + 3 * 2) + top
-    assert nn.LayerNorm not in kinds
+def test_no_place_keeps_a_layer_norm() -> None:
+    places = (("post", 1, 0), ("pre", 1, 2), ("peri", 2, 2), ("sub", 2, 2))
+    for name, (norm, number, top) in itertools.product(KINDS, places):
+        model = tiny("deep_transformer", norm=norm, norm_module=name)
+        kinds = [type(module) for module in model.modules()]
+        assert kinds.count(KINDS[name]) == number * (2 * 3 + 3 * 2) + top
+        assert nn.LayerNorm not in kinds
 
 
 def test_one_stack_may_keep_its_layer_norms() -> None:

@@ -39,9 +39,9 @@ def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, method:
     checkpoint = tmp_path / "checkpoint_last.pt"
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     assert all(float(one.calibrated) == 1.0 for one in model.modules() if isinstance(one, Calibrated))
-    found = audio.transcribe(data, checkpoint, tmp_path)
-    assert sorted(found) == list(range(audio.SIZES["test"]))
-    assert all(len(said.split()) in range(2, 6) for said, _ in found.values())
+    transcripts = audio.transcribe(data, checkpoint, tmp_path)
+    assert sorted(transcripts) == list(range(audio.SIZES["test"]))
+    assert all(len(said.split()) in range(2, 6) for said, _ in transcripts.values())
 
 
 def test_what_stands_behind_a_sentence_does_not_matter() -> None:
