@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.breaks.checking import check, copy_of_tracked_files, table
-from tests.breaks.listed import BREAKS, Break
-from tests.breaks.mutants import changed_lines, mutants_of, sample
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.breaks.listed import BREAKS, ROOT
+from tests.breaks.mutants import Break, changed_lines, mutants_of, sample
 
 
 def parser() -> argparse.ArgumentParser:

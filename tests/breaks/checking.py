@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.breaks.listed import Break
+from tests.breaks.mutants import Break
 
 OWN_TESTS = "tests/breaks"
 """Left out: they assert that no fragment is missing."""

@@ -7,9 +7,32 @@ import random
 import re
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.breaks.listed import Break
+
+@dataclass(frozen=True)
+class Break:
+    """A deliberate mistake.
+
+    Attributes:
+        name: a word for ``--only`` and the table; a mutant has its place.
+        file: the file that is broken.
+        fragment: what the mistake replaces.
+        replacement: the mistake.
+        what: the mistake in words.
+        tests: where a test is likely to notice it; these run first.
+        where: offset of the fragment in the file, in characters; by default it has to occur exactly once.
+    """
+
+    name: str
+    file: str
+    fragment: str
+    replacement: str
+    what: str
+    tests: tuple[str, ...]
+    where: int | None = None
+
 
 OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Add: ("+", "-"),
@@ -135,12 +158,21 @@ def mutants_of(root: Path, file: str, lines: Collection[int] | None = None) -> I
             yield Break(f"{file}:{line}", file, fragment, replacement, what, tests, where)
 
 
+FURTHER = {
+    "core": ("tests/equivalence", "tests/contract"),
+    "methods": ("tests/contract",),
+    "patches": ("tests/faults",),
+}
+"""What all models and trainings promise, by the part of the package that it rests on."""
+
+
 def likely_tests(root: Path, file: str) -> tuple[str, ...]:
     """Where a test is likely to notice a change of ``file``: the file of its name, else the folder of its part."""
     part = Path(file).relative_to("fairseq_plugins")
     folders = [Path("tests", *part.parts[:depth]) for depth in reversed(range(len(part.parts)))]
     candidates = [*(folder / f"test_{part.stem}.py" for folder in folders), *folders]
-    return tuple(str(path) for path in candidates if (root / path).exists())[:1]
+    nearest = next(str(path) for path in candidates if (root / path).exists())
+    return (nearest, *FURTHER.get(part.parts[0], ()))
 
 
 def changed_lines(root: Path, revision: str) -> dict[str, set[int]]:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.breaks.__main__ import ROOT, chosen, parser
 from tests.breaks.checking import Outcome, check, copy_of_tracked_files, made, table
-from tests.breaks.listed import BREAKS, Break
-from tests.breaks.mutants import changed_lines, likely_tests, mutants_of, sample
+from tests.breaks.listed import BREAKS
+from tests.breaks.mutants import Break, changed_lines, likely_tests, mutants_of, sample
 
 
 @pytest.fixture
@@ -87,8 +87,11 @@ def test_mutants_are_made_of_operators_constants_and_statements(tmp_path: Path) 
 
 
 def test_tests_of_a_mutant() -> None:
-    assert likely_tests(ROOT, "fairseq_plugins/methods/admin.py") == ("tests/methods/test_admin.py",)
-    assert likely_tests(ROOT, "fairseq_plugins/core/history.py") == ("tests/core",)
+    assert likely_tests(ROOT, "fairseq_plugins/methods/admin.py") == (
+        "tests/methods/test_admin.py",
+        "tests/contract",
+    )
+    assert likely_tests(ROOT, "fairseq_plugins/search/beam.py") == ("tests/search",)
 
 
 def test_lines_changed_since_a_revision(tree: Path) -> None:
