@@ -171,8 +171,8 @@ def likely_tests(root: Path, file: str) -> tuple[str, ...]:
     part = Path(file).relative_to("fairseq_plugins")
     folders = [Path("tests", *part.parts[:depth]) for depth in reversed(range(len(part.parts)))]
     candidates = [*(folder / f"test_{part.stem}.py" for folder in folders), *folders]
-    nearest = next(str(path) for path in candidates if (root / path).exists())
-    return (nearest, *FURTHER.get(part.parts[0], ()))
+    nearest = [str(path) for path in candidates if (root / path).exists()][:1]
+    return (*nearest, *FURTHER.get(part.parts[0], ()))
 
 
 def changed_lines(root: Path, revision: str) -> dict[str, set[int]]:
