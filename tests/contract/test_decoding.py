@@ -39,17 +39,14 @@ def test_incremental_equals_full(case: str) -> None:
         assert cache
 
 
-def outspoken(case: str) -> DeepTransformerModel:
-    """A model that prefers some words clearly, so that beams differ and move."""
+def concise(case: str) -> DeepTransformerModel:
+    """A model that prefers some words clearly, so that beams differ and move.
+
+    It ends a sentence once it is as long as its source: every batch loses its short ones first.
+    """
     model = models.trained(case)
     with torch.no_grad():
         model.decoder.output_projection.weight.mul_(4)
-    return model
-
-
-def concise(case: str) -> DeepTransformerModel:
-    """Likewise, and it ends a sentence once it is as long as its source: every batch loses its short ones first."""
-    model = outspoken(case)
     forward = model.decoder.forward
 
     def forward_and_end(previous: Tensor, encoder_out: dict[str, list[Tensor]], **options: Any) -> Any:
@@ -95,21 +92,19 @@ def difference(some: list[list[Hypothesis]], others: list[list[Hypothesis]]) -> 
     return worst
 
 
-def rescored(model: DeepTransformerModel, sentence: int, tokens: Tensor) -> float:
-    """Mean log-probability of ``tokens`` under a whole forward pass."""
-    data = models.batch(sentences=8).rows(sentence, sentence + 1)
-    previous = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
-    with torch.no_grad():
-        scores = model.get_normalized_probs(model(data.source, data.lengths, previous), log_probs=True)
-    return float(scores[0].gather(1, tokens.unsqueeze(1)).mean())
-
-
 def rescoring_error(model: DeepTransformerModel, hypotheses: list[list[Hypothesis]]) -> float:
-    return max(
-        abs(float(one["score"]) - rescored(model, sentence, one["tokens"])) / scale(one["positional_scores"])
-        for sentence, ranked in enumerate(hypotheses)
-        for one in ranked
-    )
+    """Largest difference to the mean log-probability under a whole forward pass, as a share of the scores' scale."""
+    errors = []
+    for sentence, ranked in enumerate(hypotheses):
+        data = models.batch(sentences=8).rows(sentence, sentence + 1)
+        for hypothesis in ranked:
+            tokens = hypothesis["tokens"]
+            previous = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
+            with torch.no_grad():
+                output = model(data.source, data.lengths, previous)
+                expected = model.get_normalized_probs(output, log_probs=True)[0].gather(1, tokens.unsqueeze(1)).mean()
+            errors.append(abs(float(hypothesis["score"] - expected)) / scale(hypothesis["positional_scores"]))
+    return max(errors)
 
 
 @every_case
@@ -118,7 +113,7 @@ def test_beam_search_with_cache_equals_without(case: str) -> None:
     with_cache, sizes = search(model, cached=True)
     assert all(len(ranked) == BEAM for ranked in with_cache)
     assert len(set(sizes)) > 1, "no sentence left the batch before the others"
-    assert len({len(one["tokens"]) for ranked in with_cache for one in ranked}) > 1
+    assert len({len(found["tokens"]) for ranked in with_cache for found in ranked}) > 1
     without_cache, same_sizes = search(model, cached=False)
     assert same_sizes == sizes
     assert difference(with_cache, without_cache) < 1e-4
