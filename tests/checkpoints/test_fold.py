@@ -210,7 +210,8 @@ def test_result_is_plain_data_of_stock_fairseq_in_float32(tmp_path):
     assert "last_optimizer_state" not in state
     assert state["extra_state"] == {"train_iterator": {"epoch": 1}, "weights_sha256": weights_hash(state["model"])}
     assert state["folded_from"] == {"file": "in.pt", "arch": "admin_transformer", "num_updates": 7}
-    models, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "out.pt")], task=translation_task())
+    task = translation_task(WORDS, WORDS)
+    models, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "out.pt")], task=task)
     model.load_state_dict(half)
     assert_same(model, models[0].eval())
 
