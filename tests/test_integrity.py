@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable
@@ -72,23 +71,21 @@ def saved(state: Any, path: Path, **how: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("damage", ["flipped", "zeroed"])
-def test_the_damaged_record_is_named(damage: str, trained: Path, tmp_path: Path, readers: Any) -> None:
+def test_the_damaged_record_is_named(trained: Path, tmp_path: Path, readers: Any) -> None:
     with zipfile.ZipFile(trained) as archive:
         largest = max(archive.infolist(), key=lambda record: record.file_size)
         record = archive.read(largest)
     content = bytearray(trained.read_bytes())
-    middle = content.index(record) + len(record) // 2
-    if damage == "flipped":
-        content[middle] ^= 1
-    else:
-        content[middle : middle + 512] = bytes(512)
+    content[content.index(record) + len(record) // 2] ^= 1
     path = tmp_path / "damaged.pt"
     path.write_bytes(content)
     name = largest.filename.partition("/")[2]
     message = f"checkpoint {path} is damaged: the bytes of its record {name!r} have changed"
     assert [refusal(reader, path) for reader in readers] == [message] * len(readers)
     assert fsck.look_at(path).problem == f"damaged: the bytes of its record {name!r} have changed"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.txt", "x")
+    assert refusal(read_checkpoint, path) == f"checkpoint {path} is truncated or not a checkpoint"
 
 
 def test_changed_bytes_are_refused_or_do_no_harm(trained: Path, tmp_path: Path) -> None:
@@ -113,14 +110,15 @@ def test_changed_bytes_are_refused_or_do_no_harm(trained: Path, tmp_path: Path) 
     assert refused >= 50
 
 
-@pytest.mark.parametrize("content", [torch.zeros(3), [1, 2], {"w": torch.zeros(2)}, None], ids=lambda value: str(value))
 def test_what_fairseq_does_not_save_is_one_line(
-    content: Any, toy_data: Path, tmp_path: Path, readers: tuple[Callable[[Path], Any], ...]
+    toy_data: Path, tmp_path: Path, readers: tuple[Callable[[Path], Any], ...]
 ) -> None:
-    path = saved(content, tmp_path / "checkpoint_last.pt")
+    path = tmp_path / "checkpoint_last.pt"
     message = f"{path} is not a fairseq checkpoint: it has no weights under 'model'"
-    assert [refusal(reader, path) for reader in readers] == [message] * len(readers)
-    assert fsck.look_at(path).problem
+    for content in (torch.zeros(3), [1, 2], {"w": torch.zeros(2)}, None):
+        saved(content, path)
+        assert [refusal(reader, path) for reader in readers] == [message] * len(readers)
+        assert fsck.look_at(path).problem
     with pytest.raises(UserError, match="checkpoint_last.pt is not a fairseq checkpoint"):
         toy.train_toy(toy_data, tmp_path, *FLAGS)
 
@@ -128,15 +126,13 @@ def test_what_fairseq_does_not_save_is_one_line(
 def test_entries_of_another_kind_and_weights_that_are_not_finite(
     state: dict[str, Any], tmp_path: Path, readers: Any
 ) -> None:
-    for number, (entry, value, problem) in enumerate(
-        (
-            ("extra_state", [1], "its entry 'extra_state' is a list"),
-            ("optimizer_history", {}, "its entry 'optimizer_history' is a dict"),
-            ("optimizer_history", [{"num_updates": "2"}], "its entry 'optimizer_history' has no number of updates"),
-            ("model", {"w": 1.5}, "the weight w is no tensor"),
-        )
+    for entry, value, problem in (
+        ("extra_state", [1], "its entry 'extra_state' is a list"),
+        ("optimizer_history", {}, "its entry 'optimizer_history' is a dict"),
+        ("optimizer_history", [{"num_updates": "2"}], "its entry 'optimizer_history' has no number of updates"),
+        ("model", {"w": 1.5}, "the weight w is no tensor"),
     ):
-        path = saved({**state, entry: value}, tmp_path / f"changed{number}.pt")
+        path = saved({**state, entry: value}, tmp_path / "changed.pt")
         assert [refusal(reader, path) for reader in readers] == [f"checkpoint {path} is damaged: {problem}"] * 4
     name = "decoder.layers.1.fc1.weight"
     sound = state["model"][name]
@@ -192,23 +188,16 @@ def test_old_formats_are_read(state: dict[str, Any], tmp_path: Path) -> None:
     assert weights_hash(read_checkpoint(path)["model"]) == expected
 
 
-def test_a_zip_archive_of_another_program_is_refused(tmp_path: Path) -> None:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("notes.txt", "x")
-    path = tmp_path / "notes.pt"
-    path.write_bytes(stream.getvalue())
-    assert refusal(read_checkpoint, path) == f"checkpoint {path} is truncated or not a checkpoint"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool])
-def test_the_hash_is_of_names_types_shapes_and_values(dtype):
-    weights = {"a": torch.tensor([[1, 0], [0, 1]]).to(dtype), "b": torch.tensor(1).to(dtype)}
-    same = {"b": weights["b"].clone(), "a": weights["a"].t()}  # another order in memory and in the dictionary
-    assert weights_hash(weights) == weights_hash(same)
-    others = (
-        {**weights, "b": torch.tensor(0).to(dtype)},
-        {"a": weights["a"].reshape(4), "b": weights["b"]},
-        {"a": weights["a"], "c": weights["b"]},
-    )
-    assert weights_hash(weights) not in {weights_hash(other) for other in others}
+def test_the_hash_is_of_names_types_shapes_and_values() -> None:
+    hashes = set()
+    for dtype in (torch.float32, torch.bfloat16, torch.bool):
+        weights = {"a": torch.tensor([[1, 0], [0, 1]]).to(dtype), "b": torch.tensor(1).to(dtype)}
+        same = {"b": weights["b"].clone(), "a": weights["a"].t()}  # another order in memory and in the dictionary
+        assert weights_hash(weights) == weights_hash(same)
+        hashes |= {
+            weights_hash(weights),
+            weights_hash({**weights, "b": torch.tensor(0).to(dtype)}),
+            weights_hash({"a": weights["a"].reshape(4), "b": weights["b"]}),
+            weights_hash({"a": weights["a"], "c": weights["b"]}),
+        }
+    assert len(hashes) == 3 * 4

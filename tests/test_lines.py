@@ -6,14 +6,12 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import in_step, read_lines, write_lines
 from fairseq_plugins.text.parallel import split
-
-LINE_ENDS_ELSEWHERE = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 def written(path: Path, content: bytes) -> Path:
@@ -27,6 +25,7 @@ def problem(*paths: Path) -> str:
     return str(caught.value)
 
 
+@example(["a\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029b", ""])
 @given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])), min_size=1))
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = tmp_path_factory.mktemp("lines") / "text"
@@ -36,42 +35,23 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, lines
     assert list(read_lines(path)) == lines
 
 
-def test_no_other_character_ends_a_line(tmp_path: Path) -> None:
-    path = written(tmp_path / "text", f"a{LINE_ENDS_ELSEWHERE}b\nc\n".encode())
-    assert list(read_lines(path)) == [f"a{LINE_ENDS_ELSEWHERE}b", "c"]
-
-
 def test_files_are_read_behind_one_another_without_byte_order_marks(tmp_path: Path) -> None:
     first = written(tmp_path / "one", b"\xef\xbb\xbfEins\nZwei")
     second = written(tmp_path / "two.gz", gzip.compress("Drei\n\ufeffVier\n".encode()))
     assert list(read_lines(first, second)) == ["Eins", "Zwei", "Drei", "\ufeffVier"]
 
 
-def test_latin_1_is_refused_with_the_number_of_its_line(tmp_path: Path) -> None:
-    path = written(tmp_path / "train.de", "gut\nschön\n".encode("latin-1"))
-    assert problem(path) == f"{path}: line 2: not UTF-8 (byte 0xf6)"
-
-
-def test_surrogates_are_not_utf_8(tmp_path: Path) -> None:
-    path = written(tmp_path / "text", b"\xed\xa0\x80\n")
-    assert problem(path) == f"{path}: line 1: not UTF-8 (byte 0xed)"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "cause"),
-    [
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for name, content, cause in (
+        ("latin-1", "gut\nschön\n".encode("latin-1"), "line 2: not UTF-8 (byte 0xf6)"),
+        ("surrogates", b"\xed\xa0\x80\n", "line 1: not UTF-8 (byte 0xed)"),
         ("empty", b"", "empty"),
         ("empty.gz", gzip.compress(b"", mtime=0), "empty"),
         ("no.gz", b"plain text", "not a whole gzip file"),
         ("half.gz", gzip.compress(b"a sentence\n" * 40, mtime=0)[:-4], "not a whole gzip file"),
-    ],
-)
-def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, cause: str) -> None:
-    path = written(tmp_path / name, content)
-    assert problem(path) == f"{path}: {cause}"
-
-
-def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    ):
+        path = written(tmp_path / name, content)
+        assert problem(path) == f"{path}: {cause}"
     assert problem(tmp_path / "absent") == f"{tmp_path / 'absent'}: no such file"
     assert problem(tmp_path) == f"{tmp_path}: is a directory"
 
@@ -92,9 +72,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
         split(text, tmp_path / "one", tmp_path / "two", every=2)
     assert str(caught.value) == f"{tmp_path / 'one'} {tmp_path / 'two'}: cannot be written: no space left on device"
     assert list(tmp_path.iterdir()) == [text]
-
-
-def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written: no such file"):
         write_lines(tmp_path / "absent" / "text", ["a"])
 

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
-from itertools import count
+from itertools import count, product
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -17,32 +17,20 @@ from fairseq_plugins import workers
 from fairseq_plugins.errors import UserError
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("lines", [0, 1, 7, 100])
-def test_the_order_is_kept(monkeypatch: pytest.MonkeyPatch, processes: int, lines: int) -> None:
-    monkeypatch.setattr(workers, "CHUNK", 2)
-    text = [str(number) for number in range(lines)]
-    assert list(workers.map_lines(lambda: lambda line: line + "!", text, processes)) == [line + "!" for line in text]
+def test_the_order_is_kept() -> None:
+    for processes, lines in product((1, 3), (0, 1, 7, 100)):
+        text = [str(number) for number in range(lines)]
+        mapped = workers.map_lines(lambda: "{}!".format, text, processes, at_once=2)
+        assert list(mapped) == [line + "!" for line in text]
 
 
-def test_a_corpus_without_end_can_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "CHUNK", 2)
-    mapped = workers.map_lines(lambda: str.upper, (f"line {number}" for number in count()), 2)
+def test_a_corpus_without_end_can_be_begun() -> None:
+    mapped = workers.map_lines(lambda: str.upper, (f"line {number}" for number in count()), 2, at_once=2)
     assert [next(mapped) for _ in range(3)] == ["LINE 0", "LINE 1", "LINE 2"]
     mapped.close()
 
 
-def test_a_users_mistake_comes_out_of_a_worker() -> None:
-    def refuse(line: str) -> str:
-        raise UserError(f"{line}: no")
-
-    with pytest.raises(UserError, match="^a: no$"):
-        list(workers.map_lines(lambda: refuse, ["a"], 2))
-
-
-def test_what_was_read_before_an_error_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "CHUNK", 3)
-
+def test_what_was_read_before_an_error_is_done() -> None:
     def lines():
         yield from map(str, range(10))
         raise UserError("no line 10")
@@ -50,20 +38,17 @@ def test_what_was_read_before_an_error_is_done(monkeypatch: pytest.MonkeyPatch) 
     for processes in (1, 2):
         done: list[str] = []
         with pytest.raises(UserError, match="^no line 10$"):
-            keep(workers.map_lines(lambda: str.upper, lines(), processes), done)
+            done.extend(workers.map_lines(lambda: str.upper, lines(), processes, at_once=3))
         assert done == [str(number) for number in range(10)]
 
 
-def keep(lines: Iterable[str], done: list[str]) -> None:
-    for line in lines:
-        done.append(line)
+def test_a_mistake_in_a_worker_and_a_killed_worker() -> None:
+    def refuse(*lines: str) -> NoReturn:
+        raise UserError(f"no model for {len(lines)}")
 
-
-def test_a_mistake_before_the_first_line_and_a_killed_worker() -> None:
-    def refuse():
-        raise UserError("no model")
-
-    with pytest.raises(UserError, match="^no model$"):
+    with pytest.raises(UserError, match="^no model for 1$"):
+        list(workers.map_lines(lambda: refuse, ["a"], 2))
+    with pytest.raises(UserError, match="^no model for 0$"):
         list(workers.map_lines(refuse, ["a"], 2))
     with pytest.raises(UserError, match=r"^a worker process ended .*: was it killed, or the memory full\?$"):
         list(workers.map_lines(lambda: lambda line: os.kill(os.getpid(), signal.SIGKILL), ["a"], 2))
