@@ -19,13 +19,11 @@ class Corpus:
 
     Args:
         fingerprint: of the dictionaries and of the training files' sizes; independent of the path.
-        longest: tokens of the longest training sentence that the model accepts; None if unknown.
         files: dictionaries and training files.
     """
 
     fingerprint: str
-    longest: int | None
-    files: tuple[Path, ...] = ()
+    files: tuple[Path, ...]
 
     def content(self) -> str:
         """Fingerprint of every byte of the files; about a second for a gigabyte."""
@@ -58,7 +56,7 @@ def check_data(data: Path, config: Any) -> Corpus:
     sides = pair or ("",)
     if str(task._name) not in ("translation", "language_modeling") and not task.get("source_lang"):
         texts = sorted(data.glob("*.txt"))
-        return Corpus(_fingerprint(texts, []), max(_positions(config), default=None), tuple(texts))
+        return Corpus(_fingerprint(texts, []), tuple(texts))
     dictionaries = [data / (f"dict.{side}.txt" if side else "dict.txt") for side in sides]
     splits = [str(getattr(dataset, "train_subset", "train"))]
     if not dataset.disable_validation:
@@ -76,9 +74,8 @@ def check_data(data: Path, config: Any) -> Corpus:
             "(fairseq-preprocess --joined-dictionary)"
         )
     training = [data / f"{name}.bin" for name in names[: len(sides)]]
-    longest = _longest(training, config) if pair else int(task.tokens_per_sample)
     files = (*dictionaries, *training, *(path.with_suffix(".idx") for path in training))
-    return Corpus(_fingerprint(dictionaries, training), longest, files)
+    return Corpus(_fingerprint(dictionaries, training), files)
 
 
 def _languages(data: Path, task: Any) -> tuple[str, str] | None:
@@ -104,27 +101,6 @@ def _fingerprint(dictionaries: list[Path], training: list[Path]) -> str:
     for path in training:
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
     return digest.hexdigest()
-
-
-def _positions(config: Any) -> list[int]:
-    """Maximum tokens of a source and of a target, if known; fairseq skips longer sentences."""
-    sides = ("source", "target")
-    limits = [[group.get(f"max_{side}_positions") for group in (config.task, config.model)] for side in sides]
-    return [min(int(limit) for limit in both if limit) for both in limits if any(both)]
-
-
-def _longest(training: list[Path], config: Any) -> int | None:
-    """Length of the longest sentence pair within the limits; None if the limits are unknown."""
-    import numpy as np
-
-    positions = _positions(config)
-    if len(positions) != len(training) or config.task.get("truncate_source"):
-        return max(positions, default=None)
-    sizes = [lengths(path.with_suffix("")) for path in training]
-    if any(size is None for size in sizes):
-        raise UserError(DAMAGED.format(training[0].parent))
-    taken = np.all([size <= limit for size, limit in zip(sizes, positions, strict=True)], axis=0)
-    return int(np.max(np.max(sizes, axis=0)[taken], initial=1))
 
 
 def lengths(prefix: Path, dictionary: Any = None) -> Any:

@@ -228,7 +228,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
     before = (read_record(request.run) or {}).get("precision")
     precision = choose_precision(request.precision, config, machine, before)
-    batches = Batches.of(config, recipe.processes, corpus.longest)
+    batches = Batches.of(config, recipe.processes)
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
     if not machine.on_cpu and sharing.processes > len(machine.gpus):
         raise UserError(f"--processes {sharing.processes}: this machine has {len(machine.gpus)} GPUs")

@@ -21,7 +21,6 @@ class Batches:
         counts: number of batches (GPUs x update_freq), by epoch as in fairseq.
         max_tokens: limit of one batch; None without a limit.
         batch_size: maximum sentences of one batch; None without a limit.
-        longest: tokens of the longest sentence, which must fit into each batch; None if unknown.
         sample: tokens of every sample if all have the same length, else 0.
         multiple: fairseq's ``required_batch_size_multiple``.
     """
@@ -29,12 +28,11 @@ class Batches:
     counts: tuple[int, ...]
     max_tokens: int | None
     batch_size: int | None = None
-    longest: int | None = 1
     sample: int = 0
     multiple: int = 8
 
     @classmethod
-    def of(cls, config: Any, processes: int, longest: int | None) -> Batches:
+    def of(cls, config: Any, processes: int) -> Batches:
         """The batches of one update of a configuration that was written for ``processes``.
 
         Raises:
@@ -49,7 +47,6 @@ class Batches:
             tuple(processes * number for number in frequencies),
             dataset.max_tokens,
             dataset.batch_size,
-            longest,
             int(task.tokens_per_sample) if equal else 0,
             int(dataset.required_batch_size_multiple),
         )
@@ -78,13 +75,10 @@ class Batches:
         """Why a batch cannot be cut into ``parts`` equal parts; empty if it can."""
         if parts == 1:
             return ""
-        if not self.limits or self.max_tokens and self.longest is None:
-            return "the length of the longest sentence, which must fit into each part, is unknown"
+        if not self.limits:
+            return "a batch has no limit of tokens or sentences"
         if self.batch_size and self.batch_size % parts:
             return f"batch_size {self.batch_size} cannot be divided by {parts}"
-        if self.max_tokens and self.longest and self.max_tokens // parts < self.longest:
-            room = f"{self.max_tokens} / {parts} = {self.max_tokens // parts}"
-            return f"the longest sentence has {self.longest} tokens, more than {room}"
         if self.sample and self.samples != parts * self.cut(parts).samples:
             return f"{self.samples} samples of {self.sample} tokens cannot be divided by {parts}"
         return ""

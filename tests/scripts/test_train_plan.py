@@ -67,15 +67,14 @@ def batches(draw: st.DrawFn) -> Batches:
     counts = draw(st.lists(st.integers(1, 64), min_size=1, max_size=3))
     tokens, sentences = draw(st.integers(64, 40000)), draw(st.integers(1, 512))
     limits = draw(st.sampled_from([(tokens, None), (None, sentences), (tokens, sentences)]))
-    return Batches(tuple(counts), *limits, longest=draw(st.integers(1, 1024)))
+    return Batches(tuple(counts), *limits)
 
 
 @given(batches(), st.integers(1, 3), PROCESSES)
 def test_every_device_works_and_an_update_keeps_its_size(given_: Batches, nodes: int, devices: int) -> None:
     # Only what cannot be made equal is refused: neither whole batches, nor those of the fewest parts.
     parts = min(n for n in range(1, nodes * devices + 1) if all(c * n % (nodes * devices) == 0 for c in given_.counts))
-    too_short = given_.max_tokens is not None and given_.max_tokens // parts < (given_.longest or 0)
-    if parts > 1 and (too_short or (given_.batch_size or 0) % parts):
+    if parts > 1 and (given_.batch_size or 0) % parts:
         with pytest.raises(UserError, match="cannot be shared equally") as refused:
             share(given_, nodes, None, devices)
         if "use another --nodes" not in str(refused.value):
@@ -89,14 +88,13 @@ def test_every_device_works_and_an_update_keeps_its_size(given_: Batches, nodes:
     assert cut.counts == tuple(count * parts for count in given_.counts)
     assert (cut.batch_size or 0) * parts == (given_.batch_size or 0)
     assert 0 <= (given_.max_tokens or 0) - (cut.max_tokens or 0) * parts < parts
-    assert parts == 1 or cut.max_tokens is None or cut.max_tokens >= (given_.longest or 0)
     assert bool(sharing.note) == (parts > 1)
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(0, 511), st.sampled_from([1, 8]), PROCESSES)
 def test_a_language_model_keeps_its_samples(count: int, samples: int, rest: int, multiple: int, devices: int) -> None:
     """The samples of an update are what fairseq's batcher makes of the limits before and after."""
-    given_ = Batches((count,), samples * 512 + rest, None, longest=512, sample=512, multiple=multiple)
+    given_ = Batches((count,), samples * 512 + rest, None, sample=512, multiple=multiple)
     try:
         cut = share(given_, 1, None, devices).batches
     except UserError:
@@ -110,8 +108,8 @@ def test_a_language_model_keeps_its_samples(count: int, samples: int, rest: int,
 
 
 def test_examples_of_sharing() -> None:
-    def of(*counts: int, tokens: int = 8192, longest: int | None = 250) -> Batches:
-        return Batches(counts, tokens, longest=longest)
+    def of(*counts: int, tokens: int | None = 8192, sentences: int | None = None) -> Batches:
+        return Batches(counts, tokens, sentences)
 
     assert share(of(16), 1, None, 8).update_freq == (2,)
     assert share(of(128), 2, None, 8).update_freq == (8,)
@@ -127,17 +125,15 @@ def test_examples_of_sharing() -> None:
     )
     assert share(of(4), 2, 2, 8).note == ""
     with pytest.raises(UserError) as refused:
-        share(of(4, longest=3000), 1, None, 6)
+        share(of(4, sentences=7), 1, None, 6)
     assert str(refused.value) == (
-        "4 batches of 8192 tokens an update cannot be shared equally among 6 processes (the longest sentence has 3000 "
-        "tokens, more than 8192 / 3 = 2730); legal values of --processes: 1, 2, 4"
+        "4 batches of 8192 tokens an update cannot be shared equally among 6 processes (batch_size 7 cannot be divided "
+        "by 3); legal values of --processes: 1, 2, 4"
     )
-    with pytest.raises(UserError, match=r"\(.* 8192 / 3 = 2730\); legal values of --processes: 1, 2$"):
-        share(of(8, longest=3000), 1, 3, 8)
     with pytest.raises(UserError, match="; use another --nodes$"):
-        share(of(8, longest=3000), 3, None, 8)
-    with pytest.raises(UserError, match="length of the longest sentence, .* is unknown"):
-        share(of(4, longest=None), 1, None, 8)
+        share(of(8, sentences=7), 3, None, 8)
+    with pytest.raises(UserError, match="a batch has no limit of tokens or sentences"):
+        share(of(4, tokens=None), 1, None, 8)
 
 
 def test_batches_that_are_cut(data: Path, tmp_path: Path) -> None:
@@ -154,8 +150,6 @@ def test_batches_that_are_cut(data: Path, tmp_path: Path) -> None:
     whole = planned(data, tmp_path, *changes, machine=V100, processes=1)
     assert (overrides(whole)["dataset.max_tokens"], "dataset.max_tokens_valid" in overrides(whole)) == ("4096", False)
     check_unchanged(whole.record, record, tmp_path)
-    with pytest.raises(UserError, match=r"the longest sentence has \d+ tokens, more than 24 / 8 = 3\)"):
-        planned(data, tmp_path, "common.cpu=false", "dataset.max_tokens=24", machine=V100)
 
 
 def test_the_gpus_of_a_configuration_count(data: Path, tmp_path: Path) -> None:
