@@ -42,9 +42,6 @@ LINES: Mapping[str, str] = {
     "a long word": "eins" * 500,
 }
 
-RETURNS = ("eins\rzwei", "\r", "drei\r\r")
-"""Lines with a carriage return, which fairseq's own preprocessing would split."""
-
 LATIN_1 = ("eins\nzwei\nfünf\n".encode("latin-1"), "line 3: not UTF-8 (byte 0xfc)")
 """Bytes that are not text, and where and why they are refused."""
 

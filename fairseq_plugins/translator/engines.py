@@ -110,18 +110,13 @@ class FairseqEngine:
     def _generator(self, alignment: bool) -> Any:
         """Return fairseq's search; with ``alignment`` the one of ``--print-alignment``, which keeps the attention."""
         if alignment not in self.generators:
-            if alignment:
-                self._require_attention()
+            end = torch.tensor([[self.source.eos()]], device=self.device)
+            with torch.no_grad():
+                if alignment and self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0] is None:
+                    raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
             settings = GenerationConfigWithForm(**self.how.search, print_alignment="hard" if alignment else None)
             self.generators[alignment] = self.task.build_generator([self.model], OmegaConf.structured(settings))
         return self.generators[alignment]
-
-    def _require_attention(self) -> None:
-        end = torch.tensor([[self.source.eos()]], device=self.device)
-        with torch.no_grad():
-            weights = self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0]
-        if weights is None:
-            raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
 
     def _hypothesis(self, result: Mapping[str, Any]) -> Hypothesis:
         tokens = [self.target[number] for number in result["tokens"].tolist() if number != self.target.eos()]

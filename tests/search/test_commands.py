@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import pytest
 
-from fairseq_plugins.cli.main import main
 from fairseq_plugins.cli.stock import USER_DIR
 from fairseq_plugins.errors import UserError
 from tests import toy
@@ -105,21 +104,6 @@ def test_generate_with(data: Path, checkpoints: dict[str, Path], tmp_path: Path)
         lines = translated(data, str(checkpoints["admin_transformer"]), tmp_path / flags[0], *FORM, *wide, *flags)
         assert sorted(lines) == list(range(8))
         assert_printed_in_form(lines, 0.6)
-
-
-def test_a_mistake_is_one_line(
-    data: Path, checkpoints: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ["generate", str(data), "--path", str(checkpoints["transformer"]), "--cpu", "--max-len-b", "12"]
-    words += ["--max-tokens", "400", "--results-path", str(tmp_path), *FORM]
-    for flags, line in (
-        (["--unnormalized"], "--lenpen-form gnmt asks for a length penalty and --unnormalized for none"),
-        (["--lenpen", "-1"], "--lenpen -1.0: with --lenpen-form gnmt it is the alpha of"),
-        (["--lenpen", "nan"], "--lenpen must be a finite number, not nan"),
-    ):
-        assert main([*words, *flags]) == 2
-        (error,) = [text for text in capfd.readouterr().err.splitlines() if text.startswith("error: ")]
-        assert error.startswith(f"error: {line}")
 
 
 def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

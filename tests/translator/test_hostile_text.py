@@ -188,19 +188,6 @@ def test_every_preparation_keeps_every_test_sentence(words: str, place: Place) -
     assert len(set(sentences[::2])) == 1
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in BY_FAIRSEQ])
-def test_a_carriage_return_ends_no_line(command: str, place: Place) -> None:
-    lines = [line for hostile_line in hostile.RETURNS for line in (ANCHOR, hostile_line)]
-    ended, read = COMMANDS[command](place, "".join(f"{line}\n" for line in lines).encode())
-    if command == "score":
-        assert ended.error.startswith("error: text has 6 lines, ")
-        return
-    assert ended.code == 0, ended.errors
-    found = read()
-    assert len(found) == len(lines)
-    assert len(set(found[::2])) == 1
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_no_text_is_named_by_file_and_line(command: str, place: Place) -> None:
     text, where = hostile.LATIN_1

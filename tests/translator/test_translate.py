@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import itertools
 import json
 import math
 import os
@@ -257,12 +256,6 @@ def test_groups_are_the_lines(lines: list[str], size: int, ends: bool) -> None:
     assert [line for group in groups for line in group] == expected
     # Long lines make small groups.
     assert all(len(group) <= size and sum(map(len, group[:-1])) < 10 for group in groups)
-
-
-def test_no_more_is_read_than_is_translated(made: Made) -> None:
-    """A text without end can be translated: memory is bounded."""
-    stream = Translator(made.package, beam=1).stream(["Ja, eins!"] * 2 for _ in itertools.count())
-    assert [len(next(stream)) for _ in range(3)] == [2, 2, 2]
 
 
 @given(
