@@ -68,11 +68,6 @@ def check_data(data: Path, config: Any) -> Corpus:
             raise UserError(f"{data}: contains no {path.name}; {made_by}")
         if path.stat().st_size == 0:
             raise UserError(f"{path}: empty")
-    if config.model.get("share_all_embeddings") and len({path.read_bytes() for path in dictionaries}) > 1:
-        raise UserError(
-            f"{dictionaries[0]} and {dictionaries[1].name} differ, but model.share_all_embeddings needs one dictionary "
-            "(fairseq-preprocess --joined-dictionary)"
-        )
     training = [data / f"{name}.bin" for name in names[: len(sides)]]
     files = (*dictionaries, *training, *(path.with_suffix(".idx") for path in training))
     return Corpus(_fingerprint(dictionaries, training), files)

@@ -232,8 +232,8 @@ def test_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
         planned(data, tmp_path, "task.source_lang=fr")
     shutil.copytree(data, tmp_path / "data-bin")
     dictionary = tmp_path / "data-bin" / "dict.en.txt"
-    dictionary.write_text(dictionary.read_text().replace("0 ", "null "))
-    with pytest.raises(UserError, match=r"differ, but model\.share_all_embeddings needs one dictionary"):
+    dictionary.write_text(f"{dictionary.read_text()}neu 1\n")
+    with pytest.raises(UserError, match="--share-all-embeddings needs one dictionary for both languages"):
         planned(tmp_path, tmp_path / "run")
     (tmp_path / "data-bin" / "train.de-en.de.bin").write_bytes(b"")
     with pytest.raises(UserError, match=r"train\.de-en\.de\.bin: empty"):
