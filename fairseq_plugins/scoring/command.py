@@ -46,8 +46,6 @@ def parser() -> OneLineParser:
     text.add_argument("--lower-case", action="store_true", help="lower-case both sides, as IWSLT'14 tables do")
     scores = flags.add_argument_group("scores")
     scores.add_argument("--metrics", metavar="A,B,...", help=f"default: all of a translation; {', '.join(METRICS)}")
-    resamples: dict[str, Any] = {"nargs": "?", "type": at_least(1), "const": 1000, "default": 0, "metavar": "N"}
-    scores.add_argument("--confidence", **resamples, help="95 %% intervals from N bootstrap resamples (1000)")
     group = flags.add_argument_group("comparison of systems by the first of the scores")
     group.add_argument("--baseline", metavar="NAME", help="the system the others are compared with; default: the first")
     legal = (*TESTS, "both", "none")
@@ -79,7 +77,6 @@ def _score(args: argparse.Namespace) -> None:
         language_pair=args.language_pair,
         metrics=None if args.metrics is None else [name.strip() for name in args.metrics.split(",")],
         lower_case=args.lower_case,
-        resamples=args.confidence,
     )
     metric = next((metric for metric in scores.metrics if metric.paired), None)
     if metric is not None and args.significance != "none" and len(systems) > 1:

@@ -29,13 +29,11 @@ class Value:
         value: the score, in points (0 to 100; error rates may be above).
         signature: everything the number depends on besides the text, with the version of the library.
         reference_length: tokens of the references as the score counts them; None if it does not count them.
-        interval: half the width of the 95 % interval over bootstrap resamples; None if it was not requested.
     """
 
     value: float
     signature: str
     reference_length: int | None = None
-    interval: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Metric:
 
     @property
     def paired(self) -> bool:
-        """Whether sacreBLEU's paired tests and intervals can be computed for it."""
+        """Whether sacreBLEU's paired tests can be computed for it."""
         return self.sacre is not None
 
 
@@ -154,30 +152,17 @@ def metric_named(name: str) -> Metric:
 
 
 def value_of(
-    metric: Metric,
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    lower_case: bool = False,
-    resamples: int = 0,
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lower_case: bool = False
 ) -> Value:
-    """Return the value of ``metric`` for one output.
-
-    ``references`` holds one list of sentences for each reference translation; ``resamples`` is the number of bootstrap
-    resamples behind the 95 % interval, 0 for none.
+    """Return the value of ``metric`` for one output; ``references`` has a list for each reference translation.
 
     Raises:
-        UserError: its library is not installed, or it has no interval.
+        UserError: its library is not installed.
     """
     if metric.other is not None:
-        if resamples:
-            raise UserError(
-                f"--confidence: {metric.name} is computed without an interval; legal for BLEU, chrF and TER"
-            )
         return metric.other(hypotheses, references, lower_case)
     assert metric.sacre is not None
     scorer = metric.sacre(lowercase=lower_case)
-    score = scorer.corpus_score(list(hypotheses), [list(side) for side in references], max(1, resamples))
-    interval = float(score._ci) if resamples > 1 else None
+    score = scorer.corpus_score(list(hypotheses), [list(side) for side in references])
     length = getattr(score, "ref_len", None)
-    return Value(float(score.score), str(scorer.get_signature()), None if length is None else int(length), interval)
+    return Value(float(score.score), str(scorer.get_signature()), None if length is None else int(length))

@@ -8,12 +8,10 @@
 - ``language_pair``, ``lower_case``.
 - ``remarks``: which scores were left out and why.
 - ``warnings``: what makes a number doubtful.
-- ``systems``: a list of ``{name, runs, metrics}``; each metric is ``{name, value, values, deviation, interval,
-  reference_length, signature, higher_is_better, used_by}``. ``value`` is the mean over ``values``, one for each run;
-  ``deviation`` their standard deviation (n - 1), null for one run; ``interval`` half the width of the 95 % interval
-  over bootstrap resamples, null if it was not requested or there are several runs; ``reference_length`` the tokens of
-  the references. ``signature`` is the library's; if tokens were scored, ``tokens:`` and ``compounds:split`` after it
-  name the text.
+- ``systems``: a list of ``{name, runs, metrics}``; each metric is ``{name, value, values, deviation, reference_length,
+  signature, higher_is_better, used_by}``. ``value`` is the mean over ``values``, one for each run; ``deviation`` their
+  standard deviation (n - 1), null for one run; ``reference_length`` the tokens of the references. ``signature`` is the
+  library's; if tokens were scored, ``tokens:`` and ``compounds:split`` after it name the text.
 - ``metrics``: the metrics of the first system again: for a single run, this is everything.
 - ``significance``: a list of ``{system, baseline, metric, test, samples, difference, p, p_values, signature}``, as in
   :mod:`fairseq_plugins.scoring.significance`.
@@ -56,15 +54,9 @@ class SystemScore:
         """Standard deviation over the runs (n - 1); None for a single run."""
         return statistics.stdev(value.value for value in self.values) if len(self.values) > 1 else None
 
-    @property
-    def interval(self) -> float | None:
-        """Half the width of the 95 % interval over resampled test sets, of a single run."""
-        return self.values[0].interval if len(self.values) == 1 else None
-
     def __str__(self) -> str:
-        """The score with its spread: the deviation over runs, or the interval over resampled test sets."""
-        spread = self.deviation if self.deviation is not None else self.interval
-        return f"{self.mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+        """The score, with its deviation over several runs."""
+        return f"{self.mean:.2f}" + (f" ± {self.deviation:.2f}" if self.deviation is not None else "")
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data in the form that the module's docstring describes."""
@@ -74,7 +66,6 @@ class SystemScore:
             "value": self.mean,
             "values": [value.value for value in self.values],
             "deviation": self.deviation,
-            "interval": self.interval,
             "reference_length": first.reference_length,
             "signature": first.signature,
             "higher_is_better": self.metric.higher_is_better,
@@ -151,7 +142,6 @@ def score(
     language_pair: str | None = None,
     metrics: Sequence[str] | None = None,
     lower_case: bool = False,
-    resamples: int = 0,
 ) -> Scores:
     """Score the outputs of one or several systems on one test set.
 
@@ -163,7 +153,6 @@ def score(
         language_pair: such as ``en-de``; tokenising needs it, and compounds are split for ``en-de`` only.
         metrics: keys of :data:`~fairseq_plugins.scoring.metrics.METRICS`; None for those of a translation.
         lower_case: lower-case both sides first, as for the tables of IWSLT'14.
-        resamples: bootstrap resamples behind the 95 % intervals; 0 for none.
 
     Raises:
         UserError: unequal counts, an unknown metric, a metric without the text it reads, a library not installed.
@@ -177,10 +166,7 @@ def score(
     for metric in chosen:
         text, made = test_set.text(metric.reads), test_set.made_from(metric.reads)
         for name, scores in scored.items():
-            values = [
-                value_of(metric, run, text.references, lower_case=lower_case, resamples=resamples)
-                for run in text.systems[name]
-            ]
+            values = [value_of(metric, run, text.references, lower_case=lower_case) for run in text.systems[name]]
             signed = tuple(replace(value, signature=value.signature + made) for value in values)
             scores[metric.name] = SystemScore(metric, signed)
     return Scores(

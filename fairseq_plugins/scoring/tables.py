@@ -50,8 +50,6 @@ def _notes(scores: Scores) -> Iterator[str]:
     yield from (f"{name}: {score.values[0].signature}" for name, score in first.items())
     if any(score.deviation is not None for score in first.values()):
         yield "±: standard deviation over the runs (n - 1)"
-    elif any(score.interval is not None for score in first.values()):
-        yield "±: 95 % interval over resampled test sets"
     comparisons = scores.significance
     yield from dict.fromkeys(f"{test.test}: {test.signature}" for test in comparisons if test.signature)
     if any(len(comparison.p_values) > 1 for comparison in comparisons):
