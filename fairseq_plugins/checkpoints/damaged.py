@@ -6,7 +6,6 @@ leaves an incomplete file under the very name from which it resumes.
 
 from __future__ import annotations
 
-import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -56,9 +55,7 @@ def _newest(directory: Path) -> Path | None:
     updates: dict[Path, int] = {}
     for path in sorted(directory.glob("checkpoint*.pt")):
         try:
-            recorded = num_updates(read_checkpoint(path))
+            updates[path] = num_updates(read_checkpoint(path)) or 0
         except UserError:
             continue
-        # Without them, the last number in its name.
-        updates[path] = recorded if recorded is not None else int((re.findall(r"\d+", path.name) or ["0"])[-1])
     return max(updates, key=lambda path: updates[path]) if updates else None

@@ -205,23 +205,29 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
         UserError: the checkpoint is of another model, or does not fit its own settings.
     """
     options = own_options(state, path)
-    model: Any = DeepTransformerModel.build_model(copy.deepcopy(options), task_for(state["model"]))
-    load_strictly(model, state["model"], path)
-    return model.eval(), options
+    return build(vars(options), state["model"], task_for(state["model"]), path), options
 
 
-def load_strictly(model: Any, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Load all weights of the file at ``path``.
+def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], task: Any, path: Path) -> Any:
+    """Return the model of a flat configuration with its weights, in float32 and evaluation mode.
+
+    Args:
+        options: of :func:`own_options`.
+        weights: by their names in the state dict.
+        task: has ``source_dictionary`` and ``target_dictionary``.
+        path: names the weights in messages.
 
     Raises:
-        UserError: they are of another architecture or dictionary.
+        UserError: the weights are of another architecture or dictionary.
     """
+    model: Any = DeepTransformerModel.build_model(Namespace(**copy.deepcopy(dict(options))), task)
     try:
         model.load_state_dict(dict(weights), strict=True)
     except RuntimeError as error:
         if line := other_weights(str(path), str(error)):
             raise UserError(line) from error
         raise
+    return model.eval()
 
 
 def build_stock(folded: Folded) -> TransformerModelBase:

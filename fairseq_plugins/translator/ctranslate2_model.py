@@ -30,7 +30,7 @@ from ctranslate2.specs import common_spec, transformer_spec
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.checkpoints.fold import fold, obstacles
+from fairseq_plugins.checkpoints.fold import build, fold, obstacles
 from fairseq_plugins.core.affine_map import affine_form
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.history import LastState
@@ -39,7 +39,7 @@ from fairseq_plugins.core.norm import AffineNorm, NormPlace, ScaledLayerNorm
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.translator.engines import PAD
-from fairseq_plugins.translator.model import as_ours, build
+from fairseq_plugins.translator.model import as_ours
 
 ACTIVATIONS = {
     "relu": common_spec.Activation.RELU,

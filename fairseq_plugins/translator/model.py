@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from argparse import Namespace
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from fairseq.models.transformer import TransformerModel, TransformerModelBase
 from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import architecture, memory_of
-from fairseq_plugins.checkpoints.fold import load_strictly, own_options
+from fairseq_plugins.checkpoints.fold import own_options
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.config import STOCK
 from fairseq_plugins.core.method import Stack
@@ -52,23 +51,6 @@ def as_ours(stock: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of our model that computes what fairseq's Transformer of these settings computes."""
     norms = [STOCK_NORMS[bool(stock.get(f"{stack.value}_normalize_before"))] for stack in Stack]
     return {**method_preset(None), **stock, "_name": MODEL_NAME, "norm": ",".join(norms)}
-
-
-def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], dictionaries: Any, path: Path) -> Any:
-    """Return the model in evaluation mode, float32.
-
-    Args:
-        options: of :func:`options_of`.
-        weights: by their names in the state dict.
-        dictionaries: has ``source_dictionary`` and ``target_dictionary``.
-        path: names the weights in messages.
-
-    Raises:
-        UserError: the weights do not fit the configuration or the dictionaries.
-    """
-    model: Any = DeepTransformerModel.build_model(Namespace(**copy.deepcopy(dict(options))), dictionaries)
-    load_strictly(model, weights, path)
-    return model.eval()
 
 
 def dictionaries_of(source: Path, target: Path) -> Any:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.checkpoints.fold import build
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import checksum, locked, write_whole
 from fairseq_plugins.search.settings import GNMT, STOCK
 from fairseq_plugins.translator.form import Form
-from fairseq_plugins.translator.model import build, dictionaries_of, read_weights
+from fairseq_plugins.translator.model import dictionaries_of, read_weights
 
 MANIFEST, WEIGHTS = "translator.json", "weights.safetensors"
 EDITED = "README.md"

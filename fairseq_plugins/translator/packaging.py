@@ -15,6 +15,7 @@ from typing import Any
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
+from fairseq_plugins.checkpoints.fold import build
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input, whole_directory
 from fairseq_plugins.options import OneLineParser
@@ -28,7 +29,7 @@ from fairseq_plugins.pipeline.workspace import SETTINGS
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
-from fairseq_plugins.translator.model import build, dictionaries_of, options_of, write_weights
+from fairseq_plugins.translator.model import dictionaries_of, options_of, write_weights
 from fairseq_plugins.translator.package import (
     FORMAT,
     MANIFEST,

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from fairseq_plugins.checkpoints.fold import build
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline import commands
 from fairseq_plugins.text.description import described
 from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.form import form_of
-from fairseq_plugins.translator.model import build, options_of, read_weights, write_weights
+from fairseq_plugins.translator.model import options_of, read_weights, write_weights
 from fairseq_plugins.translator.package import open_package
 from tests import models
 from tests.pipeline.making import write_run
