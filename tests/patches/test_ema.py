@@ -1,0 +1,168 @@
+"""Averages of the weights (``--store-ema``): each tensor is the closed form of its history, resumed or not."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema.ema import EMA
+from fairseq.trainer import Trainer
+from torch import nn
+
+from tests import toy
+from tests.patches.conftest import Unpatch
+
+DECAY = 0.9
+UPDATES = 4
+AVERAGED = ("--store-ema", "--ema-decay", str(DECAY))
+PRE_NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
+TOP = {f"{stack}.layer_norm.{name}" for stack in ("encoder", "decoder") for name in ("weight", "bias")}
+
+State = dict[str, Any]
+slow = pytest.mark.slow
+
+
+def train(data: Path, directory: Path, *flags: str, updates: int = UPDATES, arch: str = "transformer") -> State:
+    pre_norm = PRE_NORM if arch == "transformer" else ()
+    words = (*pre_norm, "--max-update", str(updates), *flags)
+    state: State = torch.load(toy.train_toy(data, directory, *words, arch=arch), weights_only=True)
+    return state
+
+
+def average_of(state: State, kind: str = "ema") -> State:
+    stored: State = state["extra_state"][kind]
+    return stored
+
+
+def assert_same(first: State, second: State) -> None:
+    assert first.keys() == second.keys()
+    assert [name for name, value in first.items() if not torch.equal(value, second[name])] == []
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "kind"),
+    [
+        ("transformer", "", "ema"),
+        pytest.param("fixup_transformer", "", "ema", marks=slow),
+        pytest.param("transformer", "--ema-fp32", "ema", marks=slow),
+        ("pre_ln_transformer", "--ema-fp32", "ema"),
+        ("transformer", "--bf16 --ema-fp32", "ema_fp32_params"),
+    ],
+)
+def test_every_tensor_is_the_closed_form_average(
+    arch: str, flags: str, kind: str, toy_data: Path, tmp_path: Path
+) -> None:
+    train(toy_data, tmp_path, *AVERAGED, *flags.split(), "--save-interval-updates", "1", arch=arch)
+    paths = [tmp_path / f"checkpoint_1_{update}.pt" for update in range(1, UPDATES + 1)]
+    states = [torch.load(path, weights_only=True) for path in paths]
+    average, last = average_of(states[-1], kind), states[-1]["model"]
+    assert average.keys() == last.keys()
+    for name, value in average.items():
+        if name.endswith(".version"):
+            assert torch.equal(value.float(), last[name].float())
+            continue
+        # fairseq starts the average at the weights of the first update.
+        weights = [state["model"][name].double() for state in states]
+        parts = [DECAY ** (UPDATES - 1) * weights[0]]
+        parts += [(1 - DECAY) * DECAY**age * weight for age, weight in enumerate(reversed(weights[1:]))]
+        torch.testing.assert_close(value, torch.stack(parts).sum(dim=0).float(), rtol=1e-6, atol=1e-7, msg=name)
+    norms = [name for name in average if ".layer_norm." in name]
+    assert norms
+    assert not any(torch.equal(average[name], last[name]) for name in norms)
+
+
+@pytest.mark.parametrize("flags", [(), ("--ema-fp32",)], ids=["", "fp32"])
+def test_stock_drops_the_norms_on_top_and_its_training_goes_on_with_them(
+    flags: tuple[str, ...], toy_data: Path, tmp_path: Path, unpatch: Unpatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the float32 average, in which stock keeps averaging the norms, or else from the last weights."""
+    unpatch(EMA, "restore", "build_fp32_params")
+    before = train(toy_data, tmp_path, *AVERAGED, *flags, updates=UPDATES - 1)
+    last = before["model"]
+    assert last.keys() - average_of(before).keys() == TOP
+    assert [float(average_of(before)[f"{stack}.version"]) for stack in ("encoder", "decoder")] == [1, 1]
+    monkeypatch.undo()
+    after = train(toy_data, tmp_path, *AVERAGED, *flags)
+    whole = average_of(train(toy_data, tmp_path / "whole", *AVERAGED, *flags))
+    expected = {name: DECAY * last[name] + (1 - DECAY) * after["model"][name] for name in TOP}
+    for name, value in average_of(after).items():
+        wanted = expected[name] if name in TOP and not flags else whole[name]
+        torch.testing.assert_close(value, wanted, rtol=1e-6, atol=1e-7, msg=name)
+
+
+@pytest.mark.parametrize("flags", [(), pytest.param(("--ema-fp32",), marks=slow)], ids=["", "fp32"])
+def test_an_average_starts_from_the_weights_of_a_plain_checkpoint(
+    flags: tuple[str, ...], toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = ("--store-ema", "--ema-decay", "0.5")
+    plain = train(toy_data, tmp_path, updates=3)
+    assert "ema" not in plain["extra_state"]
+    after = train(toy_data, tmp_path, *half, *flags)
+    assert "the checkpoint has no average of the weights (--store-ema): it starts from the weights" in caplog.text
+    for kind in ("ema", "ema_fp32_params") if flags else ("ema",):
+        average = average_of(after, kind)
+        assert average.keys() == after["model"].keys()
+        for name, value in average.items():
+            half_way = (plain["model"][name] + after["model"][name]) / 2
+            torch.testing.assert_close(value, half_way, rtol=1e-6, atol=1e-7, msg=name)
+    # The training itself does not notice, and an average that is no longer wanted is left behind.
+    assert_same(train(toy_data, tmp_path / "whole")["model"], after["model"])
+    assert "ema" not in train(toy_data, tmp_path, updates=5)["extra_state"]
+
+
+def test_stock_stops_at_a_plain_checkpoint(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
+    unpatch(Trainer, "load_checkpoint")
+    train(toy_data, tmp_path, updates=3)
+    with pytest.raises(KeyError, match="model"):
+        train(toy_data, tmp_path, *AVERAGED)
+
+
+def test_an_interval_goes_on_where_it_stopped_but_in_stock(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
+    def average(directory: str, *stops: int) -> State:
+        flags = (*AVERAGED, "--ema-update-freq", "3")
+        return average_of([train(toy_data, tmp_path / directory, *flags, updates=stop) for stop in stops][-1])
+
+    whole = average("whole", 7)
+    assert_same(whole, average("ours", 3, 5, 7))
+    unpatch(Trainer, "load_checkpoint")
+    stock = average("stock", 5, 7)
+    assert not any(torch.equal(value, stock[name]) for name, value in whole.items() if name.endswith("fc1.weight"))
+
+
+class Tied(nn.Module):
+    """One table under two names, and a bias under one."""
+
+    def __init__(self, value: float, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.table = nn.Linear(2, 3, bias=False)
+        self.output = nn.Linear(2, 3)
+        self.output.weight = self.table.weight
+        for parameter in self.parameters():
+            nn.init.constant_(parameter, value)
+        self.to(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "ema_fp32"), [(torch.float32, False), (torch.float32, True), (torch.float16, True)])
+def test_a_tied_tensor_moves_a_tenth_of_the_way_and_in_stock_twice(
+    dtype: torch.dtype, ema_fp32: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The average at decay 0.9 starts at 0 and steps towards 1."""
+    config = EMAConfig(store_ema=True, ema_decay=0.9, ema_fp32=ema_fp32)
+    ema = EMA(Tied(0.0, dtype), config)
+    ema.step(Tied(1.0, dtype))
+    model = ema.get_model()
+    assert model.table.weight is model.output.weight
+    for tensor in (model.table.weight, model.output.bias, *ema.fp32_params.values()):
+        torch.testing.assert_close(tensor.float(), torch.full_like(tensor, 0.1).float(), atol=1e-4, rtol=0)
+    ema.step(Tied(1.0, dtype))
+    torch.testing.assert_close(model.table.weight.float(), torch.full((3, 2), 0.19), atol=2e-4, rtol=0)
+
+    monkeypatch.setattr(EMA, "_step_internal", inspect.unwrap(EMA._step_internal))
+    stock = EMA(Tied(0.0), EMAConfig(store_ema=True, ema_decay=0.9))
+    stock.step(Tied(1.0))
+    torch.testing.assert_close(stock.get_model().output.bias, torch.full((3,), 0.1))
+    torch.testing.assert_close(stock.get_model().table.weight, torch.full((3, 2), 0.19))

@@ -1,0 +1,111 @@
+"""Trainings that stock fairseq ends too late, with fewer sentences or checkpoints, on a TPU, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.trainer import Trainer
+
+from fairseq_plugins.checkpoints.files import num_updates
+from fairseq_plugins.process import users_mistake
+from tests import toy
+from tests.patches.conftest import Unpatch
+
+slow = pytest.mark.slow
+UPDATES_PER_EPOCH = 12  # 120 sentences, ten a batch
+LONGEST = 10
+"""Nine words and the end mark."""
+DECAY = ("--lr-scheduler", "polynomial_decay", "--lr", "0.006", "--warmup-updates", "2")
+# Two updates of warm-up from 0, then a straight line that would be 0 after six updates.
+TO_SIX = [0.0, 0.003, 0.006, 0.0045, 0.003, 0.0015]
+
+
+def test_bf16_trains_here_and_in_stock_on_a_tpu(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
+    for flag in ("--bf16", "--memory-efficient-bf16"):
+        state = torch.load(toy.train_toy(toy_data, tmp_path / flag, flag, "--max-update", "3"), weights_only=True)
+        # fairseq stores every weight in float32; what bfloat16 cannot hold would show.
+        assert all(torch.equal(weight, weight.bfloat16().float()) for weight in state["model"].values())
+        assert num_updates(state) == 3
+    assert toy.parse_training(toy_data, tmp_path, "--bf16", "--tpu").common.tpu
+    unpatch(options, "parse_args_and_arch")
+    assert toy.parse_training(toy_data, tmp_path, "--bf16").common.tpu
+
+
+def test_training_stops_at_a_longer_sentence_that_stock_leaves_out(
+    toy_data: Path, unpatch: Unpatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def train(max_tokens: int, *flags: str) -> None:
+        toy.train_toy(toy_data, toy_data, "--max-update", "1", "--max-tokens", str(max_tokens), "--no-save", *flags)
+
+    with pytest.raises(AssertionError) as caught:
+        train(LONGEST - 1)
+    assert str(users_mistake(caught.value)).startswith("--max-tokens 9 is smaller than the longest sentence, which has")
+    train(LONGEST)
+    train(7, "--max-source-positions", "7", "--max-target-positions", "7")
+    caplog.clear()
+    unpatch(Trainer, "get_train_iterator")
+    train(7)
+    assert "samples have invalid sizes and will be skipped" in caplog.text
+
+
+def reached(data: Path, directory: Path, *flags: str) -> int | None:
+    """Train, and return the updates that the last checkpoint has seen."""
+    batches = ("--batch-size", "10", "--required-batch-size-multiple", "1", "--no-epoch-checkpoints")
+    return num_updates(torch.load(toy.train_toy(data, directory, *batches, *flags), weights_only=True))
+
+
+@pytest.mark.parametrize("limit", [pytest.param(1, marks=slow), 12, pytest.param(13, marks=slow)])
+def test_a_training_at_its_end_makes_no_update_more(limit: int, toy_data: Path, tmp_path: Path) -> None:
+    for updates in (limit, limit, limit + 1):
+        assert reached(toy_data, tmp_path, "--max-update", str(updates)) == updates
+    for _ in range(2):
+        assert reached(toy_data, tmp_path / "epoch", "--max-epoch", "1") == UPDATES_PER_EPOCH
+
+
+def test_stock_makes_one_update_more(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
+    unpatch(checkpoint_utils, "load_checkpoint")
+    assert [reached(toy_data, tmp_path, "--max-update", "3") for _ in range(2)] == [3, 4]
+
+
+def test_validation_on_the_training_set_changes_no_epoch_but_in_stock(
+    toy_data: Path, tmp_path: Path, unpatch: Unpatch
+) -> None:
+    def checkpoints(directory: Path) -> set[str]:
+        flags = ("--max-epoch", "3", "--valid-subset", "train", "--max-tokens", "400", "--no-last-checkpoints")
+        toy.train_toy(toy_data, directory, *flags, validate=True)
+        return {path.name for path in directory.glob("checkpoint[0-9].pt")}
+
+    every = {"checkpoint1.pt", "checkpoint2.pt", "checkpoint3.pt"}
+    assert checkpoints(tmp_path / "ours") == every
+    unpatch(Trainer, "get_valid_iterator")
+    assert checkpoints(tmp_path / "stock") != every
+
+
+@pytest.mark.parametrize("flags", ["--max-update 6", "--max-update 4 --total-num-update 6"])
+def test_polynomial_decay_follows_max_update_unless_told(
+    flags: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    train_step = Trainer.train_step
+
+    def watch(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        rates.append(trainer.optimizer.get_lr())
+        return train_step(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "train_step", watch)
+    toy.train_toy(toy_data, tmp_path, *DECAY, *flags.split(), "--no-save")
+    assert rates == pytest.approx(TO_SIX[: int(flags.split()[1])], rel=1e-9)
+
+
+def test_polynomial_decay_in_other_commands_and_in_stock(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
+    arguments = [str(toy_data), "--path", "model.pt", "--lr-scheduler", "polynomial_decay"]
+    parsed = options.parse_args_and_arch(options.get_generation_parser(), input_args=arguments)
+    assert convert_namespace_to_omegaconf(parsed).lr_scheduler.total_num_update == 0
+    unpatch(options, "parse_args_and_arch")
+    with pytest.raises(Exception, match="lr_scheduler.total_num_update=null"):
+        toy.parse_training(toy_data, tmp_path, *DECAY, "--max-update", "6")
