@@ -181,18 +181,19 @@ class Preparation:
     def _describe(self) -> None:
         """Tokens, subwords and case of the text: as given, or as made here."""
         settings = self.settings
-        changed = [f"{name}={','.join(given.changed)}" for name, given in self.sets.given.items() if given.changed]
-        changed += [f"{name}=punctuation" for name in self.sets.given if self._is_normalised(name)]
-        changed += ["valid=punctuation"] if self.sets.every is not None and self._is_normalised("train") else []
-        step(
-            description.describe,
-            self.directory / "text.json",
+        changed = {name: [*given.changed] for name, given in self.sets.given.items() if given.changed}
+        normalised = [name for name in self.sets.given if self._is_normalised(name)]
+        normalised += ["valid"] if self.sets.every is not None and self._is_normalised("train") else []
+        for name in normalised:
+            changed.setdefault(name, []).append("punctuation")
+        subwords = settings.subwords if settings.subwords != "none" else settings.given_subwords or "none"
+        description.Description(
             tokeniser=settings.tokeniser if settings.tokeniser != "none" else settings.given_tokeniser or "none",
-            subwords=settings.subwords if settings.subwords != "none" else settings.given_subwords or "none",
+            subwords="subword_nmt" if subwords == "bpe" else subwords,
             lower_case=settings.lower_case or settings.given_lower_case,
             truecased=settings.given_truecased,
             changed=changed,
-        )
+        ).write(self.directory / description.FILE)
 
     def _is_normalised(self, name: str) -> bool:
         return self.settings.normalise == "all" or (self.settings.normalise == "train" and name == "train")

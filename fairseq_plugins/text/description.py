@@ -67,6 +67,12 @@ class Description:
         steps = [kinds[kind] for kind in self.changed.get(name, ())] + ([lower_case] if self.lower_case else [])
         return lambda line: reduce(lambda text, step: step(text), steps, line)
 
+    def write(self, output: Path) -> None:
+        """Write the description; an equal file stays: a finished preparation that is called again changes nothing."""
+        text = json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+        if not output.is_file() or output.read_text(encoding="utf-8") != text:
+            write_whole(output, text)
+
 
 def described(directory: Path) -> Description | None:
     """The description of a prepared directory's text; None if it has none.
@@ -89,28 +95,12 @@ def describe(
     output: Path,
     *,
     tokeniser: Literal["moses", "none", "bytes"],
-    subwords: Literal["subword_nmt", "bpe", "sentencepiece", "none"] = "none",
+    subwords: Literal["subword_nmt", "sentencepiece", "none"] = "none",
     lower_case: bool = False,
     truecased: bool = False,
-    changed: Sequence[str] = (),
 ) -> None:
-    """Describe a text in text.json: tokens, subwords, case.
-
-    Options:
-        subwords: bpe is another name of subword_nmt
-        lower_case: the text is lower-cased
-        truecased: the text is truecased
-        changed: SET=CHANGE,...: how the text of a set differs from the published one (apostrophes, punctuation)
-    """
-    changes: dict[str, list[str]] = {}
-    for name, _, kinds in (word.partition("=") for word in changed):
-        changes.setdefault(name, []).extend(filter(None, kinds.split(",")))
-    name_in_fairseq = "subword_nmt" if subwords == "bpe" else subwords
-    description = Description(tokeniser, name_in_fairseq, lower_case, truecased, changes)
-    text = json.dumps(asdict(description), indent=1, ensure_ascii=False) + "\n"
-    # An equal file stays: a second call of a finished preparation changes nothing.
-    if not output.is_file() or output.read_text(encoding="utf-8") != text:
-        write_whole(output, text)
+    """Describe a text in text.json: tokens, subwords, case."""
+    Description(tokeniser, subwords, lower_case, truecased).write(output)
 
 
 def require_no_marks(files: Sequence[Path]) -> None:
