@@ -78,8 +78,14 @@ def examine() -> Iterator[Finding]:
         problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
         yield Finding(ERROR, "fairseq", f"cannot be imported: {problem}", INSTALL_FAIRSEQ)
         return
+    import fairseq
+
+    from fairseq_plugins.core.method import METHODS
+
+    yield Finding(OK, "fairseq", str(Path(fairseq.__file__).parent))
+    yield Finding(OK, "--user-dir", str(Path(fairseq_plugins.__file__).resolve().parent))
+    yield Finding(OK, "methods", f"{len(METHODS)} are registered")
     yield from extensions()
-    yield from registered()
     yield from gpus()
 
 
@@ -127,17 +133,6 @@ def extensions() -> Iterator[Finding]:
             yield Finding(level, module, f"cannot be imported ({error}): {consequence}", cure)
         else:
             yield Finding(OK, module, "compiled")
-
-
-def registered() -> Iterator[Finding]:
-    """Yield where fairseq and this package are, and how many methods fairseq can train."""
-    import fairseq
-
-    from fairseq_plugins.core.method import METHODS
-
-    yield Finding(OK, "fairseq", str(Path(fairseq.__file__).parent))
-    yield Finding(OK, "--user-dir", str(Path(fairseq_plugins.__file__).resolve().parent))
-    yield Finding(OK, "methods", f"{len(METHODS)} are registered")
 
 
 def gpus() -> Iterator[Finding]:

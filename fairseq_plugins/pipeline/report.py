@@ -91,8 +91,10 @@ def table(shown: Report) -> list[list[str]]:
     """The cells, header first. A column without a single entry is left out."""
     header = ["method", "layers", "seeds", "parameters", "updates", "valid loss"]
     header += [*(column.header for column in shown.columns), "paper", "verdict", "tokens/s", "device"]
-    rows = [
-        [
+    rows = []
+    for group in shown.groups:
+        speeds = group.values(lambda run: run.log.median_speed)
+        cells = [
             group.label,
             group.layers or ABSENT,
             str(len(group.runs)),
@@ -102,11 +104,10 @@ def table(shown: Report) -> list[list[str]]:
             *(_score(group, column, shown) for column in shown.columns),
             _printed(group.published),
             group.verdict,
-            number(_speed(group), ",.0f"),
+            number(statistics.median(speeds) if speeds else None, ",.0f"),
             group.devices or ABSENT,
         ]
-        for group in shown.groups
-    ]
+        rows.append(cells)
     columns = [column for column in zip(header, *rows, strict=True) if set(column[1:]) != {ABSENT}]
     return [list(row) for row in zip(*columns, strict=True)]
 
@@ -126,13 +127,7 @@ def _score(group: Group, column: Column, shown: Report) -> str:
     place = (column.test_set, column.metric, group.label)
     tests = [test for test_set, test in shown.tests if (test_set, test.metric, test.system) == place]
     marks = [SEEDS if test.test == WELCH else SENTENCES for test in tests if test.p is not None and test.p < LEVEL]
-    return " ".join([text, *filter(None, ["".join(marks)])])
-
-
-def _speed(group: Group) -> float | None:
-    """Target tokens per second in training, median over the runs; None before the first log interval."""
-    speeds = group.values(lambda run: run.log.median_speed)
-    return statistics.median(speeds) if speeds else None
+    return f"{text} {''.join(marks)}".rstrip()
 
 
 def _printed(rows: Sequence[PublishedRow]) -> str:
