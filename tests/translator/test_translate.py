@@ -263,10 +263,9 @@ def test_groups_are_the_lines(lines: list[str], size: int, ends: bool) -> None:
     st.integers(min_value=1, max_value=100),
 )
 def test_batches_hold_every_sentence_once_and_are_no_larger_than_asked(lengths: list[int], most: int) -> None:
-    found = list(batches(lengths, most))
-    assert sorted(place for batch in found for place in batch) == list(range(len(lengths)))
-    for batch in found:
-        assert len(batch) == 1 or len(batch) * max(lengths[place] for place in batch) <= most
+    sizes = list(batches(lengths, most))
+    assert sorted(place for batch in sizes for place in batch) == list(range(len(lengths)))
+    assert all(len(batch) == 1 or len(batch) * max(lengths[place] for place in batch) <= most for batch in sizes)
 
 
 @given(st.lists(st.lists(st.sampled_from(["x", "y."]), max_size=9), max_size=6), st.integers(1, 4))
