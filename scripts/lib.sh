@@ -5,13 +5,13 @@
 # a full disk) continues when it is called again, and makes the same bytes.
 set -euo pipefail
 
-# -h, --help: print the comment at the head of the calling script.
-for word in "$@"; do
-    if [[ $word == -h || $word == --help ]]; then
-        sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p;}' "$0"
-        exit 0
-    fi
-done
+# -h, --help: print the comment at the head of the calling script. Those of reproduce/ are all used alike.
+if [[ " $* " == *" -h "* || " $* " == *" --help "* ]]; then
+    sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p;}' "$0"
+    [[ $0 != */reproduce/* || $0 == */multi30k* ]] ||
+        printf 'Usage: [OUT=DIR SMOKE=1 ...] %s [NAME ...]; settings: fairseq-deep reproduce --help\n' "$0"
+    exit 0
+fi
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 PYTHON=${PYTHON:-${VIRTUAL_ENV:+$VIRTUAL_ENV/bin/python}}

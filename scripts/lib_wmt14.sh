@@ -7,9 +7,13 @@
 #     test_sets             newstestYEAR ...
 #     normalise             train: validation text gets the punctuation of the training text; none
 #     apostrophe            straight: ' for ’ in test sets; keep
-#     options               for fairseq-deep prepare
+#     options               for fairseq-deep prepare, and size, joint_codes, joined and threshold, its defaults here
 
 [[ $apostrophe == straight || $apostrophe == keep ]] || die "unknown APOSTROPHE '$apostrophe'; legal values: straight keep"
+options+=(
+    --size "${SIZE:-$size}" --joint-codes "${JOINT_CODES:-$joint_codes}" --joined "${JOINED:-$joined}"
+    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-$threshold}"
+)
 fairseq_deep prepare "$DIR" "${options[@]}" --valid "$valid" --check
 exit_if_prepared
 

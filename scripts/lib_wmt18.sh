@@ -16,8 +16,9 @@ segment() {
 options=(
     --source "$source" --target "$target" --tokeniser none --given-tokeniser moses --given-truecased 1 --clean none
     --size "${SIZE:-32000}" --joint-codes "${JOINT_CODES:-0}" --joined "${JOINED:-0}"
-    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-50}" --workers "${WORKERS:-$(nproc)}"
+    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-50}"
 )
+pass_on WORKERS
 fairseq_deep prepare "$DIR" "${options[@]}" --check
 exit_if_prepared
 [[ $other != zh || $DRY_RUN == 1 ]] || "$PYTHON" -c 'import jieba' 2>/dev/null ||

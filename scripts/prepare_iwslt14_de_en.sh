@@ -32,11 +32,9 @@ options=(
     --source "$SOURCE" --target "$TARGET"
     --tokeniser moses --lower-case 1
     --clean tokens --min-length 1 --max-length 175 --ratio 1.5
-    --size "$SIZE" --joint-codes "${JOINT_CODES:-1}" --vocabulary-threshold "${VOCABULARY_THRESHOLD:-0}"
-    --joined "$JOINED"
-    --workers "${WORKERS:-$(nproc)}" --valid "$valid"
+    --valid "$valid"
 )
-pass_on CODES SOURCE_DICT TARGET_DICT
+pass_on SIZE JOINED JOINT_CODES VOCABULARY_THRESHOLD CODES SOURCE_DICT TARGET_DICT WORKERS
 fairseq_deep prepare "$DIR" "${options[@]}" --check
 claim "$DIR/published"
 

@@ -24,8 +24,8 @@ if [[ -z ${RAW:-} ]]; then
 fi
 sets=(--train "$RAW/train" --valid "$RAW/val" --test "test=$RAW/test_2016_flickr")
 compgen -G "$RAW/test_2017_flickr.$SOURCE*" >/dev/null && sets+=("test_2017=$RAW/test_2017_flickr")
-options=(--source "$SOURCE" --target "$TARGET" --size "${SIZE:-4000}" --workers "${WORKERS:-$(nproc)}")
-pass_on NORMALISE TOKENISER GIVEN_TRUECASED GIVEN_TOKENISER GIVEN_SUBWORDS GIVEN_LOWER_CASE AGGRESSIVE ESCAPE \
-    LOWER_CASE CLEAN MIN_LENGTH MAX_LENGTH RATIO SUBWORDS JOINT_CODES CODES VOCABULARY_THRESHOLD JOINED TYPES \
-    SOURCE_DICT TARGET_DICT
+options=(--source "$SOURCE" --target "$TARGET" --size "${SIZE:-4000}")
+pass_on WORKERS NORMALISE TOKENISER GIVEN_TRUECASED GIVEN_TOKENISER GIVEN_SUBWORDS GIVEN_LOWER_CASE AGGRESSIVE \
+    ESCAPE LOWER_CASE CLEAN MIN_LENGTH MAX_LENGTH RATIO SUBWORDS JOINT_CODES CODES VOCABULARY_THRESHOLD JOINED \
+    TYPES SOURCE_DICT TARGET_DICT
 fairseq_deep prepare "${words[0]}" "${options[@]}" "${sets[@]}" "${words[@]:1}"

@@ -49,7 +49,8 @@ set_directory "$ROOT/data/$name" "${words[@]}"
 valid=${VALID:-$valid} apostrophe=${APOSTROPHE:-$apostrophe}
 [[ $valid == newstest2013 || $valid == every-100th ]] || die "unknown VALID '$valid'; legal values: newstest2013 every-100th"
 read -r -a test_sets <<<"${TEST_SETS:-$test_sets}"
-options+=(--source en --target de --normalise "$normalise" --workers "${WORKERS:-$(nproc)}")
+options+=(--source en --target de --normalise "$normalise")
+pass_on WORKERS
 
 if [[ $VARIANT == wmt16-google ]]; then
     fairseq_deep prepare "$DIR" "${options[@]}" --check
@@ -78,8 +79,4 @@ trains=(
     "training-parallel-nc-$news/training/news-commentary-$news.de-en"
 )
 [[ $news != v11 ]] || trains[2]=training-parallel-nc-v11/training-parallel-nc-v11/news-commentary-v11.de-en
-options+=(
-    --size "${SIZE:-$size}" --joint-codes "${JOINT_CODES:-$joint_codes}" --joined "${JOINED:-$joined}"
-    --vocabulary-threshold "${VOCABULARY_THRESHOLD:-$threshold}"
-)
 source "$ROOT/scripts/lib_wmt14.sh"

@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
 # Admin (Liu et al., EMNLP 2020), appendix E: ReZero and ReZero with Post-LN on IWSLT'14 De-En.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/admin_appendixe.sh [NAME ...]; settings: fairseq-deep reproduce --help
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce Admin 'Appendix E' "$@"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Admin (Liu et al., EMNLP 2020), Figure 10: training without warm-up, five learning rates and three beta_2, on IWSLT'14
 # De-En.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/admin_figure10.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # 45 trainings. Those that diverge are part of the figure.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce Admin 'Figure 10' "$@"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Admin (Liu et al., EMNLP 2020), what section 5 says beside its tables, on WMT'14 English-German: 60-12 layers (5.1),
 # Post-LN with a longer warm-up (5.2), ReZero, FixUp and LookLinear (5.3).
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/admin_section5.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # All but the first fail in the paper.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce Admin 'Section 5' "$@" --prepare wmt14_en_de:VARIANT=admin

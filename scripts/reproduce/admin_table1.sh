@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Admin (Liu et al., EMNLP 2020), Table 1: Post-LN, Pre-LN, and a Post-LN encoder with a Pre-LN decoder, 18 layers each,
 # on WMT'14 English-German.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/admin_table1.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # The paper reports that only Pre-LN converges.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce Admin 'Table 1' "$@" --prepare wmt14_en_de:VARIANT=admin

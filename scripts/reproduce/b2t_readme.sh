@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # B2T connection (Takase et al., Findings of ACL 2023), README: 18 layers with word dropout.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/b2t_readme.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # Put Google's wmt16_en_de.tar.gz, whose link is dead, into ARCHIVE_DIR, or set VARIANT=wmt16-raw (docs/downloads.md).
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # Length penalty 0.6 for newstest2014 and 1 for all others.

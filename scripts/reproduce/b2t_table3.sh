@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # B2T connection (Takase et al., Findings of ACL 2023), Table 3: headlines, eight methods at 6 and 18 layers.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/b2t_table3.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # There is no script for the text: put your own through fairseq-deep prepare. DATA/headline is for 6 layers, the 3.8 million
 # pairs of Rush et al. (2015); DATA/headline_extended for 18, these and the authors' 13 million, which are not public.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # B2T connection (Takase et al., Findings of ACL 2023), Table 4: language models of WikiText-103, 6 and 16 layers.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/b2t_table4.sh [NAME ...]; settings: fairseq-deep reproduce --help
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # The perplexity of both sets is printed.
 from_environment reproduce B2T 'Table 4' "$@" --evaluate 'valid test'

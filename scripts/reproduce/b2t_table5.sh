@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # B2T connection (Takase et al., Findings of ACL 2023), Table 5: speech recognition on LibriSpeech, 6 or 12 encoder
 # layers.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/b2t_table5.sh [NAME ...]; settings: fairseq-deep reproduce --help
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce B2T 'Table 5' "$@"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # DS-Init and merged attention (Zhang et al., EMNLP 2019), Table 3: WMT'14 English-German, base size, 6 to 20 layers,
 # with all ablations.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/dsinit_table3.sh [NAME ...]; settings: fairseq-deep reproduce --help
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce DS-Init 'Table 3' "$@" --prepare wmt14_en_de:VARIANT=dsinit

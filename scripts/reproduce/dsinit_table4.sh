@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # DS-Init and merged attention (Zhang et al., EMNLP 2019), Table 4: BLEU and perplexity on newstest2013, the development
 # set, of seven trainings of Table 3.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/dsinit_table4.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # With the OUT of a finished dsinit_table3.sh nothing is trained again. The perplexity is in evaluation/valid/validate.log
 # of each run. The columns on training text are left out: the 3,000 pairs were drawn at random.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"

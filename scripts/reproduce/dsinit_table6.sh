@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # DS-Init and merged attention (Zhang et al., EMNLP 2019), Table 6: WMT'14 English-German, big size, 6 to 20 layers.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/dsinit_table6.sh [NAME ...]; settings: fairseq-deep reproduce --help
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # Test14 is the filtered newstest2014, Test14-18 the mean of it and the four years after.
 from_environment reproduce DS-Init 'Table 6' "$@" \

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # ReZero (Bachlechner et al., UAI 2021), Tables 2 and 3: language models of the bytes of enwik8, 12 to 128 layers.
-# Usage: [OUT=DIR SMOKE=1 ...] scripts/reproduce/rezero_enwik8.sh [NAME ...]; settings: fairseq-deep reproduce --help
 # TABLE=2 or TABLE=3 runs one of the two tables; default: 2.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 from_environment reproduce ReZero "Table ${TABLE:-2}" "$@"
