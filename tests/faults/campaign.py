@@ -5,19 +5,70 @@ from __future__ import annotations
 import os
 import random
 import re
+import resource
 import shutil
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.commands import Job, import_what_is_slow
-from tests.faults.hits import FAULTS, Fault, Running
-from tests.faults.subjects import SUBJECTS, Subject, is_unfinished, remove, write_text
+from tests.faults.subjects import SUBJECTS, Subject, files_of, is_unfinished, remove, write_text
 
 LONGEST = 120.0
 """Seconds after which a command hangs."""
+PATIENCE = 20.0
+"""Seconds that a command may go on after a hit before the next one."""
 BUSY = re.compile(r"in use by another job|another training is writing there")
+Hit = Callable[[Job, Path, random.Random], None]
+"""Does something to a command, given its processes and the place of its result."""
+
+
+def kill_everything(job: Job, place: Path, chance: random.Random) -> None:
+    """SIGKILL to all processes at once, as when the machine loses its power or a job its memory."""
+    job.stop()  # otherwise a parent would notice the end of its child
+    job.send(signal.SIGKILL)
+
+
+def kill_one(job: Job, place: Path, chance: random.Random) -> None:
+    """SIGKILL to one process, as of a system that is short of memory."""
+    if processes := job.processes():
+        job.send(signal.SIGKILL, [chance.choice(processes)])
+
+
+def terminate(job: Job, place: Path, chance: random.Random) -> None:
+    """SIGTERM to the command, as of a scheduler."""
+    job.send(signal.SIGTERM, [job.process.pid])
+
+
+def interrupt(job: Job, place: Path, chance: random.Random) -> None:
+    """Ctrl-C: SIGINT to the processes of the terminal."""
+    with suppress(ProcessLookupError):
+        os.killpg(job.process.pid, signal.SIGINT)
+
+
+def fill_disk(job: Job, place: Path, chance: random.Random) -> None:
+    """No file can grow above a size, which is that of a file of the result, or less."""
+    sizes = [0, *(path.stat().st_size for path in files_of(place).values())]
+    limit = int(chance.choice(sizes) * chance.random())
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    for pid in job.processes():
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, hard))
+
+
+KILLED = -signal.SIGKILL
+FAULTS: Mapping[str, tuple[Hit, tuple[int, ...]]] = {
+    "kill": (kill_everything, (0, KILLED)),
+    # A command ends with 137 where a process that it waits for was killed.
+    "kill one": (kill_one, (0, 1, 2, KILLED, 137, 143)),
+    "terminate": (terminate, (0, 130, -signal.SIGTERM)),
+    "interrupt": (interrupt, (0, 130, -signal.SIGINT)),
+    "full disk": (fill_disk, (0, 2)),
+}
+"""By name, what it does, and the exit codes of a command that was hit: 0 where it was through before."""
 
 
 @dataclass
@@ -100,7 +151,7 @@ class Workshop:
         chance = random.Random(f"{seed} {subject.name} {name}")
         try:
             while outcome.hits < hits:
-                self._hit_one_run(subject, FAULTS[name], chance, outcome, undisturbed, hits)
+                self._hit_one_run(subject, name, chance, outcome, undisturbed, hits)
             code, said = self.run(subject)
             if code:
                 outcome.failures.append(f"exit code {code} without a hit: {said[-500:]}")
@@ -111,24 +162,23 @@ class Workshop:
         return outcome
 
     def _hit_one_run(
-        self, subject: Subject, fault: Fault, chance: random.Random, outcome: Outcome, whole: Undisturbed, hits: int
+        self, subject: Subject, name: str, chance: random.Random, outcome: Outcome, whole: Undisturbed, hits: int
     ) -> None:
         """Give the command once, and hit it until it ends."""
+        hit, codes = FAULTS[name]
         place, job = self.result(subject), self.start(subject)
         before, was_hit = subject.progress(place), False
         while outcome.hits < hits and _wait_for_moment(job, place, chance, whole.seconds):
-            running = Running(subject, job, self.inputs, place, lambda: self.run(subject))
-            heal = fault.hit(running, chance)
+            hit(job, place, chance)
             outcome.hits, was_hit = outcome.hits + 1, True
-            job.wait(fault.patience)
-            heal()
+            job.wait(PATIENCE)
         code = job.wait(LONGEST)
-        problems = [f"still there: {name}" for name in job.left_behind()]
+        problems = [f"still there: {process}" for process in job.left_behind()]
         said = job.said()
         problems += list(subject.torn(place, whole.place))
         if code is None:
             problems.append("hangs")
-        elif code not in (fault.codes if was_hit else (0,)):
+        elif code not in (codes if was_hit else (0,)):
             problems.append(f"exit code {code}: {said[-500:]}")
         if "Traceback" in said:
             problems.append(f"a stack trace: {said[-1500:]}")
@@ -149,12 +199,12 @@ def _wait_for_moment(job: Job, place: Path, chance: random.Random, seconds: floa
     until = time.monotonic() + chance.uniform(0.0, seconds)
     if chance.random() < 0.5:
         until += seconds
-        while job.process.poll() is None and not any(_unfinished(place)) and time.monotonic() < until:
+        while job.process.poll() is None and not _writes(place) and time.monotonic() < until:
             time.sleep(0.001)
         return job.process.poll() is None
     return job.wait(max(0.0, until - time.monotonic())) is None
 
 
-def _unfinished(place: Path) -> Iterator[str]:
-    for _, directories, files in os.walk(place.parent):
-        yield from (name for name in [*directories, *files] if is_unfinished(name))
+def _writes(place: Path) -> bool:
+    """Whether something is being written beside or in ``place``."""
+    return any(is_unfinished(name) for _, *names in os.walk(place.parent) for name in [*names[0], *names[1]])

@@ -21,24 +21,18 @@ NOWHERE = ("nowhere", "--arch", "transformer", "--optimizer", "adam", *toy.RECIP
 TRAINING: Mapping[str, str] = {
     # Names.
     "data --arch post_ln_transformer --encoder-layrs 3": "unknown option '--encoder-layrs' (did you mean '--enco",
-    "data --arch post_ln_transformer --optimiser=adam": "unknown option '--optimiser' (did you mean '--optimizer'?); ",
     "data --arhc post_ln_transformer": "unknown option '--arhc' (did you mean '--arch'?)",
     "data --arch post_ln_transformer more": "unexpected: 'more' (",
     "--arch post_ln_transformer": "the following arguments are required: data (",
     "data": "--arch is missing; legal: METHOD_transformer or ",
     "data --arch admin_transfromer": "unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); legal: ",
-    "data --arch=transformer_iwslt_deen": "unknown --arch 'transformer_iwslt_deen' (did you mean 'transformer",
     "data --arch dsinit_matt_transformer_lm": "--attention matt is part of the cross-attention, and a language",
     "data --arch t_fixup_transformer_lm_gpt": "--init t_fixup has no published rule for a language model",
     "data --arch transformer --optimizer admm": "unknown --optimizer 'admm' (did you mean 'adam'?); legal values: ",
-    "data --arch transformer --criterion cross_entrop": "unknown --criterion 'cross_entrop' (did you mean 'cross_entr",
-    "data --arch transformer --task transaltion": "unknown --task 'transaltion' (did you mean 'translation'?); ",
-    "data --arch transformer --lr-scheduler inverse_sqr": "unknown --lr-scheduler 'inverse_sqr' (did you mean 'inver",
     # Values of another kind.
     "data --arch transformer --lr": "argument --lr: expected one argument (",
     "data --arch transformer --lr abc": "--lr abc: not a number, or several with commas between them",
     "data --arch transformer --max-tokens 4k": "--max-tokens 4k: not a whole number",
-    "data --arch transformer --encoder-layers x": "--encoder-layers x: not a whole number",
     "data --arch transformer --dropout 0,1": "--dropout 0,1: not a number",
 }
 """What fairseq-train is given, and how its line begins."""
@@ -46,18 +40,11 @@ NUMBERS: Mapping[str, str] = {
     "--lr -0.1": "--lr must be at least 0, not [-0.1]",
     "--lr 0.1,1e999": "--lr must be at least 0, not [0.1, inf]",
     "--seed -1": f"--seed must be {SEED}, not -1",
-    "--seed 4294967296": f"--seed must be {SEED}, not 4294967296",
     "--max-tokens 0": "--max-tokens must be at least 1, not 0",
-    "--max-tokens -5": "--max-tokens must be at least 1, not -5",
-    "--max-tokens-valid 0": "--max-tokens-valid must be at least 1, not 0",
     "--max-tokens-valid 4k": "--max-tokens-valid must be at least 1, not 4k",
-    "--batch-size 0": "--batch-size must be at least 1, not 0",
     "--update-freq 1,0": "--update-freq must be at least 1, not [1, 0]",
     "--update-freq []": "--update-freq must be at least 1, not []",
     "--dropout 1.5": "--dropout must be at least 0 and below 1, not 1.5",
-    "--attention-dropout -0.1": "--attention-dropout must be at least 0 and below 1, not -0.1",
-    "--clip-norm -1": "--clip-norm must be at least 0, not -1.0",
-    "--warmup-updates -1": "--warmup-updates must be at least 0, not -1",
     "--label-smoothing 1": "--label-smoothing must be at least 0 and below 1, not 1.0",
     "--adam-betas (0.9": f"--adam-betas must be {BETAS}, not (0.9",
     "--adam-betas '(0.9, 1)'": f"--adam-betas must be {BETAS}, not (0.9, 1)",
@@ -69,9 +56,6 @@ OTHER: Mapping[Callable[[], object], Mapping[str, str]] = {
         "data --beam 0": "--beam must be at least 1, not 0",
         "data --lenpen nan": "--lenpen must be a finite number, not nan",
         "data --temperature 0": "--temperature must be above 0, not 0.0",
-    },
-    options.get_interactive_generation_parser: {
-        "data --bufer-size 5": "unknown option '--bufer-size' (did you mean '--buffer-size'?)",
     },
     options.get_eval_lm_parser: {
         "data --context-widow 5": "unknown option '--context-widow' (did you mean '--context-window'?)",
@@ -90,30 +74,26 @@ def problems(read: Callable[[], object]) -> list[str]:
     return list(caught.value.problems)
 
 
-def test_training() -> None:
+def test_flags() -> None:
     for words, line in TRAINING.items():
         parser = options.get_training_parser()
         (problem,) = problems(lambda: options.parse_args_and_arch(parser, shlex.split(words)))  # noqa: B023
         assert problem.startswith(line), words
+    for make, lines in OTHER.items():
+        for words, line in lines.items():
+            (problem,) = problems(lambda: options.parse_args_and_arch(make(), words.split()))  # noqa: B023
+            assert problem.startswith(line), words
+    (line,) = problems(lambda: options.get_preprocessing_parser().parse_args(["--trainprf", "x"]))
+    assert line.startswith("unknown option '--trainprf' (did you mean '--trainpref'")
 
 
 def test_numbers() -> None:
     said = {words: problems(lambda: parse(*shlex.split(words))) for words in NUMBERS}  # noqa: B023
     assert said == {words: [line] for words, line in NUMBERS.items()}
     assert len(problems(lambda: parse("--max-tokens", "0", "--lr", "-1"))) == 2
-
-
-def test_other_commands() -> None:
-    for make, lines in OTHER.items():
-        for words, line in lines.items():
-            (problem,) = problems(lambda: options.parse_args_and_arch(make(), words.split()))  # noqa: B023
-            assert problem.startswith(line), words
-
-
-def test_preprocessing() -> None:
-    parser = options.get_preprocessing_parser()
-    (line,) = problems(lambda: parser.parse_args(["--trainprf", "x"]))
-    assert line.startswith("unknown option '--trainprf' (did you mean '--trainpref'")
+    flags = "--lr 0 --clip-norm 0 --update-freq 4,2 --warmup-updates 0 --max-epoch 0 --dropout 0 --seed 0"
+    parse(*flags.split(), "--adam-betas", "(0.9, 0.98)", "--warmup-init-lr", "-1")
+    options.parse_args_and_arch(options.get_generation_parser(), ["nowhere", "--retain-dropout"])
 
 
 def test_configurations() -> None:
@@ -129,12 +109,6 @@ def test_configurations() -> None:
         config[group][name] = list(value) if isinstance(value, tuple) else value
         said = problems(lambda: distributed_utils.call_main(config, lambda cfg: pytest.fail("it began")))  # noqa: B023
         assert said == [line]
-
-
-def test_legal_values_pass() -> None:
-    flags = "--lr 0 --clip-norm 0 --update-freq 4,2 --warmup-updates 0 --max-epoch 0 --dropout 0 --seed 0"
-    parse(*flags.split(), "--adam-betas", "(0.9, 0.98)", "--warmup-init-lr", "-1")
-    options.parse_args_and_arch(options.get_generation_parser(), ["nowhere", "--retain-dropout"])
 
 
 def test_stock_prints_its_usage_and_takes_any_number(unpatch: Unpatch, capsys: pytest.CaptureFixture[str]) -> None:
