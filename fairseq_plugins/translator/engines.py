@@ -216,11 +216,8 @@ class CTranslate2Engine:
 Engine = FairseqEngine | CTranslate2Engine
 
 
-def choose(package: Package, wanted: str, how: How) -> tuple[str, str]:
-    """Choose the engine of a package that is called ``wanted``, or the fastest that can do this search.
-
-    Returns:
-        its name, and a remark on a faster one that cannot do it; empty where there is none.
+def choose(package: Package, wanted: str, how: How) -> str:
+    """Return the name of the engine of a package that is called ``wanted``, or of the fastest that can do this search.
 
     Raises:
         UserError: there is no such engine, it cannot do this search, or its files are not those of the export.
@@ -230,21 +227,21 @@ def choose(package: Package, wanted: str, how: How) -> tuple[str, str]:
     exported.sort(key=lambda name: FASTEST.index(engines[name]["quantization"]))
     legal = [AUTO, FAIRSEQ, *([CTRANSLATE2] if exported else []), *exported]
     if wanted not in legal:
-        hint = "" if exported else "; fairseq-deep export adds another"
-        raise UserError(f"{package.directory}: {unknown_name('engine', str(wanted), legal)}{hint}")
+        raise UserError(f"{package.directory}: {unknown_name('engine', str(wanted), legal)}")
     if wanted == FAIRSEQ or not exported:
-        return FAIRSEQ, ""
-    name, obstacle = wanted if wanted in exported else exported[0], ""
+        return FAIRSEQ
+    obstacle = ""
     if find_spec("ctranslate2") is None:
         obstacle = "CTranslate2 is not installed (pip install 'fairseq-deep[export]')"
     elif how.search["lenpen_form"] == GNMT:
         obstacle = f"CTranslate2 has only fairseq's form of the length penalty (lenpen_form {STOCK})"
+    if obstacle and wanted == AUTO:
+        return FAIRSEQ
     if obstacle:
-        if wanted != AUTO:
-            raise UserError(f"engine {wanted}: {obstacle}")
-        return FAIRSEQ, f"{name} is not used: {obstacle}"
+        raise UserError(f"engine {wanted}: {obstacle}")
+    name = wanted if wanted in exported else exported[0]
     package.require_engine(name)
-    return name, ""
+    return name
 
 
 def make_engine(package: Package, name: str, how: How) -> Engine:

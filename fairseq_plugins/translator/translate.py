@@ -113,7 +113,7 @@ class Translator:
         self.longest = min(longest or limit, limit)
         self.usual = None if longest else package.content.get("longest_trained")
         self._how = How(search, batch, device, processes)
-        self.engine, self.remark = choose(package, engine, self._how)
+        self.engine = choose(package, engine, self._how)
         form = package.form
         self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
         # Of several processes each makes its own.
@@ -122,9 +122,8 @@ class Translator:
     def __str__(self) -> str:
         search, form = self._how.search, self._form
         engine = self._engine.label if self._engine else f"{self.engine}, {self._how.processes} processes"
-        remark = f" ({self.remark})" if self.remark else ""
         penalty = f"length penalty {search['lenpen']:g}"
-        return f"{form.source}-{form.target}: {engine}, beam {search['beam']}, {penalty}{remark}"
+        return f"{form.source}-{form.target}: {engine}, beam {search['beam']}, {penalty}"
 
     def translate(self, texts: Iterable[str]) -> list[Translation]:
         """Translate each text, in order.

@@ -82,17 +82,17 @@ def test_what_ctranslate2_has_not_is_said(package: Path, run: Run, monkeypatch: 
 
 def test_which_engine_is_used(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     how = How({"lenpen_form": "fairseq"})
-    assert choose(open_package(package), AUTO, how) == (FAIRSEQ, "")
+    assert choose(open_package(package), AUTO, how) == FAIRSEQ
     assert run(package)[0] == 0
-    opened = open_package(package)
-    assert choose(opened, AUTO, how) == choose(opened, CTRANSLATE2, how) == ("ctranslate2-float32", "")
-    assert choose(opened, FAIRSEQ, how) == (FAIRSEQ, "")
-    name, remark = choose(opened, AUTO, How({"lenpen_form": "gnmt"}))
-    assert (name, remark.partition(":")[0]) == (FAIRSEQ, "ctranslate2-float32 is not used")
-    with pytest.raises(export.UserError, match="only fairseq's form of the length penalty"):
-        choose(opened, CTRANSLATE2, How({"lenpen_form": "gnmt"}))
+    opened, gnmt = open_package(package), How({"lenpen_form": "gnmt"})
+    assert choose(opened, AUTO, how) == choose(opened, CTRANSLATE2, how) == "ctranslate2-float32"
+    assert choose(opened, FAIRSEQ, how) == choose(opened, AUTO, gnmt) == FAIRSEQ
+    with pytest.raises(UserError, match="only fairseq's form of the length penalty"):
+        choose(opened, CTRANSLATE2, gnmt)
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    assert "pip install" in choose(opened, AUTO, how)[1]
+    assert choose(opened, AUTO, how) == FAIRSEQ
+    with pytest.raises(UserError, match="pip install"):
+        choose(opened, CTRANSLATE2, how)
 
 
 def test_a_damaged_export_is_refused_and_can_be_made_again(made: Made, package: Path, run: Run) -> None:
