@@ -30,24 +30,19 @@ def sacrebleu(*arguments: object) -> str:
 
 
 @pytest.fixture
-def newstest(real_corpus: Callable[[str], Path], tmp_path: Path) -> Callable[[int], tuple[Path, Path, Path]]:
-    """The references of a year and two made-up outputs of it, as files."""
-    corpus = real_corpus("wmt_news")
-
-    def files(year: int) -> tuple[Path, Path, Path]:
-        references = read(corpus / f"newstest{year}.de", SENTENCES)
-        outputs = (references, dropped(references, 7), swapped(dropped(references, 7), 3))
-        names = ("reference", "first", "second")
-        one, two, three = (
-            write(tmp_path / f"{name} {year}.de", text) for name, text in zip(names, outputs, strict=True)
-        )
-        return one, two, three
-
-    return files
+def texts(real_corpus: Callable[[str], Path], tmp_path: Path) -> tuple[Path, Path, Path]:
+    """The references of newstest2014 and two made-up outputs of it, as files."""
+    references = read(real_corpus("wmt_news") / "newstest2014.de", SENTENCES)
+    first = dropped(references, 7)
+    return (
+        write(tmp_path / "reference", references),
+        write(tmp_path / "first one", first),
+        write(tmp_path / "second", swapped(first, 3)),
+    )
 
 
-def test_every_score(newstest: Callable[[int], tuple[Path, Path, Path]], tmp_path: Path) -> None:
-    reference, hypothesis, _ = newstest(2014)
+def test_every_score(texts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    reference, hypothesis, _ = texts
     told = json.loads(sacrebleu(reference, "-i", hypothesis, "-m", "bleu", "chrf", "ter", "--format", "json"))
     (plus,) = [json.loads(sacrebleu(reference, "-i", hypothesis, "-m", "chrf", "--chrf-word-order", "2"))]
     assert main(["score", str(hypothesis), str(reference), "--output", str(tmp_path / "score.json")]) == 0
@@ -59,8 +54,8 @@ def test_every_score(newstest: Callable[[int], tuple[Path, Path, Path]], tmp_pat
     assert found["sentences"] == SENTENCES
 
 
-def test_tokenised_and_lower_cased(newstest: Callable[[int], tuple[Path, Path, Path]], tmp_path: Path) -> None:
-    reference, hypothesis, _ = newstest(2014)
+def test_tokenised_and_lower_cased(texts: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    reference, hypothesis, _ = texts
     tokens = [write(tmp_path / name, moses(read(path), "de")) for name, path in (("r", reference), ("h", hypothesis))]
     flags = ["-m", "bleu", "--tokenize", "none", "--smooth-method", "none", "-lc", "-b"]
     told = float(sacrebleu(tokens[0], "-i", tokens[1], *flags))
@@ -69,14 +64,14 @@ def test_tokenised_and_lower_cased(newstest: Callable[[int], tuple[Path, Path, P
 
 
 @pytest.mark.parametrize(("test", "flag", "samples"), [("bootstrap", "bs", 300), ("randomisation", "ar", 500)])
-def test_p_values(test: str, flag: str, samples: int, newstest: Callable[[int], tuple[Path, Path, Path]]) -> None:
-    reference, first, second = newstest(2013)
+def test_p_values(test: str, flag: str, samples: int, texts: tuple[Path, Path, Path]) -> None:
+    reference, first, second = texts
     third = write(first.with_name("third"), dropped(read(reference), 7, start=3))
-    texts = {name: read(path) for name, path in (("first", first), ("second", second), ("third", third))}
+    systems = {name: read(path) for name, path in (("first", first), ("second", second), ("third", third))}
     # What the command calls: sacreBLEU 2.0 prints paired tests as text only.
     metric = BLEU(references=[read(reference)])
-    told = PairedTest(list(texts.items()), {"BLEU": metric}, None, test_type=flag, n_samples=samples)()[1]["BLEU"]
-    found = compare(texts, [read(reference)], tests=[test], samples={test: samples})
+    told = PairedTest(list(systems.items()), {"BLEU": metric}, None, test_type=flag, n_samples=samples)()[1]["BLEU"]
+    found = compare(systems, [read(reference)], tests=[test], samples={test: samples})
     expected = [row.p_value for row in told[1:]]
     assert [one.p for one in found] == [pytest.approx(p, abs=1e-9) for p in expected]
     assert [one.system for one in found] == ["second", "third"]
@@ -104,10 +99,3 @@ def test_both_forms_of_compound_splitting_are_what_the_scripts_print(real_corpus
     scores = score({"a": outputs}, [references], language_pair="en-de", metrics=names).systems[0].scores
     assert scores["compound-split BLEU"].mean == pytest.approx(68.32, abs=0.011)
     assert scores["compound-split BLEU (t2t)"].mean == pytest.approx(69.27, abs=0.011)
-
-
-@pytest.mark.parametrize(("language", "length"), [("en", 131156), pytest.param("de", 125754, marks=pytest.mark.slow)])
-def test_known_reference_lengths_of_iwslt(language: str, length: int, real_corpus: Callable[[str], Path]) -> None:
-    references = read(real_corpus("iwslt14_deen") / f"test.tok.{language}")
-    found = value_of(METRICS["tokenised"], references, [references])
-    assert found.reference_length == length
