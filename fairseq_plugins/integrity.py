@@ -27,8 +27,6 @@ NON_FINITE_ALLOWED = "FAIRSEQ_DEEP_ALLOW_NON_FINITE"
 """Environment variable that lets every process of a command read weights that are not finite."""
 SHA256 = "weights_sha256"
 """The entry of ``extra_state`` that holds the hash of the weights."""
-ZIP = b"PK\3\4"
-"""Every zip archive begins with this."""
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """A file of torch before 1.6, or of ``_use_new_zipfile_serialization=False``, begins with this."""
 KINDS: Mapping[str, tuple[type, ...]] = {
@@ -83,14 +81,11 @@ def require_sound(path: Path) -> None:
         if start == LEGACY:
             return
         try:
-            archive = zipfile.ZipFile(stream) if start.startswith(ZIP) else None
+            archive = zipfile.ZipFile(stream)
             # torch.serialization.set_crc32_options(False) leaves every checksum at zero.
-            records = archive.infolist() if archive else []
-            damaged = archive.testzip() if archive and any(record.CRC for record in records) else None
+            damaged = archive.testzip() if any(record.CRC for record in archive.infolist()) else None
         except (EOFError, NotImplementedError, OSError, RuntimeError, ValueError, zipfile.error) as error:
             raise explain(path, error) from error
-    if archive is None:
-        raise UserError(f"checkpoint {path} is truncated or not a checkpoint")
     if damaged is not None:
         name = damaged.partition("/")[2] or damaged
         raise UserError(f"checkpoint {path} is damaged: the bytes of its record {name!r} have changed")
