@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -17,14 +16,6 @@ from tests.benchmarks.test_run_all import script
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return script("load", monkeypatch)
-
-
-def test_each_pair_is_written_about_as_often_as_any_other(load: ModuleType, tmp_path: Path) -> None:
-    pairs = [(f"de {number}", f"en {number}") for number in range(7)]
-    load.write_repeated(pairs, 31, tmp_path / "text")
-    german, english = ((tmp_path / f"text.{side}").read_text().splitlines() for side in load.LANGUAGES)
-    assert [line.removeprefix("de ") for line in german] == [line.removeprefix("en ") for line in english]
-    assert sorted(Counter(german).values()) == [4, 4, 4, 4, 5, 5, 5]
 
 
 def test_memory_of_a_command_is_that_of_its_whole_tree(load: ModuleType, tmp_path: Path) -> None:

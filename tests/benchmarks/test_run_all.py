@@ -72,37 +72,6 @@ def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
     assert optimizer.endswith("Failed with exit code 3.\n")
 
 
-def test_the_engines_of_a_package_are_a_table_of_their_own(
-    run_all: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-    monkeypatch.setattr(
-        run_all,
-        "make",
-        lambda tables, args: made.extend(" ".join(run_all.command(t, 2)) for t in tables.values()) or [],
-    )
-    here = ["--out", str(tmp_path / "here.md")]
-    assert run_all.main(["--only", "loss,engines", "--engines", "translator", "test.de", "test.en", *here]) == 0
-    assert made == [
-        "benchmarks/output_and_loss.py --rounds 2",
-        "benchmarks/engines_time.py translator test.de test.en --rounds 2",
-    ]
-    with pytest.raises(SystemExit):
-        run_all.main(["--only", "engines", *here])
-
-
-def test_rounds_are_only_shortened(run_all: ModuleType) -> None:
-    table = run_all.CPU_TABLES["step-100-100"]
-    assert run_all.command(table, None)[-1] == run_all.command(table, 50)[-1] == str(table.rounds)
-    assert run_all.command(table, 1)[-1] == "1"
-
-
-def test_the_description_names_flags_on_which_speed_depends(run_all: ModuleType, tmp_path: Path) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("model name\t: Some CPU\nflags\t\t: fpu amx_bf16 avx2 made_up\n")
-    assert run_all.description(cpuinfo)[:2] == ["- Processor: Some CPU", "- Flags: avx2, amx_bf16"]
-
-
 def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     class Read(Exception):
         pass
@@ -119,13 +88,3 @@ def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pyte
         monkeypatch.setattr(sys, "argv", run_all.command(table, 1))
         with pytest.raises(Read):
             script(table.script.removesuffix(".py"), monkeypatch).main()
-
-
-def test_mistakes(run_all: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    for argv, message in (
-        (["--only", "loss,lost"], "unknown --only lost; there are step, "),
-        (["--rounds", "0"], "--rounds must be at least 1, not 0"),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            run_all.main(argv)
-        assert message in capsys.readouterr().err
