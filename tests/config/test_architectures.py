@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 from typing import Any
 
 import pytest
-import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_plugins.core.architectures import refusals
@@ -16,7 +14,6 @@ from fairseq_plugins.core.config import SIZE_FIELDS, plain_namespace, resolve
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel as LM
 from fairseq_plugins.core.method import METHODS, Axis, Method, Stack
 from fairseq_plugins.core.model import DeepTransformerModel
-from fairseq_plugins.core.norm import NormPlace, norms_always
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
 from fairseq_plugins.errors import UserError
 from tests.models import WORDS, count, methods_of, settings, tiny
@@ -149,16 +146,6 @@ def test_flags_are_those_of_stock_and_of_the_parts() -> None:
     assert set(without) <= {"--no-weight-decay-on", "--embedding-dropout"}, "these are for the whole model"
 
 
-def test_an_option_takes_a_value_for_each_stack() -> None:
-    config = settings("ds_init_transformer", ds_init_alpha="0.5, 2", ds_init_rule="released", norm="pre,post")
-    designs = resolve(plain_namespace(config, DeepTransformerModel.config_class))
-    encoder, decoder = designs[Stack.ENCODER], designs[Stack.DECODER]
-    assert (encoder.options.ds_init_alpha, decoder.options.ds_init_alpha) == (0.5, 2.0)
-    assert (encoder.options.ds_init_rule, decoder.options.ds_init_rule) == ("released", "released")
-    assert (encoder.choice(Axis.NORM), decoder.choice(Axis.NORM)) == ("pre", "post")
-    assert [norms_always(design, NormPlace.BEFORE) for design in (encoder, decoder)] == [True, False]
-
-
 def test_a_method_is_the_sum_of_its_parts() -> None:
     """``--arch deep_transformer`` with the method's choices said one by one is the method."""
     differing = []
@@ -170,16 +157,3 @@ def test_a_method_is_the_sum_of_its_parts() -> None:
         same = list(whole) == list(parts) and all(bool((value == parts[key]).all()) for key, value in whole.items())
         differing += [] if same else [name]
     assert differing == []
-
-
-@pytest.mark.parametrize("layers", [6, 12, 100])
-def test_deepnet_knows_a_decoder_alone(layers: int) -> None:
-    """alpha = (2 M)^(1/4), beta = (8 M)^(-1/4): DeepNet, https://arxiv.org/abs/2203.00555, figure 2."""
-    model = tiny("deepnet_transformer_lm", decoder_layers=layers, decoder_embed_dim=64, decoder_ffn_embed_dim=256)
-    stream, branch = torch.ones(1, 1, 64), torch.zeros(1, 1, 64)
-    for residual in ("self_attn_residual", "ffn_residual"):
-        joined = getattr(model.decoder.layers[layers // 2], residual)(branch, stream, stream)
-        assert joined.mean().item() == pytest.approx((2 * layers) ** 0.25, rel=1e-6)
-    # Xavier normal, 64 x 64: the standard deviation is the gain times sqrt(2 / 128).
-    drawn = torch.cat([layer.self_attn.out_proj.weight.flatten() for layer in model.decoder.layers])
-    assert drawn.std().item() / math.sqrt(2 / 128) == pytest.approx((8 * layers) ** -0.25, rel=0.03)

@@ -45,13 +45,6 @@ def test_depths_of_the_papers() -> None:
     assert {name: generate.depths_of_papers(METHODS[name]) for name in DEPTHS} == DEPTHS
 
 
-def test_verdicts_are_those_of_the_page() -> None:
-    here = generate.trained_here("60-12", "100-100")
-    assert here["post_ln"] == "60-12 frequencies only"
-    assert here["pre_ln"] == "60-12 learns; 100-100 learns"
-    assert here["rezero_alpha_one"] == "60-12 not finite at update 1; 100-100 not finite at update 1"
-
-
 def test_what_folds_is_what_the_page_of_methods_says() -> None:
     pytest.importorskip("ctranslate2")
     found = {name: generate.folds_and_exports(method) for name, method in METHODS.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +34,13 @@ STORED = {
 """The family of each."""
 
 
-def path_of(name: str) -> Path:
-    """Path of a checkpoint, which is compressed to a third."""
-    return DIRECTORY / name / "checkpoint.pt.gz"
-
-
-@contextmanager
-def unpacked(name: str) -> Iterator[Path]:
-    """The checkpoint as fairseq wrote it."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "checkpoint.pt"
-        path.write_bytes(gzip.decompress(path_of(name).read_bytes()))
-        yield path
-
-
 def load(name: str) -> tuple[list[nn.Module], Any]:
     """The model as fairseq's commands load it, and its task, which reads the dictionaries beside the checkpoint."""
     data = {"data": str(DIRECTORY / name)}
-    with unpacked(name) as path:
+    packed = DIRECTORY / name / "checkpoint.pt.gz"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "checkpoint.pt"
+        path.write_bytes(gzip.decompress(packed.read_bytes()))
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=data)
     for model in models:
         model.eval()
