@@ -292,16 +292,15 @@ def test_any_path_survives_hydra(text: str) -> None:
     assert parsed.value() == text
 
 
-@pytest.mark.parametrize("command", ["run", "evaluate"])
-def test_results_are_not_written_into_the_data(data: Path, tmp_path: Path, fairseq_deep: Command, command: str) -> None:
-    shutil.copytree(data, tmp_path / "data" / "data-bin")
-    words = [str(ADMIN)] if command == "run" else []
-    for data_again in (tmp_path / "data", tmp_path / "data" / "data-bin"):
-        places = [data_again, tmp_path / "data"]
-        ended = fairseq_deep(command, *words, *map(str, places if command == "evaluate" else places[::-1]))
-        assert (ended.code, ended.output) == (2, "")
-        assert ended.errors.startswith(f"error: {data_again}: the prepared directory; give RUN another name")
-        assert [path.name for path in (tmp_path / "data").iterdir()] == ["data-bin"]
+def test_results_are_not_written_into_the_data(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
+    place = tmp_path / "data"
+    shutil.copytree(data, place / "data-bin")
+    for results in (place, place / "data-bin"):
+        for words in (["run", ADMIN, place, results], ["evaluate", results, place]):
+            ended = fairseq_deep(*map(str, words))
+            assert (ended.code, ended.output) == (2, "")
+            assert ended.errors.startswith(f"error: {results}: the prepared directory; give RUN another name")
+    assert [path.name for path in place.iterdir()] == ["data-bin"]
 
 
 # BLEU of validations ------------------------------------------------------------------------------------------------
@@ -509,30 +508,30 @@ def test_a_schedule_that_follows_the_length_keeps_it(data: Path, tmp_path: Path)
 
 
 def test_a_diverged_run_does_not_go_on(data: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    begun(Request(ADMIN, data, run))
-    (run / "finished").write_text('{"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "NaN"}')
-    again = begun(Request(ADMIN, data, run, ("optimization.max_update=1300",)))
-    assert again.ending is not None
-    assert again.ending.exit_code == 1
+    longer = replace(finished_run(data, tmp_path / "run"), changes=["optimization.max_update=1300"])
+    (tmp_path / "run" / "finished").write_text(
+        '{"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "NaN"}'
+    )
+    ending = begun(longer).ending
+    assert ending is not None
+    assert ending.exit_code == 1
 
 
-def test_a_mistake_is_one_line_for_each_problem(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
+def test_a_dry_run_makes_nothing_and_a_mistake_is_one_line_for_each_problem(
+    data: Path, tmp_path: Path, fairseq_deep: Command
+) -> None:
     """The plan is made in a fork; its errors reach this process unchanged."""
-    ended = fairseq_deep("run", str(ADMIN), str(data), str(tmp_path / "run"), "model.droput=1", "dropot=1")
+    words = ("run", "multi30k_de_en/admin_3e3d", str(data), str(tmp_path / "run"))
+    ended = fairseq_deep(*words, "--dry-run")
+    assert (ended.code, ended.errors) == (0, "")
+    assert f"hydra-train --config-dir {ADMIN.parent} --config-name admin_3e3d" in ended.output.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+    ended = fairseq_deep(*words, "model.droput=1", "dropot=1")
     assert (ended.code, ended.output) == (2, "")
     assert ended.errors.splitlines() == [
         "error: unknown key 'model.droput' (did you mean 'model.dropout'?)",
         "error: unknown key 'dropot' (did you mean 'model.dropout'?)",
     ]
-
-
-def test_a_configuration_by_its_name_and_a_dry_run(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
-    ended = fairseq_deep("run", "multi30k_de_en/admin_3e3d", str(data), str(tmp_path / "run"), "--dry-run")
-    assert (ended.code, ended.errors) == (0, "")
-    *_, command = ended.output.splitlines()
-    assert f"hydra-train --config-dir {ADMIN.parent} --config-name admin_3e3d" in command
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
