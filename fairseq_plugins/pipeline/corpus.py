@@ -5,32 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """What the checks need to know about binarised data.
-
-    Args:
-        fingerprint: of the dictionaries and of the training files' sizes; independent of the path.
-        files: dictionaries and training files.
-    """
+class Corpus(NamedTuple):
+    """Dictionaries and training files, and a fingerprint of the former and of the latter's sizes, whatever the path."""
 
     fingerprint: str
     files: tuple[Path, ...]
-
-    def content(self) -> str:
-        """Fingerprint of every byte of the files; about a second for a gigabyte."""
-        return checksum(*self.files)
-
-
-DAMAGED = "{}: the index of a training file is damaged: prepare it again"
 
 
 def binarised(data: Path) -> Path:
@@ -112,4 +97,4 @@ def lengths(prefix: Path, dictionary: Any = None) -> Any:
         # Copied: `sizes` is a view into a file that the dataset closes with itself.
         return None if dataset is None else np.array(dataset.sizes)
     except (AssertionError, AttributeError, ValueError, struct.error) as error:
-        raise UserError(DAMAGED.format(prefix.parent)) from error
+        raise UserError(f"{prefix.parent}: the index of a training file is damaged: prepare it again") from error

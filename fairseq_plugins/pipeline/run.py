@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, report
-from fairseq_plugins.files import write_whole
+from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
 from fairseq_plugins.pipeline.commands import interruptible
@@ -330,7 +330,7 @@ def _record(
         "seed": int(config.common.seed),
         "data": str(request.data.resolve()),
         "data_fingerprint": corpus.fingerprint,
-        "data_content": corpus.content(),
+        "data_content": checksum(*corpus.files),
         "nodes": request.nodes,
         "processes": sharing.processes * request.nodes,
         "devices": list(machine.gpus[: sharing.processes]) or [machine.processor],
