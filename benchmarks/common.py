@@ -20,8 +20,8 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 import fairseq_plugins  # noqa: F401  (registers the architectures)
 from fairseq_plugins.core.method import METHODS as registered
-from fairseq_plugins.training.foreach_adam import Adam as ForeachAdam
-from fairseq_plugins.training.fused_adam import FusedAdam
+from fairseq_plugins.training.fast_adam import Adam as ForeachAdam
+from fairseq_plugins.training.fast_adam import FusedAdam
 
 STOCK = "transformer"
 METHODS = tuple(registered)

@@ -1,7 +1,7 @@
 """Optimizers, schedules, losses and precisions of a training.
 
 * Optimizers: RAdam and LAMB, and fairseq's Adam by lists of tensors (``foreach_adam``, equal bit for bit) and by
-  torch's fused kernel (``fused_adam``, equal to rounding). All but the last call torch's ``_foreach`` kernels.
+  torch's fused kernel (``fused_adam``, equal to rounding).
 * A schedule without warm-up, and losses by sentence and in chunks of the vocabulary's logits.
 * Mixed precision, exclusion of parameters from weight decay, warnings at the start, memory given back.
 
@@ -16,8 +16,7 @@ def register() -> None:
     """Register everything in this package with fairseq; a second call does nothing."""
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
         advice,
-        foreach_adam,
-        fused_adam,
+        fast_adam,
         inverse_sqrt_without_warmup,
         lamb,
         loss_by_sentence,

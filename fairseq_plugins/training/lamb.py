@@ -36,6 +36,7 @@ from fairseq.optim.adam import FairseqAdam
 from omegaconf import II
 from torch import Tensor
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.moments import MomentOptimizer, checked_settings
 
 
@@ -101,7 +102,7 @@ class FairseqLamb(FairseqOptimizer):
     """``--optimizer lamb``.
 
     Raises:
-        UserError: settings out of their range, or master weights in one tensor, all together.
+        UserError: settings out of their range, or master weights in one tensor.
     """
 
     def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
@@ -111,13 +112,12 @@ class FairseqLamb(FairseqOptimizer):
     @property
     def optimizer_config(self) -> dict[str, Any]:
         """Return the settings of the torch optimizer."""
-        cfg, problems = self.cfg, []
+        cfg = self.cfg
         if cfg.fp16 and not (cfg.memory_efficient_fp16 or cfg.bf16 or cfg.fp16_no_flatten_grads):
-            problems.append(
+            raise UserError(
                 "--optimizer lamb needs separate tensors, but --fp16 flattens the master weights into one: "
                 "add --fp16-no-flatten-grads, or use --memory-efficient-fp16"
             )
-        rule = "--lamb-betas must both be at least 0 and below 1"
-        return checked_settings(cfg, "lamb", lambda beta2: 0 <= beta2 < 1, rule, problems)
+        return checked_settings(cfg, "lamb")
 
     average_params = FairseqAdam.average_params  # the state has Adam's names

@@ -26,8 +26,6 @@ names of those that they extend: fairseq compares the names on resume, so a trai
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -57,13 +55,11 @@ class Settings(NamedTuple):
         epsilon: label smoothing.
         accuracy: also find the tokens that the model ranks first.
         dtype: of the products of matrices.
-        reduce: sum over the tokens.
     """
 
     epsilon: float
     accuracy: bool
     dtype: torch.dtype
-    reduce: bool
 
 
 class OutputAndLoss(torch.autograd.Function):
@@ -82,17 +78,17 @@ class OutputAndLoss(torch.autograd.Function):
             train: whether a backward pass may follow.
 
         Returns:
-            Smoothed loss, negative log-likelihood and 1 for each word that is ranked first (else 0): (3, N) in float32,
-            or (3,) if reduced.
+            Sums over the tokens of smoothed loss, negative log-likelihood and 1 for each word that is ranked first:
+            (3,) in float32.
         """
         ctx.settings = settings
         ctx.save_for_backward(features, table, target)
         # The scale of --fp16's loss arrives with the backward pass; without it, small gradients would be zero. So they
-        # are computed there, as are those of losses that the criterion does not add up.
-        at_once = train and settings.reduce and settings.dtype != torch.float16
+        # are computed there.
+        at_once = train and settings.dtype != torch.float16
         done = Pass(features, table, target, settings, at_once)
         ctx.gradients = (done.of_features, done.of_table) if at_once else None
-        return done.losses.sum(dim=1) if settings.reduce else done.losses
+        return done.losses
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -108,7 +104,7 @@ class OutputAndLoss(torch.autograd.Function):
         if ctx.gradients is not None:
             of_features, of_table = (gradient * factor for gradient in ctx.gradients)
         else:
-            done = Pass(features, table, target, ctx.settings, True, factor.float().expand(target.shape))
+            done = Pass(features, table, target, ctx.settings, True, factor.float())
             of_features, of_table = done.of_features, done.of_table
         return of_features.to(features.dtype), of_table.to(table.dtype), None, None, None
 
@@ -122,7 +118,12 @@ class Pass:
         target: (N,).
         settings: what to compute.
         train: whether to compute gradients.
-        factors: multiply the gradient of each token (N,), in float32.
+        factor: multiplies the gradients, in float32.
+
+    Attributes:
+        losses: sums over the tokens, (3,) in float32.
+        of_features: gradient of the features, in float32.
+        of_table: gradient of the table, in float32.
     """
 
     def __init__(
@@ -132,48 +133,48 @@ class Pass:
         target: Tensor,
         settings: Settings,
         train: bool,
-        factors: Tensor | None = None,
+        factor: Tensor | None = None,
     ) -> None:
-        self.words = table.shape[0]
-        self.smoothing = settings.epsilon / (self.words - 1)
+        words = table.shape[0]
+        self.smoothing = settings.epsilon / (words - 1)
         self.right = 1.0 - settings.epsilon - self.smoothing
-        self.settings = settings
-        self.losses = torch.zeros(3, len(target), device=features.device)
+        self.settings, self.factor = settings, factor
+        losses = torch.zeros(3, len(target), device=features.device)
         rows, weight = features.to(settings.dtype), table.to(settings.dtype)
         if train:
             self.of_features = torch.empty_like(features, dtype=torch.float32)
             # A sum over chunks: half precision would round it in each.
             self.of_table = torch.zeros_like(table, dtype=torch.float32)
-        size = max(1, LOGITS // self.words)
-        logits = rows.new_empty(min(size, len(target)), self.words)
+        size = max(1, LOGITS // words)
+        logits = rows.new_empty(min(size, len(target)), words)
         for start in range(0, len(target), size):
             chunk = slice(start, start + size)
             scores = torch.mm(rows[chunk], weight.t(), out=logits[: len(target[chunk])])
-            lprobs = _log_softmax(scores)
-            self._add_losses(chunk, lprobs, target[chunk])
+            if scores.dtype == torch.float32:
+                lprobs = torch.log_softmax(scores, dim=1, out=scores)
+            else:
+                lprobs = F.log_softmax(scores, dim=1, dtype=torch.float32)
+            losses[:, chunk] = self._losses(lprobs, target[chunk])
             if train:
-                part = None if factors is None else factors[chunk].unsqueeze(1)
-                self._add_gradients(chunk, lprobs, target[chunk], part, rows[chunk], weight)
+                self._add_gradients(chunk, lprobs, target[chunk], rows[chunk], weight)
+        self.losses = losses.sum(dim=1)
         if train and self.smoothing:
-            scale = self.smoothing if factors is None else self.smoothing * factors.unsqueeze(1)
+            scale = self.smoothing if factor is None else self.smoothing * factor
             self.of_features.sub_(scale * weight.sum(dim=0, dtype=torch.float32))
-            self.of_table.sub_((scale * rows).sum(dim=0))
+            self.of_table.sub_(scale * rows.sum(dim=0, dtype=torch.float32))
 
-    def _add_losses(self, chunk: slice, lprobs: Tensor, target: Tensor) -> None:
+    def _losses(self, lprobs: Tensor, target: Tensor) -> Tensor:
         nll = -lprobs.gather(1, target.unsqueeze(1)).squeeze(1)
-        self.losses[NLL, chunk] = nll
-        self.losses[LOSS, chunk] = self.right * nll - self.smoothing * lprobs.sum(dim=1) if self.smoothing else nll
-        if self.settings.accuracy:
-            self.losses[RIGHT, chunk] = lprobs.argmax(dim=1).eq(target).float()
+        loss = self.right * nll - self.smoothing * lprobs.sum(dim=1) if self.smoothing else nll
+        right = lprobs.argmax(dim=1).eq(target).float() if self.settings.accuracy else torch.zeros_like(nll)
+        return torch.stack([loss, nll, right])
 
-    def _add_gradients(
-        self, chunk: slice, lprobs: Tensor, target: Tensor, factors: Tensor | None, rows: Tensor, weight: Tensor
-    ) -> None:
+    def _add_gradients(self, chunk: slice, lprobs: Tensor, target: Tensor, rows: Tensor, weight: Tensor) -> None:
         """Add the gradients of a chunk, except for the constant of the smoothing; overwrites ``lprobs``."""
         by_logits = lprobs.exp_()
         by_logits.scatter_add_(1, target.unsqueeze(1), by_logits.new_full((len(target), 1), -self.right))
-        if factors is not None:
-            by_logits.mul_(factors)
+        if self.factor is not None:
+            by_logits.mul_(self.factor)
         by_logits = by_logits.to(self.settings.dtype)
         if self.settings.dtype == torch.float32:
             torch.mm(by_logits, weight, out=self.of_features[chunk])
@@ -181,13 +182,6 @@ class Pass:
         else:
             self.of_features[chunk] = torch.mm(by_logits, weight)
             self.of_table.add_(torch.mm(by_logits.t(), rows))
-
-
-def _log_softmax(logits: Tensor) -> Tensor:
-    """Return the log-softmax of the rows in float32, in place where that is the type of ``logits``."""
-    if logits.dtype == torch.float32:
-        return torch.log_softmax(logits, dim=1, out=logits)
-    return F.log_softmax(logits, dim=1, dtype=torch.float32)
 
 
 def output_projection(model: nn.Module) -> tuple[TransformerDecoderBase, Tensor]:
@@ -225,35 +219,26 @@ class InChunks(FairseqCriterion):
     report_accuracy: bool = False
 
     def forward(self, model: Any, sample: Any, reduce: bool = True) -> Any:
-        """Run the extended criterion, with a model that returns losses.
+        """Run the extended criterion, with a model that returns losses; fairseq asks for their sum alone.
 
         Raises:
             UserError: the output layer of the model is not supported.
         """
-        with self._losses_for_logits(model, sample["target"], reduce):
-            return super().forward(model, sample, reduce)
-
-    @contextlib.contextmanager
-    def _losses_for_logits(self, model: Any, target: Tensor, reduce: bool) -> Iterator[None]:
+        if not reduce:
+            raise NotImplementedError(f"criteria NAME{SUFFIX} have no losses of single tokens")
         decoder, table = output_projection(model)
 
         def losses(features: Tensor) -> Tensor:
             kind = features.device.type
             dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
-            settings = Settings(self.eps, self.report_accuracy, dtype, reduce)
-            counted = self._words(target).flatten()
-            rows, words = features.flatten(0, 1)[counted], target.flatten()[counted]
+            target, counted = sample["target"], self._words(sample["target"])
+            settings = Settings(self.eps, self.report_accuracy, dtype)
             with torch.autocast(kind, enabled=False):
-                computed = OutputAndLoss.apply(rows, table, words, settings, torch.is_grad_enabled())
-            if reduce:
-                return computed
-            everywhere = computed.new_zeros(3, target.numel())
-            everywhere[:, counted] = computed
-            return everywhere.view(3, *target.shape)[:, :, self.ignore_prefix_size :].flatten(1)
+                return OutputAndLoss.apply(features[counted], table, target[counted], settings, torch.is_grad_enabled())
 
         decoder.output_layer = losses
         try:
-            yield
+            return super().forward(model, sample, reduce)
         finally:
             del decoder.output_layer
 
@@ -264,7 +249,7 @@ class InChunks(FairseqCriterion):
         return words
 
     def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> tuple[Tensor, Tensor]:
-        """Return loss and negative log-likelihood, summed or of each token; only the first has a gradient."""
+        """Return the sums of loss and negative log-likelihood; only the first has a gradient."""
         losses = net_output[0]
         return losses[LOSS], losses[NLL].detach()
 
@@ -278,14 +263,9 @@ class CrossEntropyInChunks(InChunks, CrossEntropyCriterion):
 class LabelSmoothedCrossEntropyInChunks(InChunks, LabelSmoothedCrossEntropyCriterion):
     """``--criterion label_smoothed_cross_entropy_in_chunks``."""
 
-    def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> tuple[Tensor, Tensor]:
-        """Return what fairseq's does; without reduction (N, 1)."""
-        losses = super().compute_loss(model, net_output, sample, reduce)
-        return losses if reduce else (losses[0].unsqueeze(1), losses[1].unsqueeze(1))
-
     def compute_accuracy(self, model: Any, net_output: Any, sample: Any) -> tuple[Tensor, Tensor]:
         """Return the number of words that the model ranks first, and of all words."""
-        return net_output[0][RIGHT].sum(), self._words(sample["target"]).sum()
+        return net_output[0][RIGHT], self._words(sample["target"]).sum()
 
 
 # fairseq compares the names of criteria when a training is resumed.

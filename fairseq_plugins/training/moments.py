@@ -133,43 +133,29 @@ def chunks(params: list[Tensor], most: int) -> Iterator[list[Tensor]]:
         yield chunk
 
 
-def read_betas(betas: Any) -> tuple[float, float] | None:
-    """Read the pair in ``--adam-betas`` and similar flags, text or a YAML list; ``None`` if it is not a pair."""
-    try:
-        first, second = map(float, ast.literal_eval(betas) if isinstance(betas, str) else betas)
-    except (ValueError, TypeError, SyntaxError):
-        return None
-    return first, second
-
-
-def checked_settings(
-    cfg: Any, prefix: str, legal_beta2: Callable[[float], bool], rule: str, further: Iterable[str]
-) -> dict[str, Any]:
+def checked_settings(cfg: Any, prefix: str, least_beta2: float = 0.0) -> dict[str, Any]:
     """Return the settings of a :class:`MomentOptimizer` from fairseq's ``cfg``.
 
     Args:
-        cfg: has ``PREFIX_betas``, ``PREFIX_eps``, ``weight_decay`` and ``lr``, one rate or one for each epoch.
+        cfg: has ``PREFIX_betas``, text or a YAML list, ``PREFIX_eps``, ``weight_decay`` and ``lr``, one rate or one for
+            each epoch.
         prefix: of its flags.
-        legal_beta2: whether the second beta is legal.
-        rule: says which betas are.
-        further: problems of other settings.
+        least_beta2: the smallest legal second beta.
 
     Raises:
-        UserError: all problems together.
+        UserError: betas or eps are impossible.
     """
-    problems = []
     text, eps = getattr(cfg, f"{prefix}_betas"), getattr(cfg, f"{prefix}_eps")
-    betas = read_betas(text)
-    if betas is None:
-        problems.append(f"--{prefix}-betas takes a pair of numbers such as '(0.9, 0.98)', not '{text}'")
-    elif not (0 <= betas[0] < 1 and legal_beta2(betas[1])):
-        problems.append(f"{rule}; not {betas[0]:g} and {betas[1]:g}")
+    try:
+        first, second = map(float, ast.literal_eval(text) if isinstance(text, str) else text)
+    except (ValueError, TypeError, SyntaxError):
+        first = second = math.nan
+    if not (0 <= first < 1 and least_beta2 <= second < 1):
+        least = f", the second at least {least_beta2:.4g}" if least_beta2 else ""
+        raise UserError(
+            f"--{prefix}-betas takes two numbers such as '(0.9, 0.98)', at least 0 and below 1{least}; not '{text}'"
+        )
     if not 0 < eps < math.inf:
-        problems.append(f"--{prefix}-eps must be above 0, not {eps:g}")
-    if not 0 <= cfg.weight_decay < math.inf:
-        problems.append(f"--weight-decay must be at least 0, not {cfg.weight_decay:g}")
-    problems += further
-    if problems:
-        raise UserError(problems)
+        raise UserError(f"--{prefix}-eps must be above 0, not {eps:g}")
     rate = next(iter(cfg.lr)) if isinstance(cfg.lr, Collection) else cfg.lr
-    return {"lr": float(rate), "betas": betas, "eps": eps, "weight_decay": cfg.weight_decay}
+    return {"lr": float(rate), "betas": (first, second), "eps": eps, "weight_decay": cfg.weight_decay}

@@ -6,20 +6,13 @@ Liu et al., ICLR 2020, https://arxiv.org/abs/1908.03265, Algorithm 2; the optimi
         --optimizer radam --adam-betas '(0.9, 0.98)' --weight-decay 0.0001 --lr 0.0007 \
         --lr-scheduler inverse_sqrt --warmup-updates 6000 --warmup-init-lr 1e-07 ...
 
-or in YAML ``optimizer: {_name: radam, adam_betas: "(0.9, 0.98)", weight_decay: 0.0001}``. There are two rules:
-
-``--radam-rule released`` (the default), that of the code with which Admin's results were made
-(github.com/LiyuanLucasLiu/Transformer-Clinic, radam_fairseq/radam.py): while rho_t < 5, which for every usual beta_2
-means in the first five updates, the moments accumulate and no step is taken; the weight decay runs in every update,
-including those. The same authors released two more rules (github.com/LiyuanLucasLiu/RAdam): their package
-(radam/radam.py) takes no step either, and does not decay in these updates; nmt/my_module/radam.py decays, and steps by
-the momentum. From then on all are the same.
-
-``--radam-rule pytorch``, ``torch.optim.RAdam`` with decoupled decay: while rho_t <= 5 it steps by the momentum
-without the second moment, p -= lr * m_t / (1 - beta_1^t). From then on the two take the same steps. It keeps its state
-in the type of the parameters and is refused with ``--memory-efficient-fp16``.
-
-Algorithm 2 itself also steps by the momentum and needs rho_t > 4: one update fewer.
+or in YAML ``optimizer: {_name: radam, adam_betas: "(0.9, 0.98)", weight_decay: 0.0001}``. The rule is that of the code
+with which Admin's results were made (github.com/LiyuanLucasLiu/Transformer-Clinic, radam_fairseq/radam.py): while
+rho_t < 5, which for every usual beta_2 means in the first five updates, the moments accumulate and no step is taken;
+the weight decay runs in every update, including those. The same authors released two more rules
+(github.com/LiyuanLucasLiu/RAdam): their package (radam/radam.py) takes no step either, and does not decay in these
+updates; nmt/my_module/radam.py decays, and steps by the momentum, as ``torch.optim.RAdam`` does. From then on all are
+the same. Algorithm 2 itself also steps by the momentum and needs rho_t > 4: one update fewer.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
@@ -36,13 +29,11 @@ from fairseq.optim.adam import FairseqAdam
 from omegaconf import II
 from torch import Tensor
 
-from fairseq_plugins.errors import unknown_name
 from fairseq_plugins.training.moments import MomentOptimizer, checked_settings
 
 # Minimum rho_t of a step. Since rho_t < 2 / (1 - beta_2) - 1, a smaller beta_2 never takes one.
 TRUSTED = 5.0
 LEAST_BETA2 = 1 - 2 / (TRUSTED + 1)
-RULES = ("released", "pytorch")
 
 
 @dataclass
@@ -56,16 +47,7 @@ class RAdamConfig(FairseqDataclass):
         default=1e-8, metadata={"help": "added to the square root of the second moment, before its bias is corrected"}
     )
     weight_decay: float = field(default=0.0, metadata={"help": "decoupled weight decay: p -= lr * weight_decay * p"})
-    radam_rule: str = field(
-        default="released",
-        metadata={
-            "help": "while the second moment is unreliable: take no step, as the code of Admin's authors "
-            "(released), or a step without it, as torch.optim.RAdam (pytorch)"
-        },
-    )
     lr: list[float] = II("optimization.lr")
-    memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
-    memory_efficient_bf16: bool = II("common.memory_efficient_bf16")
 
 
 def step_factor(t: int, beta1: float, beta2: float) -> float | None:
@@ -83,7 +65,7 @@ def step_factor(t: int, beta1: float, beta2: float) -> float | None:
 
 
 class RAdam(MomentOptimizer):
-    """The released rule; eps as in Adam's text.
+    """The rule of Admin's authors; eps as in Adam's text.
 
     Args:
         params: parameters or torch's parameter groups.
@@ -112,37 +94,16 @@ class FairseqRAdam(FairseqOptimizer):
     """``--optimizer radam``.
 
     Raises:
-        UserError: settings out of their range, all together.
+        UserError: settings out of their range.
     """
 
     def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
         super().__init__(cfg)
-        settings = self.optimizer_config
-        if cfg.radam_rule == "released":
-            self._optimizer: torch.optim.Optimizer = RAdam(params, **settings)
-        else:
-            self._optimizer = torch.optim.RAdam(params, decoupled_weight_decay=True, **settings)
+        self._optimizer = RAdam(params, **self.optimizer_config)
 
     @property
     def optimizer_config(self) -> dict[str, Any]:
         """Return the settings of the torch optimizer."""
-        cfg, problems = self.cfg, []
-        if cfg.radam_rule not in RULES:
-            problems.append(unknown_name("value of --radam-rule", cfg.radam_rule, RULES))
-        if cfg.radam_rule == "pytorch" and (cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16):
-            problems.append(
-                "--radam-rule pytorch would keep its state in half precision under --memory-efficient-fp16 and "
-                "--memory-efficient-bf16: use --radam-rule released, or --fp16 or --bf16 alone"
-            )
-        rule = (
-            "--adam-betas of RAdam must be at least 0 and below 1, the second above 2/3: "
-            "below that there is no first step"
-        )
-        return checked_settings(cfg, "adam", lambda beta2: LEAST_BETA2 < beta2 < 1, rule, problems)
-
-    @property
-    def supports_flat_params(self) -> bool:
-        """Yes: both rules update every number by itself."""
-        return True
+        return checked_settings(self.cfg, "adam", LEAST_BETA2)
 
     average_params = FairseqAdam.average_params  # the state has Adam's names

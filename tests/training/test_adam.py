@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_plugins.training import moments
-from fairseq_plugins.training.foreach_adam import Adam, FairseqForeachAdam
-from fairseq_plugins.training.fused_adam import FusedAdam
+from fairseq_plugins.training.fast_adam import Adam, FairseqForeachAdam, FusedAdam
 from tests.training.optimizing import LR, same
 
 # Of a step of size LR, and of the moments, each of which a few roundings enter.

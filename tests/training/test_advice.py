@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from fairseq_plugins.core.method import Axis
 from fairseq_plugins.training import advice
 from tests import toy
-from tests.config.test_hydra import TINY, recipe, run_hydra
 from tests.models import tiny
 
 WARM_UP = "T-Fixup is meant to train without warm-up"
@@ -65,14 +61,6 @@ def test_a_training_by_flag_is_told_once_at_its_start(toy_data: Path, tmp_path: 
     assert heard.updates == [0]
 
 
-def test_a_training_by_yaml_is_told_once_at_its_start(toy_data: Path, tmp_path: Path, heard: Heard) -> None:
-    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "t_fixup_transformer", **TINY})
-    run_hydra(tmp_path / "config", content, tmp_path / "run")
-    assert heard.made == 6
-    assert [line.startswith(WARM_UP) for line in heard.lines] == [True]
-    assert heard.updates == [0]
-
-
 @pytest.mark.parametrize(("arch", "flags"), [("t_fixup_transformer", WITHOUT), ("post_ln_transformer", ())])
 def test_nothing_is_said_where_there_is_nothing_to_say(
     arch: str, flags: tuple[str, ...], toy_data: Path, tmp_path: Path, heard: Heard
@@ -94,21 +82,3 @@ def test_what_both_stacks_say_is_said_once() -> None:
     # Stock models get none.
     assert advice.advice(nn.Linear(2, 2), settings()) == []
     assert advice.advice(tiny("transformer"), settings()) == []
-
-
-def test_every_axis_is_asked() -> None:
-    """A part of any axis may have something to say."""
-    model = tiny("post_ln_transformer")
-    for stack in (model.encoder, model.decoder):
-        talking = {
-            axis: replace(part, advice=lambda config, axis=axis: [f"from {axis.value}"])
-            for axis, part in stack.design.parts.items()
-        }
-        stack.design = replace(stack.design, parts=talking)
-    assert advice.advice(model, settings()) == [f"from {axis.value}" for axis in Axis]
-
-
-def test_installing_it_again_changes_nothing() -> None:
-    before = Trainer.__init__
-    advice.install()
-    assert Trainer.__init__ is before

@@ -55,20 +55,6 @@ def test_closed_form() -> None:
             np.testing.assert_allclose(value.numpy(), wanted, rtol=1e-12, atol=1e-13, err_msg=f"{betas} {decay} {eps}")
 
 
-def test_a_tensor_moves_by_the_rate_times_its_norm() -> None:
-    """Whatever the size of the gradient; each tensor by its own norm."""
-    torch.manual_seed(1)
-    params = [nn.Parameter(torch.randn(size) * scale) for size, scale in (((4, 3), 1.0), ((7,), 50.0), ((2, 2), 1e-3))]
-    optimizer = Lamb(params, lr=LR, weight_decay=0.1)
-    for scale in (1.0, 1e-6, 1e6):
-        before = [p.detach().clone() for p in params]
-        for p in params:
-            p.grad = scale * torch.randn_like(p)
-        optimizer.step()
-        for p, old in zip(params, before, strict=True):
-            assert float((p - old).norm() / old.norm()) == pytest.approx(LR, rel=1e-4)
-
-
 def test_a_tensor_that_is_zero_leaves_it_by_adam_s_step() -> None:
     p = nn.Parameter(torch.zeros(3, dtype=torch.float64))
     values = updates(Lamb([p], lr=LR, eps=1e-30, weight_decay=0.5), p, [torch.tensor([2.0, -3.0, 0.1])] * 2)
@@ -91,45 +77,12 @@ def test_a_single_number_keeps_its_sign() -> None:
     assert found == pytest.approx(LR * np.cumprod([1, 1 + LR, 1 - LR, 1 - LR]), rel=1e-7)
 
 
-def test_a_group_without_decay_is_scaled_all_the_same() -> None:
-    decayed, kept = (nn.Parameter(torch.full((4,), 2.0, dtype=torch.float64)) for _ in range(2))
-    groups = [{"params": [decayed]}, {"params": [kept], "weight_decay": 0.0}]
-    optimizer = Lamb(groups, lr=LR, weight_decay=0.5, eps=1e-30)
-    grad = torch.tensor([1.0, -1.0, 1.0, -1.0])
-    for p in (decayed, kept):
-        p.grad = grad.to(p.dtype)
-    optimizer.step()
-    torch.testing.assert_close(kept.detach(), 2 - LR * 4 / 2 * grad.double(), rtol=1e-14, atol=0)
-    # u = (2, 0, 2, 0), whose norm is 2.83
-    wanted = 2 - LR * 4 / math.sqrt(8) * torch.tensor([2.0, 0.0, 2.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(decayed.detach(), wanted, rtol=1e-14, atol=1e-15)
-
-
-def test_flat_master_weights_are_refused_and_separate_ones_have_their_own_norms(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flat_master_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """fairseq makes flat ones on the current GPU; here that is no GPU but the CPU, whose index is None."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     model = models.build("--arch", "rezero_transformer", seed=4).half()
     flags = ("--optimizer", "lamb", "--fp16", "--fp16-init-scale", "4")
 
-    def wrapped(*more: str) -> FP16Optimizer:
-        config = toy.parse_training(Path("nowhere"), tmp_path, *flags, *more)
-        return FP16Optimizer.build_optimizer(config, list(model.parameters()))
-
+    config = toy.parse_training(Path("nowhere"), tmp_path, *flags)
     with pytest.raises(UserError, match="--fp16 flattens the master weights"):
-        wrapped()
-    optimizer = wrapped("--fp16-no-flatten-grads")
-    optimizer.set_lr(LR)
-    optimizer.zero_grad()
-    before = [p.detach().clone() for p in optimizer.fp32_params]
-    optimizer.backward(sum(p.float().pow(2).sum() + p.float().sum() for p in model.parameters()))
-    optimizer.clip_grad_norm(0.0)
-    optimizer.step()
-    moved = [
-        float((p - old).norm() / old.norm())
-        for p, old in zip(optimizer.fp32_params, before, strict=True)
-        if float(old.norm()) > 0
-    ]
-    assert len(moved) > 20
-    assert moved == pytest.approx([LR] * len(moved), rel=1e-3)
+        FP16Optimizer.build_optimizer(config, list(model.parameters()))

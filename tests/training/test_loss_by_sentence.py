@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -12,16 +10,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
-from fairseq.tasks.translation import TranslationTask
 from fairseq_cli import train
 from torch import Tensor, nn
 
 from fairseq_plugins.training.loss_by_sentence import LabelSmoothedCrossEntropyBySentence
 from tests import models, toy
-from tests.config.test_hydra import TINY, recipe, run_hydra
 
 NAME = "label_smoothed_cross_entropy_by_sentence"
 BY_SENTENCE, BY_WORD = ("--criterion", NAME), "label_smoothed_cross_entropy"
@@ -98,16 +93,6 @@ def test_a_sentence_of_which_nothing_is_left_has_no_loss() -> None:
     torch.testing.assert_close(loss, mean_of_each_sentence(model.logits[1:], target[1:], 2))
 
 
-def test_sentences_of_one_length_have_the_gradient_of_the_stock_loss() -> None:
-    target = torch.randint(4, 40, (5, 8), generator=torch.Generator().manual_seed(2))
-    model = Table(target)
-    gradients = []
-    for one in (criterion(), LabelSmoothedCrossEntropyCriterion(models.task(), False, EPSILON)):
-        loss, size, _ = one(model, sample_of(target))
-        gradients.append(torch.autograd.grad(loss / size, model.logits)[0])
-    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-9)
-
-
 def test_the_log_has_the_mean_over_sentences_in_bits_and_the_perplexity_over_words() -> None:
     target = models.batch(sentences=6, longest=9).target
     model, one = Table(target), criterion(report_accuracy=True)
@@ -146,57 +131,6 @@ def test_two_processes_and_two_batches_of_one_make_the_same_updates(
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
     assert any(not torch.allclose(value, by_word[name], rtol=1e-4, atol=1e-6) for name, value in expected.items())
-
-
-def test_the_loss_of_a_training_is_that_of_its_batches(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[float] = []
-    forward = LabelSmoothedCrossEntropyBySentence.forward
-
-    def listen(self: Any, model: Any, sample: Any, reduce: bool = True) -> Any:
-        result = forward(self, model, sample, reduce)
-        seen.append(mean_of_each_sentence(model(**sample["net_input"])[0], sample["target"]).item() / result[1])
-        return result
-
-    monkeypatch.setattr(LabelSmoothedCrossEntropyBySentence, "forward", listen)
-    flags = (*BY_SENTENCE, "--dropout", "0", "--no-epoch-checkpoints", "--max-update", "2")
-    found, _ = toy.losses_of(TranslationTask, lambda: toy.train_toy(toy_data, tmp_path, *flags))
-    assert found == pytest.approx(seen, rel=1e-5)
-
-
-def test_flags_and_yaml_and_the_recorder_train_the_same(toy_data: Path, tmp_path: Path) -> None:
-    flags = [part for name, value in TINY.items() for part in ([f"--{name.replace('_', '-')}"] + [str(value)])]
-    flags.remove("True")
-    common = ("--max-update", "6", "--no-epoch-checkpoints")
-    trainings = [
-        toy.losses_of(
-            TranslationTask,
-            lambda name=name: toy.train_toy(  # type: ignore[misc]
-                toy_data, tmp_path / name, *flags, *common, "--criterion", name, arch="b2t_transformer", model=()
-            ),
-        )[0]
-        for name in (NAME, f"{NAME}_with_diagnostics")
-    ]
-    run = tmp_path / "yaml"
-    content = recipe(TranslationTask, toy_data, run, {"_name": "b2t_transformer", **TINY})
-    content["criterion"] = {"_name": NAME, "label_smoothing": 0.1}
-    by_yaml, _ = toy.losses_of(TranslationTask, lambda: run_hydra(tmp_path / "config", content, run))
-    assert trainings == [by_yaml, by_yaml]
-    assert (tmp_path / f"{NAME}_with_diagnostics" / "recorder.jsonl").is_file()
-
-
-def test_validation_says_the_loss_and_the_accuracy(
-    toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    flags = (*BY_SENTENCE, "--report-accuracy", "--max-epoch", "1", "--no-epoch-checkpoints", "--log-format", "json")
-    with caplog.at_level(logging.INFO):
-        toy.train_toy(toy_data, tmp_path, *flags, validate=True)
-    (said,) = [json.loads(record.getMessage()) for record in caplog.records if record.name == "valid"]
-    assert 0 < float(said["valid_loss"]) < 10
-    assert 0 <= float(said["valid_accuracy"]) <= 100
-    # To the three digits and two digits that are logged.
-    assert float(said["valid_ppl"]) == pytest.approx(2 ** float(said["valid_nll_loss"]), rel=1e-3)
 
 
 def test_sentence_avg_changes_nothing(toy_data: Path, tmp_path: Path) -> None:

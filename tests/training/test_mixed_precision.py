@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -126,13 +125,6 @@ def test_validation_is_in_float32(toy_data: Path, tmp_path: Path) -> None:
         handle.remove()
     assert True in seen[True]
     assert seen[False] == {False}
-
-
-def test_nothing_says_that_autocast_is_disabled(toy_data: Path, tmp_path: Path) -> None:
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        toy.train_toy(toy_data, tmp_path, *AMP, "1")
-    assert not [warning for warning in seen if "Disabling autocast" in str(warning.message)]
 
 
 def test_memory_efficient_weights_are_refused(toy_data: Path, tmp_path: Path) -> None:

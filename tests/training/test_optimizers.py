@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
-from fairseq_plugins.cli.main import main
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training import moments
-from fairseq_plugins.training.foreach_adam import Adam, FairseqForeachAdam
-from fairseq_plugins.training.fused_adam import FairseqFusedAdam, FusedAdam
-from fairseq_plugins.training.lamb import FairseqLamb, Lamb
-from fairseq_plugins.training.radam import FairseqRAdam, RAdam
+from fairseq_plugins.training.fast_adam import Adam, FusedAdam
+from fairseq_plugins.training.lamb import Lamb
+from fairseq_plugins.training.radam import RAdam
 from tests import toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
-from tests.training.optimizing import CONFIGURATIONS, LR, built, same, updates
+from tests.training.optimizing import LR, built, same, updates
 
 KINDS: list[type[moments.MomentOptimizer]] = [RAdam, Lamb, Adam, FusedAdam]
 every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def test_they_are_registered_and_take_the_place_of_fairseq_s_lamb() -> None:
-    classes = (FairseqRAdam, FairseqLamb, FairseqForeachAdam, FairseqFusedAdam)
-    assert tuple(OPTIMIZER_REGISTRY[name] for name in CONFIGURATIONS) == classes
-    config = toy.parse_training(Path("nowhere"), Path("nowhere"), "--optimizer", "lamb").optimizer
-    assert (config._name, config.lamb_betas, config.lamb_eps, config.weight_decay) == ("lamb", "(0.9, 0.999)", 1e-8, 0)
 
 
 # The state ------------------------------------------------------------------------------------------------------------
@@ -105,10 +94,10 @@ def test_a_sparse_gradient_is_refused(kind: type[moments.MomentOptimizer]) -> No
         optimizer.step()
 
 
-@pytest.mark.parametrize("values", [{"radam_rule": "released"}, {"radam_rule": "pytorch"}, None])
-def test_block_momentum_averages_the_moments(values: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["lamb", "radam"])
+def test_block_momentum_averages_the_moments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     p = nn.Parameter(torch.ones(2))
-    optimizer = built("lamb", p) if values is None else built("radam", p, **values)
+    optimizer = built(name, p)
     updates(optimizer.optimizer, p, [torch.ones(2)])
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
     monkeypatch.setattr("torch.distributed.all_reduce", lambda value, op: value.add_(0.5))
@@ -121,43 +110,21 @@ def test_block_momentum_averages_the_moments(values: dict[str, str] | None, monk
 # Mistakes -------------------------------------------------------------------------------------------------------------
 
 
+PAIR = r"takes two numbers such as '\(0.9, 0.98\)', at least 0 and below 1"
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
-    ("radam", {"adam_betas": "0.9"}, r"--adam-betas takes a pair of numbers such as '\(0.9, 0.98\)', not '0.9'"),
-    ("radam", {"adam_betas": "(0.9, 0.98, 0.99)"}, "takes a pair of numbers"),
-    ("radam", {"adam_betas": "(0.9,"}, "takes a pair of numbers"),
-    ("radam", {"adam_betas": "(0.9, x)"}, "takes a pair of numbers"),
-    ("radam", {"adam_betas": "__import__('os')"}, "takes a pair of numbers"),
-    ("radam", {"adam_betas": "(1.0, 0.98)"}, "at least 0 and below 1, the second above 2/3.*not 1 and 0.98"),
-    ("radam", {"adam_betas": "(0.9, 1.0)"}, "not 0.9 and 1"),
-    ("radam", {"adam_betas": [0.9, 0.6]}, "not 0.9 and 0.6"),
-    ("radam", {"adam_betas": [-0.1, 0.9]}, "not -0.1 and 0.9"),
+    *(("radam", {"adam_betas": betas}, PAIR) for betas in ("0.9", "(0.9, 0.98, 0.99)", "(0.9,", "__import__('os')")),
+    *(("radam", {"adam_betas": betas}, f"{PAIR}, the second at least 0.6667") for betas in ((1.0, 0.98), (0.9, 0.6))),
+    *(("lamb", {"lamb_betas": betas}, f"--lamb-betas {PAIR}; not") for betas in ("(-0.1, 0.98)", "(0.9, 1.0)")),
     ("radam", {"adam_eps": 0.0}, "--adam-eps must be above 0, not 0"),
-    ("radam", {"weight_decay": -0.1}, "--weight-decay must be at least 0, not -0.1"),
-    ("radam", {"weight_decay": math.nan}, "--weight-decay must be at least 0, not nan"),
-    ("radam", {"radam_rule": "pytorh"}, r"unknown value of --radam-rule 'pytorh' \(did you mean 'pytorch'\?\)"),
-    ("radam", {"radam_rule": "pytorch", "memory_efficient_fp16": True}, "state in half precision"),
-    ("radam", {"radam_rule": "pytorch", "memory_efficient_bf16": True}, "state in half precision"),
-    ("lamb", {"lamb_betas": "0.9"}, r"--lamb-betas takes a pair of numbers such as '\(0.9, 0.98\)', not '0.9'"),
-    ("lamb", {"lamb_betas": "(1.0, 0.98)"}, "--lamb-betas must both be at least 0 and below 1; not 1 and 0.98"),
-    ("lamb", {"lamb_betas": [0.9, 1.0]}, "not 0.9 and 1"),
-    ("lamb", {"lamb_betas": [0.9, -0.1]}, "not 0.9 and -0.1"),
     ("lamb", {"lamb_eps": 0.0}, "--lamb-eps must be above 0, not 0"),
-    ("lamb", {"weight_decay": -0.1}, "--weight-decay must be at least 0, not -0.1"),
     ("lamb", {"fp16": True}, "add --fp16-no-flatten-grads, or use --memory-efficient-fp16"),
-    ("foreach_adam", {"fp16_adam_stats": True}, "foreach_adam has no --fp16-adam-stats"),
-    ("fused_adam", {"fp16_adam_stats": True}, "fused_adam has no --fp16-adam-stats"),
 ]
 
 
 def test_mistakes(subtests: pytest.Subtests) -> None:
     for name, values, message in MISTAKES:
-        with subtests.test(name, values=values):
-            with pytest.raises(UserError, match=message) as caught:
-                built(name, **values)
-            assert len(caught.value.problems) == 1
-    with pytest.raises(UserError) as caught:
-        built("radam", adam_betas="(1, 2)", adam_eps=-1.0)
-    assert len(caught.value.problems) == 2
+        with subtests.test(name, values=values), pytest.raises(UserError, match=message):
+            built(name, **values)
 
 
 def test_ways_to_say_the_betas() -> None:
@@ -166,23 +133,10 @@ def test_ways_to_say_the_betas() -> None:
             assert optimizer.optimizer.param_groups[0]["betas"] == (0.9, 0.98)
 
 
-def test_a_mistake_ends_in_one_line_and_code_2(
-    toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    flags = ("--arch", "pre_ln_transformer", *toy.TINY_MODEL, *toy.RECIPE, "--optimizer", "radam")
-    assert main(["train", str(toy_data), "--save-dir", str(tmp_path), *flags, "--adam-betas", "(0.9, 1.98)"]) == 2
-    said = capfd.readouterr().err
-    assert said.splitlines()[-1] == (
-        "error: --adam-betas must be two numbers in brackets, each at least 0 and below 1, not (0.9, 1.98)"
-    )
-    assert "Traceback" not in said
-
-
 # Trainings ------------------------------------------------------------------------------------------------------------
 
 FLAGS = {
-    "released": ("--optimizer", "radam", "--adam-betas", "(0.9, 0.98)"),
-    "pytorch": ("--optimizer", "radam", "--adam-betas", "(0.9, 0.98)", "--radam-rule", "pytorch"),
+    "radam": ("--optimizer", "radam", "--adam-betas", "(0.9, 0.98)"),
     "lamb": ("--optimizer", "lamb", "--lamb-betas", "(0.9, 0.98)"),
     "adam": (),
     "foreach_adam": ("--optimizer", "foreach_adam"),
@@ -208,10 +162,10 @@ def in_fast_tests(case: tuple[str, str], *fast: tuple[str, str]) -> Any:
     return pytest.param(*case, marks=[] if case in fast else [pytest.mark.slow])
 
 
-RESUMED = [("released", name) for name in ("single", "memory_efficient_bf16", "memory_efficient_fp16")]
-RESUMED += [("pytorch", "single"), *(("lamb", name) for name in PRECISIONS)]
+RESUMED = [("radam", name) for name in ("single", "memory_efficient_bf16", "memory_efficient_fp16")]
+RESUMED += [("lamb", name) for name in PRECISIONS]
 # The one with the most of its own: no master weights, and a scale of the loss.
-MOST_OF_ITS_OWN = [(name, "memory_efficient_fp16") for name in ("released", "lamb")]
+MOST_OF_ITS_OWN = [(name, "memory_efficient_fp16") for name in ("radam", "lamb")]
 
 
 @pytest.mark.parametrize(("optimizer", "precision"), [in_fast_tests(case, *MOST_OF_ITS_OWN) for case in RESUMED])
@@ -231,12 +185,12 @@ def test_a_resumed_training_is_the_uninterrupted_one(
     assert [group["weight_decay"] for group in parts["last_optimizer_state"]["param_groups"]] == [0.1, 0.0]
 
 
-AS_SINGLE = [(name, precision) for name in ("released", "lamb") for precision in ("bf16", "fp16")]
-AS_SINGLE += [(name, "memory_efficient_fp16") for name in ("released", "lamb")]
+AS_SINGLE = [(name, precision) for name in ("radam", "lamb") for precision in ("bf16", "fp16")]
+AS_SINGLE += [(name, "memory_efficient_fp16") for name in ("radam", "lamb")]
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "precision"), [in_fast_tests(case, ("released", "fp16"), ("lamb", "fp16")) for case in AS_SINGLE]
+    ("optimizer", "precision"), [in_fast_tests(case, ("radam", "fp16"), ("lamb", "fp16")) for case in AS_SINGLE]
 )
 def test_half_precision_trains_as_single_does(optimizer: str, precision: str, toy_data: Path, tmp_path: Path) -> None:
     """The weights are some roundings apart, and the training has come several times as far.

@@ -1,4 +1,4 @@
-"""RAdam: the closed form of both rules. What every optimizer promises is in ``test_optimizers.py``."""
+"""RAdam: the closed form. What every optimizer promises is in ``test_optimizers.py``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.training import radam
 from fairseq_plugins.training.radam import RAdam, step_factor
-from tests.training.optimizing import LR, built, gradients, updates
+from tests.training.optimizing import LR, gradients, updates
 
 BETAS = [(0.9, 0.98), (0.9, 0.99), (0.9, 0.995), (0.9, 0.999)]
 
@@ -70,29 +70,6 @@ def test_late_steps_are_adam_s() -> None:
     assert step_factor(100_000, 0.9, 0.98) == pytest.approx(1, abs=1e-12)
     # By hand: rho = 99 - 12 * 0.885842 / 0.114158 = 5.8818, so r = 0.11552; corrections 0.33787 and 0.46856.
     assert step_factor(6, 0.9, 0.98) == pytest.approx(0.11552 * 0.33787 / 0.46856, rel=2e-4)
-
-
-def test_pytorch_s_rule_differs_in_the_first_five_updates_only() -> None:
-    """Where gradients do not depend on the parameters, all later steps are the same."""
-    betas, grads = (0.9, 0.98), gradients(12)
-    ours, theirs = (nn.Parameter(torch.zeros(5, dtype=torch.float64)) for _ in range(2))
-    released = updates(built("radam", ours).optimizer, ours, grads)
-    pytorch = updates(built("radam", theirs, radam_rule="pytorch").optimizer, theirs, grads)
-    momentum = torch.zeros(5, dtype=torch.float64)
-    for t, grad in enumerate(grads[:5], start=1):
-        momentum = betas[0] * momentum + (1 - betas[0]) * grad
-        before = pytorch[t - 2] if t > 1 else torch.zeros(5, dtype=torch.float64)
-        torch.testing.assert_close(pytorch[t - 1], before - LR * momentum / (1 - betas[0] ** t), rtol=1e-12, atol=0)
-        assert torch.equal(released[t - 1], torch.zeros(5, dtype=torch.float64))
-    for t in range(5, 12):
-        torch.testing.assert_close(pytorch[t] - pytorch[t - 1], released[t] - released[t - 1], rtol=1e-9, atol=1e-15)
-
-
-def test_pytorch_s_rule_decays_apart_from_the_gradient() -> None:
-    p = nn.Parameter(torch.linspace(1, 2, 5, dtype=torch.float64))
-    start = p.detach().clone()
-    values = updates(built("radam", p, radam_rule="pytorch", weight_decay=0.5).optimizer, p, [torch.zeros(5)] * 3)
-    torch.testing.assert_close(values[2], start * (1 - LR * 0.5) ** 3, rtol=1e-14, atol=0)
 
 
 def test_no_step_ever_below_the_least_beta2() -> None:

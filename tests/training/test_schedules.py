@@ -73,11 +73,6 @@ def test_goes_on_where_it_stopped(rates: dict[int, float], toy_data: Path, tmp_p
     assert rates == pytest.approx(t_fixup(0.005, 7, 12), rel=1e-12)
 
 
-def test_the_constant_is_t_fixup_s(rates: dict[int, float], toy_data: Path, tmp_path: Path) -> None:
-    toy.train_toy(toy_data, tmp_path, *WITHOUT_WARMUP, "--max-update", "3")
-    assert rates == pytest.approx({0: 0.005, 1: 0.005 * 0.99987502343, 2: 0.005 * 0.99975009371}, rel=1e-10)
-
-
 def test_by_yaml(rates: dict[int, float], toy_data: Path, tmp_path: Path) -> None:
     content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "pre_ln_transformer", **TINY})
     content["lr_scheduler"] = {"_name": "inverse_sqrt_without_warmup", "lr_decay_constant": 7}
@@ -113,12 +108,3 @@ def test_stock_polynomial_decay_is_the_schedule_of_admin_s_grid_without_warm_up(
     flags = "--lr-scheduler polynomial_decay --warmup-updates 1 --max-update 15 --total-num-update 15".split()
     toy.train_toy(toy_data, tmp_path, *flags, "--end-learning-rate", str(least))
     assert rates == pytest.approx(admin_s_grid(0.005, least, 15), rel=1e-9)
-
-
-def test_the_same_by_yaml_where_the_end_is_that_of_the_training(
-    rates: dict[int, float], toy_data: Path, tmp_path: Path
-) -> None:
-    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "pre_ln_transformer", **TINY})
-    content["lr_scheduler"] = {"_name": "polynomial_decay", "warmup_updates": 1, "end_learning_rate": 0.001}
-    run_hydra(tmp_path / "config", content, tmp_path / "run")
-    assert rates == pytest.approx(admin_s_grid(0.005, 0.001, 6), rel=1e-9)

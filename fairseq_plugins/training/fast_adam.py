@@ -1,21 +1,26 @@
-"""fairseq's Adam by lists of tensors: the same operations in the same order, each called once for many tensors.
+"""fairseq's Adam by lists of tensors (``foreach_adam``), and in one pass over the memory (``fused_adam``).
 
 fairseq's ``adam`` calls about nine operations for each tensor, from Python and, on a GPU, as a kernel each:
 60-60 layers have some 2,500 tensors. ``torch._foreach_*`` takes a list of tensors in one call, and on a GPU in few
-kernels::
+kernels; torch's fused kernel, for CPUs and GPUs, also reads each number once::
 
     fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --optimizer foreach_adam ...
 
 or in YAML ``optimizer: {_name: foreach_adam, adam_betas: "(0.9, 0.98)"}``. Flags and defaults are those of ``adam``. In
-update t, for each tensor p with gradient g (``fairseq/optim/adam.py``)::
+update t, for each tensor p with gradient g, fairseq computes (``fairseq/optim/adam.py``)::
 
     m = beta_1 m + (1 - beta_1) g               v = beta_2 v + (1 - beta_2) g^2
     p -= weight_decay lr p
-    p -= lr sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v) + eps)
+    p -= lr sqrt(c_2) / c_1 m / (sqrt(v) + eps)             with c_i = 1 - beta_i^t
 
-``torch.optim.AdamW(foreach=True)`` adds eps after the bias of v is corrected, and so differs. Weights and checkpoints
-equal those of ``adam`` bit for bit on a CPU; fairseq compares the names of optimizers on resume, so the class has the
-name of fairseq's, and a training may change to it and back.
+``foreach_adam`` does the same in the same order, so weights and checkpoints equal those of ``adam`` bit for bit on a
+CPU. ``torch.optim.AdamW`` has another last line::
+
+    p -= lr / c_1 m / (sqrt(v) / sqrt(c_2) + eps)
+
+With eps / sqrt(c_2) for its eps, the two are equal; but torch's fused kernel rounds in another order, so a training
+with ``fused_adam`` is not the one of ``adam`` bit for bit. The state of both is that of ``adam``. fairseq compares the
+names of optimizers on resume, so the classes have the name of fairseq's, and a training may change to them and back.
 """
 
 from __future__ import annotations
@@ -29,7 +34,6 @@ from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.moments import MomentOptimizer
 
 
@@ -61,20 +65,46 @@ class Adam(MomentOptimizer):
         torch._foreach_addcdiv_(weights, first, roots, value=-factor)
 
 
+class FusedAdam(Adam):
+    """fairseq's ``Adam``, with its state, to rounding."""
+
+    # The kernel keeps no intermediate results that a cache would have to hold.
+    chunk_on_cpu = Adam.chunk
+
+    def _apply(
+        self,
+        weights: list[Tensor],
+        grads: list[Tensor],
+        first: list[Tensor],
+        second: list[Tensor],
+        t: int,
+        group: dict[str, Any],
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        torch._fused_adamw_(
+            weights,
+            grads,
+            first,
+            second,
+            [],
+            [torch.tensor(float(t), device=weights[0].device)] * len(weights),
+            lr=group["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=group["weight_decay"],
+            eps=group["eps"] / math.sqrt(1 - beta2**t),
+            amsgrad=False,
+            maximize=False,
+        )
+
+
 @register_optimizer("foreach_adam", dataclass=FairseqAdamConfig)
 class FairseqForeachAdam(FairseqAdam):
-    """``--optimizer foreach_adam``.
+    """``--optimizer foreach_adam``."""
 
-    Raises:
-        UserError: ``--fp16-adam-stats``, which only apex has.
-    """
-
-    name: str = "foreach_adam"
     kind: type[Adam] = Adam
 
     def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
-        if cfg.fp16_adam_stats:
-            raise UserError(f"--optimizer {self.name} has no --fp16-adam-stats: drop it, or use --optimizer adam")
         params = list(params)
         super().__init__(cfg, params)
         self._optimizer = self.kind(params, **self.optimizer_config)
@@ -102,5 +132,12 @@ class FairseqForeachAdam(FairseqAdam):
         return norm
 
 
+@register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
+class FairseqFusedAdam(FairseqForeachAdam):
+    """``--optimizer fused_adam``."""
+
+    kind = FusedAdam
+
+
 # fairseq compares the names of optimizers when a training is resumed.
-FairseqForeachAdam.__name__ = FairseqAdam.__name__
+FairseqForeachAdam.__name__ = FairseqFusedAdam.__name__ = FairseqAdam.__name__
