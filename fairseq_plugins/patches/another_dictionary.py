@@ -63,11 +63,12 @@ def recorded(state: Any) -> dict[str, str]:
     return {name: str(values[name]) for name in LANGUAGES if values.get(name)}
 
 
-def refuse_direction(path: str | Path, stored: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Compare the languages of a checkpoint with those of a task.
+def refuse_other_text(path: str | Path, stored: Mapping[str, str], now: Mapping[str, str], data: Any) -> None:
+    """Compare what a checkpoint was trained on with the languages and dictionaries of a task, read from ``data``.
 
     Raises:
-        UserError: the task translates in the opposite direction.
+        UserError: the task translates in the opposite direction, or a dictionary has other words, or the same words in
+            another order.
     """
     source, target = (stored.get(name) for name in LANGUAGES)
     if source and target and source != target and [now.get(name) for name in LANGUAGES] == [target, source]:
@@ -75,14 +76,6 @@ def refuse_direction(path: str | Path, stored: Mapping[str, str], now: Mapping[s
             f"checkpoint {path} translates {source} to {target}, not {target} to {source}: "
             f"give --source-lang {source} --target-lang {target}, or a checkpoint of the other direction"
         )
-
-
-def refuse_dictionaries(path: str | Path, stored: Mapping[str, str], now: Mapping[str, str], data: Any) -> None:
-    """Compare the dictionaries of a checkpoint with those of a task, read from ``data``.
-
-    Raises:
-        UserError: one has other words, or the same words in another order.
-    """
     changed = [name for name in DICTIONARIES if name in stored and name in now and stored[name] != now[name]]
     if changed:
         which = " and the ".join(name.replace("_", " ") for name in changed)
@@ -100,25 +93,20 @@ def load_for_its_data(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """``load_model_ensemble_and_task`` that compares languages and dictionaries; ``task`` is the checkpoint's if None.
+    """``load_model_ensemble_and_task`` after a comparison with ``task``; if it is None, it is made from the checkpoint.
 
     Raises:
         UserError: the model would translate in the opposite direction, or with dictionaries that are not its own.
     """
-    stored = {}
+    # Weights for another number of words would end the loading, in a line that does not name the reason.
+    loaded = load(filenames, arg_overrides, task, *args, **kwargs) if task is None else None
+    task = loaded[-1] if loaded else task
     for name in filenames:
+        stored: Mapping[str, str] = {}
         with suppress(Exception):  # what loads the file says more
-            stored[name] = recorded(unchecked_content(name))
-    if task is not None:
-        # First: the other direction may also have another number of words, which does not say so.
-        for path, training in stored.items():
-            refuse_direction(path, training, trained_on(task))
-    loaded = load(filenames, arg_overrides, task, *args, **kwargs)
-    task = loaded[-1]
-    for path, training in stored.items():
-        refuse_direction(path, training, trained_on(task))
-        refuse_dictionaries(path, training, trained_on(task), getattr(settings_of(task), "data", "the data"))
-    return loaded
+            stored = recorded(unchecked_content(name))
+        refuse_other_text(name, stored, trained_on(task), getattr(settings_of(task), "data", "the data"))
+    return loaded or load(filenames, arg_overrides, task, *args, **kwargs)
 
 
 WRAPPED = (

@@ -34,7 +34,7 @@ SHAPES = re.compile(
     r".* model is torch.Size\(\[(.*?)\]\)\.\s"
 )
 
-Line = Callable[[re.Match[str], Mapping[str, Any]], "str | None"]
+Line = Callable[[Mapping[str, Any]], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -45,27 +45,31 @@ class Message:
         where: regular expression of module and function in the trace, as in ``fairseq.utils:split_paths``; empty for
             any.
         pattern: regular expression that the text of the error matches.
-        line: the line, from the match and the local variables of that function, ``error`` among them; None where the
-            row does not apply.
+        line: the line with names in braces, or what makes it, or None where the row does not apply; from the local
+            variables of that function, and ``match`` and ``error``.
         kinds: classes of the error.
     """
 
     where: str
     pattern: str
-    line: Line
+    line: str | Line
     kinds: type[BaseException] | tuple[type[BaseException], ...] = Exception
+
+    def said(self, local: Mapping[str, Any]) -> str | None:
+        """Return the line, given the local variables."""
+        return self.line.format_map(local) if isinstance(self.line, str) else self.line(local)
 
 
 # --- options and data -----------------------------------------------------------------------------------------------
 
 
-def no_path(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
+def no_path(local: Mapping[str, Any]) -> str | None:
     """Return the line for a command without a model."""
     missing = local["cfg"].common_eval.path is None
     return "--path is required: the checkpoint of the model, or several with colons between them" if missing else None
 
 
-def not_binarised(_match: re.Match[str], local: Mapping[str, Any]) -> str:
+def not_binarised(local: Mapping[str, Any]) -> str:
     """Return the line for a directory whose file names do not say the languages, such as one of raw text."""
     directory = local["paths"][0]
     raw = [path.name for path in sorted(Path(directory).glob("train.*")) if path.suffix not in (".bin", ".idx")]
@@ -77,9 +81,9 @@ def not_binarised(_match: re.Match[str], local: Mapping[str, Any]) -> str:
     return f"{directory}: holds no binarised data with the languages in its file names; give -s and -t, or another DIR"
 
 
-def no_such_split(match: re.Match[str], _local: Mapping[str, Any]) -> str | None:
+def no_such_split(local: Mapping[str, Any]) -> str | None:
     """Return the line for an unknown part of binarised data, with the parts that exist."""
-    split, place = match.groups()
+    split, place = local["match"].groups()
     # Some tasks name the set itself.
     directory = Path(place) if Path(place).is_dir() else Path(place).parent
     splits = sorted({path.name.partition(".")[0] for path in directory.glob("*.idx")})
@@ -88,9 +92,9 @@ def no_such_split(match: re.Match[str], _local: Mapping[str, Any]) -> str | None
     return f"{directory}: holds no set '{split}'{nearest(split, splits)}; it holds: {', '.join(splits)}"
 
 
-def long_sentence(match: re.Match[str], local: Mapping[str, Any]) -> str:
+def long_sentence(local: Mapping[str, Any]) -> str:
     """Return the line for a sentence that is too long for the model; it counts from 1, as editors count lines."""
-    number, tokens, positions = match.groups()
+    number, tokens, positions = local["match"].groups()
 
     def in_words(sizes: str) -> str:
         # Such as 12, (12, 9) or (np.int64(12), np.int64(9)); a line of text has 0 target tokens.
@@ -103,18 +107,18 @@ def long_sentence(match: re.Match[str], local: Mapping[str, Any]) -> str:
     )
 
 
-def no_room(match: re.Match[str], local: Mapping[str, Any]) -> str:
+def no_room(local: Mapping[str, Any]) -> str:
     """Return the line for a ``--max-tokens`` that does not hold the longest sentence."""
-    sizes = local["num_tokens_vec"]
+    sizes, most = local["num_tokens_vec"], local["match"][1]
     longest = max(sizes if sizes is not None else map(local["num_tokens_fn"], local["indices"]))
     return (
-        f"--max-tokens {match[1]} is smaller than the longest sentence, which has {longest} tokens: use at least "
+        f"--max-tokens {most} is smaller than the longest sentence, which has {longest} tokens: use at least "
         f"--max-tokens {longest}, or leave longer sentences out of the training with --max-source-positions "
-        f"{match[1]} --max-target-positions {match[1]}"
+        f"{most} --max-target-positions {most}"
     )
 
 
-def fp16_on_cpu(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
+def fp16_on_cpu(local: Mapping[str, Any]) -> str | None:
     """Return the line for ``--fp16`` without a GPU, which fairseq's master weights and overflows need."""
     trainer = local.get("self")
     uses_gpu = torch.cuda.is_available() if trainer is None else trainer.cuda or not trainer.cfg.common.fp16
@@ -128,7 +132,7 @@ def fp16_on_cpu(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
 # --- dictionaries ---------------------------------------------------------------------------------------------------
 
 
-def broken_dictionary(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
+def broken_dictionary(local: Mapping[str, Any]) -> str | None:
     """Return the line that names file and line of a dictionary; None if fairseq has failed for another reason."""
     path = local["f"] if isinstance(local["f"], str) else local["f"].name
     seen: dict[str, int] = dict.fromkeys(Dictionary().symbols, 0)
@@ -168,26 +172,13 @@ def other_weights(path: str, message: str) -> str | None:
     return f"checkpoint {path} is of another architecture or dictionary: {'; '.join(said)}" if said else None
 
 
-def other_model(match: re.Match[str], local: Mapping[str, Any]) -> str | None:
-    """Return the line for a checkpoint that a command cannot load into its model."""
-    return other_weights(local["filename"], match.string)
-
-
-def other_training(_match: re.Match[str], local: Mapping[str, Any]) -> str | None:
-    """Return the line for a checkpoint that a training cannot load: fairseq replaces every reason by one sentence."""
-    reason = local["error"].__context__
+def other_model(local: Mapping[str, Any]) -> str | None:
+    """Return the line for a checkpoint that cannot be loaded; a training replaces every reason by one sentence."""
+    reason = local["error"] if isinstance(local["error"], RuntimeError) else local["error"].__context__
     return str(reason) if isinstance(reason, UserError) else other_weights(local["filename"], str(reason))
 
 
-def other_optimizer(_match: re.Match[str], local: Mapping[str, Any]) -> str:
-    """Return the line for a training that is resumed with another optimizer, such as that of another precision."""
-    return (
-        f"{local['filename']}: it was trained in another precision or with another optimizer: use the flags that it "
-        "was trained with, or --reset-optimizer"
-    )
-
-
-def unknown_part(_match: re.Match[str], local: Mapping[str, Any]) -> str:
+def unknown_part(local: Mapping[str, Any]) -> str:
     """Return the line for a checkpoint of a model or task that no loaded code defines."""
     kind = "model" if "model_type" in local else "task"
     name = local.get("model_type") or local.get("task_name")
@@ -200,6 +191,10 @@ DECAY = (
 )
 ALL_TOO_LONG = "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
 NO_LANGUAGES = "--tokenizer needs the languages: give --source-lang and --target-lang"
+OTHER_OPTIMIZER = (
+    "{filename}: it was trained in another precision or with another optimizer: use the flags that it was trained "
+    "with, or --reset-optimizer"
+)
 BUCKETS = "--num-batch-buckets, which is meant for TPUs, does not work with this version of numpy: leave it out"
 OLD_SCORER = "fairseq's scorer does not work with today's sacrebleu: use `fairseq-deep score`, or `sacrebleu` itself"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
@@ -211,17 +206,17 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq_cli.(interactive|validate|eval_lm):main", "NoneType", no_path, (AttributeError, TypeError)),
     Message(r"fairseq_cli.\w+:_?main", TOO_LONG, long_sentence),
     Message("fairseq.data.data_utils:batch_by_size", r"should not exceed max_tokens=(\d+)", no_room, AssertionError),
-    Message("fairseq.trainer:get_train_iterator", "^The dataset is empty", lambda *_: ALL_TOO_LONG),
-    Message("", r"tokenizer\.source_lang=null", lambda *_: NO_LANGUAGES),
-    Message("", r"unexpected keyword argument 'interpolation'|'numpy' has no attribute 'compat'", lambda *_: BUCKETS),
-    Message(f"{SCHEDULE}:__init__", "^$", lambda *_: DECAY, AssertionError),
+    Message("fairseq.trainer:get_train_iterator", "^The dataset is empty", ALL_TOO_LONG),
+    Message("", r"tokenizer\.source_lang=null", NO_LANGUAGES),
+    Message("", r"unexpected keyword argument 'interpolation'|'numpy' has no attribute 'compat'", BUCKETS),
+    Message(f"{SCHEDULE}:__init__", "^$", DECAY, AssertionError),
     Message("fairseq.optim.fp16_optimizer:build_fp32_params|fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
-    Message("fairseq_cli.score:cli_main", "", lambda *_: OLD_SCORER, TypeError),
+    Message("fairseq_cli.score:cli_main", "", OLD_SCORER, TypeError),
     Message("fairseq.data.dictionary:add_from_file", "^(Incorrect|Duplicate word)", broken_dictionary),
     Message(LOADING, r"^Error\(s\) in loading state_dict", other_model, RuntimeError),
-    Message("fairseq.trainer:load_checkpoint", "^Cannot load model parameters from checkpoint", other_training),
-    Message("fairseq.trainer:load_checkpoint", "^Optimizer does not match", other_optimizer, AssertionError),
-    Message(LOADING, "^Model file not found: (.*)", lambda match, _: f"no such checkpoint: {match[1]}", OSError),
+    Message("fairseq.trainer:load_checkpoint", "^Cannot load model parameters from checkpoint", other_model),
+    Message("fairseq.trainer:load_checkpoint", "^Optimizer does not match", OTHER_OPTIMIZER, AssertionError),
+    Message(LOADING, "^Model file not found: (.*)", "no such checkpoint: {match[1]}", OSError),
     # fairseq's own message about a model cannot be made without a name of the class.
     Message("fairseq.models:build_model", "^Could not infer model type|^\"'_name'\"$", unknown_part),
     Message("fairseq.tasks:setup_task", "^Could not infer task type", unknown_part, AssertionError),
@@ -244,7 +239,7 @@ def explain(error: BaseException) -> UserError | None:
         if match and isinstance(error, message.kinds):
             local = locals_of(error.__traceback__, message.where)
             try:
-                line = None if local is None else message.line(match, {**local, "error": error})
+                line = None if local is None else message.said({**local, "match": match, "error": error})
             except UserError as worse:  # a file that cannot even be read
                 return worse
             if line:

@@ -19,7 +19,7 @@ from fairseq_plugins.checkpoints.fold import build
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input, whole_directory
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.patches.another_dictionary import recorded, refuse_dictionaries, trained_on
+from fairseq_plugins.patches.another_dictionary import recorded, refuse_other_text, trained_on
 from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.continuing import finished
 from fairseq_plugins.pipeline.corpus import binarised, lengths
@@ -97,7 +97,7 @@ def package(args: argparse.Namespace) -> None:
     files |= {f"dict.{language}.txt": data_bin / f"dict.{language}.txt" for language in (source, target)}
     options = options_of(state, checkpoint)
     dictionaries = dictionaries_of(*(files[f"dict.{language}.txt"] for language in (source, target)))
-    refuse_dictionaries(checkpoint, recorded(state), trained_on(dictionaries), data_bin)
+    refuse_other_text(checkpoint, recorded(state), trained_on(dictionaries), data_bin)
     model = build(options, state["model"], dictionaries, checkpoint)
     search, defaults = config.get("generation", {}), GenerationConfigWithForm()
     content = {

@@ -14,10 +14,8 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from fairseq_cli import train
 
-from fairseq_plugins.errors import EXIT_CODE
 from fairseq_plugins.patches import cpu_processes
 from tests import toy
-from tests.processes import Command
 
 TWO = ("--distributed-world-size", "2")
 FLAGS = ("--max-update", "3", "--dropout", "0", "--no-epoch-checkpoints")
@@ -48,15 +46,6 @@ def test_two_processes_equal_one_with_both_batches(toy_data: Path, tmp_path: Pat
     assert two["optimizer_history"][-1]["num_updates"] == 3
     for name, weight in one["model"].items():
         torch.testing.assert_close(two["model"][name], weight, rtol=1e-4, atol=1e-5, msg=name)
-
-
-def test_a_user_error_in_a_worker_ends_the_command_with_one_line(
-    toy_data: Path, tmp_path: Path, fairseq_deep: Command
-) -> None:
-    flags = ["--arch", "transformer", *toy.TINY_MODEL, *toy.RECIPE, *TWO, "--save-dir", str(tmp_path)]
-    ended = fairseq_deep("train", str(toy_data), *flags, "--max-tokens", "7")
-    assert ended.code == EXIT_CODE, ended.errors
-    assert ended.error.startswith("error: --max-tokens 7 is smaller than the longest sentence")
 
 
 def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,12 +60,11 @@ def watched(patch: pytest.MonkeyPatch, step: str) -> list[int]:
     return seen
 
 
-@pytest.mark.parametrize("count", [60, 5])
-def test_training_sees_every_sentence(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = toy.binarise(tmp_path, {"train": count, "valid": 5})
+def test_training_sees_every_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = toy.binarise(tmp_path, {"train": 5, "valid": 5})
     seen = watched(monkeypatch, "train_step")
     toy.train_toy(data, tmp_path / "run", "--max-epoch", "1", "--no-save", "--max-tokens", "4000")
-    assert sorted(seen) == list(range(count))
+    assert sorted(seen) == list(range(5))
 
 
 def test_generation_and_validation_take_every_sentence(

@@ -46,17 +46,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def executed(here: Path) -> list[Path]:
-    return list(here.rglob("executed*"))
-
-
-def test_stock_executes_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(vars(utils), "eval")
-    utils.eval_bool(PROGRAMS[0])
-    assert executed(here) == [here / "executed"]
-
-
-def test_a_program_is_no_value(here: Path) -> None:
+def test_a_program_is_no_value_but_in_stock(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in PROGRAMS:
         with pytest.raises(UserError, match="neither a number nor a list"):
             calculated(text)
@@ -65,7 +55,10 @@ def test_a_program_is_no_value(here: Path) -> None:
             read(PROGRAMS[0])
     with pytest.raises(UserError):
         _ = FairseqAdafactor.optimizer_config.fget(Namespace(args=Namespace(lr=[0.1], adafactor_eps=PROGRAMS[0])))
-    assert executed(here) == []
+    assert list(here.rglob("executed*")) == []
+    monkeypatch.delitem(vars(utils), "eval")
+    utils.eval_bool(PROGRAMS[0])
+    assert list(here.rglob("executed*")) == [here / "executed"]
 
 
 def test_what_fairseq_documents_is_calculated() -> None:
@@ -78,6 +71,8 @@ def test_what_fairseq_documents_is_calculated() -> None:
     }
     assert {text: calculated(text) for text in values} == values
     assert utils.eval_str_list("[0.1, 2]") == [0.1, 2.0]
+    # fairseq calls it with a setting of a checkpoint that is a bool already, and expects the builtin's error.
+    assert [utils.eval_bool(value, default=None) for value in (True, 1, "True")] == [None, None, True]
 
 
 VALUES = st.recursive(
@@ -90,11 +85,6 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_every_value_that_python_writes_is_read(value: Any) -> None:
     assert calculated(repr(value)) == value == ast.literal_eval(repr(value))
-
-
-def test_what_is_no_text_is_as_for_the_builtin() -> None:
-    """fairseq calls it with a setting of a checkpoint that is a bool already, and expects this error."""
-    assert [utils.eval_bool(value, default=None) for value in (True, 1, "True")] == [None, None, True]
 
 
 def test_no_module_of_fairseq_is_forgotten() -> None:
