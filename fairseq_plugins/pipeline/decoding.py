@@ -155,7 +155,7 @@ def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
         if not rows or any(len(row) != 2 or not all(row) for row in rows):
             raise UserError(f"{table}: each line must be the split in data-bin, a tab, and the name of the test set")
         sets = [TestSet(subset, name) for subset, name in rows]
-    by_name = {each.name: each for each in [*sets, TestSet("valid", "valid")]}
+    by_name = {test_set.name: test_set for test_set in [*sets, TestSet("valid", "valid")]}
     if unknown := [name for name in wanted if name not in by_name]:
         raise UserError([f"{data}: {unknown_name('test set', name, by_name)}" for name in unknown])
     return [by_name[name] for name in wanted] if wanted else sets

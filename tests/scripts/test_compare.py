@@ -155,9 +155,9 @@ def test_from_prepared_text_to_a_report(tmp_path: Path) -> None:
     assert lines(evaluation / "hypotheses.tok") == [translated[index] for index in range(60)]
     hypotheses, references = (lines(path) for path in (evaluation / "hypotheses.txt", data / "raw" / "test.en"))
     scores = json.loads((evaluation / "score.json").read_text())
-    found = {metric["name"]: metric["value"] for metric in scores["metrics"]}
+    values = {metric["name"]: metric["value"] for metric in scores["metrics"]}
     bleu = BLEU().corpus_score(hypotheses, [references]).score
-    assert (found["sacreBLEU"], scores["sentences"]) == (pytest.approx(bleu), 60)
+    assert (values["sacreBLEU"], scores["sentences"]) == (pytest.approx(bleu), 60)
     with (out / "report" / "report.csv").open(encoding="utf-8", newline="") as stream:
         [row] = csv.DictReader(stream)
     assert (row["method"], row["seed"], row["updates"]) == ("post_ln_3e3d", "3", "111")

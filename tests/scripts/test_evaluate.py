@@ -79,9 +79,9 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
 
     # The score is sacreBLEU's of the files.
     scores = json.loads((place / "score.json").read_text())
-    found = {metric["name"]: metric["value"] for metric in scores["metrics"]}
+    values = {metric["name"]: metric["value"] for metric in scores["metrics"]}
     texts = [lines(place / name) for name in ("hypotheses.txt", "references.txt")]
-    assert found["sacreBLEU"] == pytest.approx(BLEU().corpus_score(texts[0], [texts[1]]).score)
+    assert values["sacreBLEU"] == pytest.approx(BLEU().corpus_score(texts[0], [texts[1]]).score)
     assert scores["sentences"] == 60
 
     signature = (place / "signature").read_text()

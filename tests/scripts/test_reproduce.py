@@ -56,14 +56,14 @@ ALLOWED = re.compile(r"[\d,]+ of [\d,]+ tokens unknown|published text changed as
 
 def check_references(evaluation: Path) -> None:
     """A perfect translation would have the best score, except for known differences, which are named."""
-    found = json.loads((evaluation / "self-check.json").read_text(encoding="utf-8"))
-    assert found["lines"] > 0
-    assert found["bleu"] in (100, None)
+    check = json.loads((evaluation / "self-check.json").read_text(encoding="utf-8"))
+    assert check["lines"] > 0
+    assert check["bleu"] in (100, None)
     # The detokeniser of French writes a space before ? and !, and BLEU splits them off anyway.
     if "wmt14_en_fr" not in evaluation.parts:
-        assert found["differing"] == 0
-    assert (found["problem"], found["accepted"]) == ("", "")
-    assert all(map(ALLOWED.fullmatch, found["allowed"]))
+        assert check["differing"] == 0
+    assert (check["problem"], check["accepted"]) == ("", "")
+    assert all(map(ALLOWED.fullmatch, check["allowed"]))
 
 
 def check_score(evaluation: Path) -> None:
