@@ -24,7 +24,7 @@ from fairseq_plugins.pipeline.prepare_settings import LATER, Sets, Settings, eve
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.text import bpe, description, parallel, pieces, words
 from fairseq_plugins.text.command import value_of
-from fairseq_plugins.text.tokenise import tokenise
+from fairseq_plugins.text.moses import tokenise
 
 FINGERPRINT = 16
 """Digits of a text's SHA-256 in the settings of a directory; another number would refuse directories that exist."""

@@ -99,11 +99,10 @@ def write_check(plan: Plan, test_set: TestSet, target: Path, accepted: str = "")
 
 def plain_text(how: Description, language: str, lines: Sequence[str]) -> list[str]:
     """Tokens whose subwords are joined, as plain text: with capitals where it was truecased, detokenised."""
-    from fairseq_plugins.text.tokenise import detokenised
-    from fairseq_plugins.text.truecase import recaser
+    from fairseq_plugins.text.moses import detokeniser, recaser
 
     cased = list(map(recaser(), lines)) if how.truecased else list(lines)
-    return list(detokenised(language, cased)) if how.tokeniser == "moses" else cased
+    return list(map(detokeniser(language), cased)) if how.tokeniser == "moses" else cased
 
 
 # --- one function for each task -------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def moses(sentences: Sequence[str], language: str) -> list[str]:
     that is wanted: it is Moses before November 2018, with which newstest2014 has the 64,496 tokens of the published
     tables.
     """  # noqa: D205
-    from fairseq_plugins.text.tokenise import Splitter
+    from fairseq_plugins.text.moses import Splitter
 
     tokeniser = Splitter(language, last_full_stop=False)
     return [str(tokeniser.tokenize(sentence, return_str=True, escape=False)) for sentence in sentences]

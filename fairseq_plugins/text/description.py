@@ -61,7 +61,7 @@ class Description:
 
     def as_prepared(self, name: str, language: str) -> Transform:
         """The function that changes a published sentence of the set ``name`` like the preparation, except tokens."""
-        from fairseq_plugins.text.normalise import normaliser
+        from fairseq_plugins.text.moses import normaliser
 
         kinds = {"apostrophes": straightened, "punctuation": normaliser(language)}
         steps = [kinds[kind] for kind in self.changed.get(name, ())] + ([lower_case] if self.lower_case else [])

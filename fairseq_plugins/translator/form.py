@@ -13,8 +13,7 @@ from fairseq.data.data_utils import post_process
 
 from fairseq_plugins.text import bpe, pieces
 from fairseq_plugins.text.description import Description
-from fairseq_plugins.text.tokenise import detokeniser, tokeniser
-from fairseq_plugins.text.truecase import recaser, truecaser_of
+from fairseq_plugins.text.moses import detokeniser, recaser, tokeniser, truecaser_of
 from fairseq_plugins.text.words import straightened
 from fairseq_plugins.workers import Transform
 

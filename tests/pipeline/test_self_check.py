@@ -21,8 +21,7 @@ from fairseq_plugins.pipeline.self_check import Result, compare, write_check
 from fairseq_plugins.text.bytes import tokens_of
 from fairseq_plugins.text.description import Description
 from fairseq_plugins.text.markup import segments
-from fairseq_plugins.text.normalise import normaliser
-from fairseq_plugins.text.tokenise import tokeniser
+from fairseq_plugins.text.moses import normaliser, tokeniser
 from tests.speech_to_text import audio
 
 PUBLISHED = [

@@ -10,7 +10,7 @@ import pytest
 from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.bpe import load
 from fairseq_plugins.text.markup import segments
-from fairseq_plugins.text.tokenise import tokeniser
+from fairseq_plugins.text.moses import tokeniser
 
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 SENTENCES = 6750

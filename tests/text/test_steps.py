@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text import bpe, description, markup, normalise, parallel, pieces, truecase, words
+from fairseq_plugins.text import bpe, description, markup, moses, parallel, pieces, words
 from fairseq_plugins.text.__main__ import STEPS, main
-from fairseq_plugins.text.tokenise import detokenise, detokeniser, tokenise, tokeniser
+from fairseq_plugins.text.moses import detokenise, detokeniser, tokenise, tokeniser
 from fairseq_plugins.text.words import lower_case, straightened
 
 
@@ -93,7 +93,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
 
 def test_punctuation_gets_the_form_that_moses_gives_it() -> None:
     # The right-hand sides follow the rules of normalize-punctuation.perl by hand.
-    german, english = normalise.normaliser("de"), normalise.normaliser("en")
+    german, english = moses.normaliser("de"), moses.normaliser("en")
     assert german("„Ja“, sagte er – und ging…") == '"Ja", sagte er - und ging...'
     assert german('Er sagte: "Ja."') == 'Er sagte: "Ja".'
     assert german("10 % ( 5 ) «nein»") == '10% (5) "nein"'
@@ -105,8 +105,8 @@ def test_punctuation_gets_the_form_that_moses_gives_it() -> None:
 
 def test_control_characters_become_spaces_and_small_letters_are_perls() -> None:
     # Category C: control, format (zero-width space, byte order mark), private use; not the soft sign of category L.
-    assert normalise.without_control_characters("a\u0007b\u200bc\ufeffd\ue000e\u044cf") == "a b c d e\u044cf"
-    assert normalise.without_control_characters("nothing\u00a0to do") == "nothing\u00a0to do"
+    assert moses.without_control_characters("a\u0007b\u200bc\ufeffd\ue000e\u044cf") == "a b c d e\u044cf"
+    assert moses.without_control_characters("nothing\u00a0to do") == "nothing\u00a0to do"
     assert lower_case("ÄÖÜ STRASSE ẞ ΟΔΟΣ İ") == "äöü strasse ß οδοσ i̇"
     assert straightened("It’s „it“.") == "It's „it“."
 
@@ -163,17 +163,17 @@ def test_detokenising_undoes_tokenising() -> None:
 def test_truecasing_is_learned_from_text_that_is_truecased(tmp_path: Path) -> None:
     lines = ("the house of Anna is old .", "Anna saw the &quot; New York &quot; .", "&quot; So &quot; .")
     model = tmp_path / "model"
-    truecase.learn_truecaser(write(tmp_path / "text", lines), model)
+    moses.learn_truecaser(write(tmp_path / "text", lines), model)
     new = write(tmp_path / "new", ["The house .", "Anna . &quot; The Old &quot; NEW York .", "THE unknown Word | x"])
     # As truecase.perl: best case at the beginning of a sentence and for words in a case not seen, others as they are.
     expected = ["the house .", "Anna . &quot; the old &quot; New York .", "the unknown Word | x"]
-    assert made(truecase.truecase, new, tmp_path / "true", model=model, workers=2) == expected
+    assert made(moses.truecase, new, tmp_path / "true", model=model, workers=2) == expected
     # No letter of "So" counted: a capital at the beginning of a sentence tells nothing.
     assert "so" not in model.read_text().lower().split()
     plain = partial(made, detokenise, tmp_path / "true", tmp_path / "plain", language="en")
     assert (plain(recase=True)[0], plain()[0]) == ("The house.", "the house.")
     for bad, problem in ((new, "not a model of Moses' truecaser"), (tmp_path / "no", "no such file or directory")):
-        assert refusal(truecase.truecase, new, tmp_path / "x", model=bad) == f"{bad}: {problem}"
+        assert refusal(moses.truecase, new, tmp_path / "x", model=bad) == f"{bad}: {problem}"
 
 
 # ---- parallel files ----------------------------------------------------------------------------------------------
@@ -326,9 +326,9 @@ def test_marks_of_subwords_are_refused_and_a_stray_one_is_not(tmp_path: Path) ->
 
 LINE_BY_LINE: Sequence[Callable[..., object]] = (
     lambda path, output: tokenise([path], output, language="de"),
-    lambda path, output: normalise.normalise([path], output, language="de"),
+    lambda path, output: moses.normalise([path], output, language="de"),
     lambda path, output: detokenise(path, output, language="de"),
-    normalise.straighten,
+    moses.straighten,
 )
 LEARNING: Sequence[Callable[..., object]] = (
     lambda path, output: tokenise([path], output, language="de", workers=2),

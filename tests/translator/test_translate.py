@@ -26,7 +26,7 @@ import fairseq_plugins
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import decoded
-from fairseq_plugins.text.tokenise import detokeniser
+from fairseq_plugins.text.moses import detokeniser
 from fairseq_plugins.translator import translate as module
 from fairseq_plugins.translator.engines import Hypothesis, batches
 from fairseq_plugins.translator.form import Form

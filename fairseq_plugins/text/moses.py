@@ -1,24 +1,60 @@
-"""Split words from punctuation and join them again: Moses' tokenizer and detokenizer.
+"""Moses' tools by sacremoses: normalise punctuation, split words from it and join them again, truecase.
 
-sacremoses with the rules of Moses' Perl that it lacks; the published tokens of IWSLT'14 are what it makes.
+With the rules of Moses' Perl that sacremoses lacks; the published tokens of IWSLT'14 are what they make.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
 import regex
-from sacremoses import MosesDetokenizer, MosesTokenizer
+from sacremoses import MosesDetokenizer, MosesDetruecaser, MosesPunctNormalizer, MosesTokenizer, MosesTruecaser
 from sacremoses.indic import NUKTAS, VIRAMAS
 
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import whole_file
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.text.normalise import normaliser
-from fairseq_plugins.text.truecase import recaser
 from fairseq_plugins.text.words import lower_case as lower_cased
+from fairseq_plugins.text.words import straightened
 from fairseq_plugins.workers import Transform, map_lines
+
+# Characters: normalize-punctuation and remove-non-printing-char ------------------------------------------------------
+
+
+def without_control_characters(line: str) -> str:
+    """Replace every character of Unicode's category "other" by a space, like remove-non-printing-char.perl."""
+    if line.isprintable():
+        return line
+    return "".join(" " if unicodedata.category(character).startswith("C") else character for character in line)
+
+
+@cache
+def normaliser(language: str) -> Transform:
+    """Both steps, in the order of fairseq's preparation of WMT.
+
+    The order of quotation marks and commas is the language's.
+    """
+    normalise = MosesPunctNormalizer(lang=language, perl_parity=True).normalize
+    # Perl's lines have a line end, which its rule for a full stop before a closing quotation mark needs.
+    return lambda line: without_control_characters(str(normalise(line + "\n")))
+
+
+def normalise(inputs: Sequence[Path], output: Path, *, language: str, workers: int = 1) -> None:
+    """Normalise punctuation; drop control characters."""
+    write_lines(output, map_lines(lambda: normaliser(language), read_lines(*inputs), workers))
+
+
+def straighten(source: Path, output: Path) -> None:
+    """Replace ’ by ', as fairseq's preparations do with test sets."""
+    write_lines(output, map(straightened, read_lines(source)))
+
+
+# Tokens: tokenizer and detokenizer -----------------------------------------------------------------------------------
 
 
 class Splitter(MosesTokenizer):
@@ -102,11 +138,6 @@ def detokeniser(language: str, unescape: bool = True) -> Transform:
     return lambda tokens: str(detokenise(tokens.split(), return_str=True, unescape=unescape))
 
 
-def detokenised(language: str, lines: Iterable[str], workers: int = 1) -> Iterator[str]:
-    """Plain text of lines of tokens."""
-    return map_lines(lambda: detokeniser(language), lines, workers)
-
-
 def tokenise(
     inputs: Sequence[Path],
     output: Path,
@@ -138,5 +169,51 @@ def detokenise(source: Path, output: Path, *, language: str, recase: bool = Fals
     Options:
         recase: the text is truecased: sentences begin with a capital
     """
-    lines = read_lines(source)
-    write_lines(output, detokenised(language, map(recaser(), lines) if recase else lines, workers))
+    lines = map(recaser(), read_lines(source)) if recase else read_lines(source)
+    write_lines(output, map_lines(lambda: detokeniser(language), lines, workers))
+
+
+# Case: train-truecaser, truecase and detruecase ----------------------------------------------------------------------
+
+
+def learn_truecaser(source: Path, output: Path) -> None:
+    """Learn which words begin with a capital: how often each word of tokenised text occurs in which case.
+
+    At the beginning of a sentence only words in lower case count, so the text may be truecased already. Moses also
+    counts some capitals there as a tenth, which sacremoses cannot read.
+    """
+    truecaser = MosesTruecaser()
+    casing: dict[str, Counter[str]] = defaultdict(Counter)
+    for line in read_lines(source):
+        for word, written, weight in truecaser.learn_truecase_weights(line.split(), possibly_use_first_token=True):
+            if weight == 1:
+                casing[word][written] += 1
+    truecaser.model = {"casing": casing}
+    with whole_file(output) as partial:
+        truecaser.save_model(str(partial))
+
+
+def truecaser_of(model: Path) -> Transform:
+    """The function that truecases a line of tokens.
+
+    Raises:
+        UserError: ``model`` is missing or not a truecaser model.
+    """
+    try:
+        truecase = MosesTruecaser(load_from=str(model)).truecase
+    except OSError as error:
+        raise UserError(f"{model}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:
+        raise UserError(f"{model}: not a model of Moses' truecaser") from None
+    return lambda line: str(truecase(line, return_str=True, use_known=True))
+
+
+def recaser() -> Transform:
+    """The function that restores the capitals at the beginning of sentences in truecased tokens."""
+    recase = MosesDetruecaser().detruecase
+    return lambda line: str(recase(line, return_str=True))
+
+
+def truecase(source: Path, output: Path, *, model: Path, workers: int = 1) -> None:
+    """Write the first word of a sentence as inside sentences."""
+    write_lines(output, map_lines(lambda: truecaser_of(model), read_lines(source), workers))
