@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
 
 import pytest
 from fairseq.data import data_utils
@@ -99,17 +98,16 @@ def test_the_order_decides_whoever_wraps_first_and_each_is_called_once() -> None
         def letters() -> str:
             return ""
 
-    def a(inner: Callable[[], str]) -> str:
-        return "a" + inner()
+    def wrapper_of(letter: str) -> wrapping.Wrapper:
+        def wrapper(inner: wrapping.Wrapper) -> str:
+            return letter + str(inner())
 
-    def b(inner: Callable[[], str]) -> str:
-        return "b" + inner()
+        wrapper.__qualname__ = letter
+        return wrapper
 
-    def c(inner: Callable[[], str]) -> str:
-        return "c" + inner()
-
+    a, b, c = map(wrapper_of, "abc")
     for wrapper, order in ((b, 20), (a, 10), (b, 20)):
         wrapping.wrap(Owner, "letters", wrapper, order=order)
-    with pytest.raises(ValueError, match=r"letters: .*<locals>\.b and .*<locals>\.c have order 20$"):
+    with pytest.raises(ValueError, match=r"letters: .*\.b and .*\.c have order 20$"):
         wrapping.wrap(Owner, "letters", c, order=20)
     assert (Owner.letters(), Owner.letters.__name__, inspect.unwrap(Owner.letters)()) == ("ab", "letters", "")
