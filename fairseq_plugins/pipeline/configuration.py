@@ -79,8 +79,9 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
         split[match["key"]] = match["value"]
     if problems := [f"{key} cannot be set here: {fixed[key]}" for key in split if key in fixed]:
         raise UserError(problems)
-    # With ``++`` Hydra takes any key: the YAML may lack one of a named group.
-    config = _composed(path, [f"task.data={quoted(data)}", *(f"++{key}={value}" for key, value in split.items())])
+    # With ``++`` Hydra takes any key: the YAML may lack one of a named group. A group is chosen by its ``_name`` alone.
+    forced = [f"++{key}={value}" for key, value in split.items() if "." in key]
+    config = _composed(path, [f"task.data={quoted(data)}", *forced])
     problems = [*_unknown_keys(split, set(_legal_keys(path, config))), *_unknown_choices(config)]
     if problems:
         raise UserError(problems)

@@ -250,6 +250,7 @@ def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> 
         ("optimisation.max_update=3", r"unknown key '.*' \(did you mean 'optimization.max_update'"),
         ("model.droput=0.1", r"unknown key 'model.droput' \(did you mean 'model.dropout'\?\)"),
         ("dropout=0.1", r"unknown key 'dropout' \(did you mean 'model.dropout'\?\)"),
+        ("criterion=cross_entropy", r"unknown key 'criterion' \(did you mean 'criterion._name'"),
         ("model.resid=admin", r"unknown key 'model.resid' \(did you mean 'model.residual'\?\)"),
         ("optimization.max_update=many", r"max_update=many; .*'many' .*"),
         ("model.residual=admn", r"'admn' \(did you mean 'admin'\?\)"),
