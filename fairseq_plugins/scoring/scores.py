@@ -158,8 +158,8 @@ def score(
         UserError: unequal counts, an unknown metric, a metric without the text it reads, a library not installed.
     """
     tokens = None
-    if tokenised_systems or tokenised_references:
-        tokens = Text.of(tokenised_systems or {}, tokenised_references or [])
+    if tokenised_systems is not None and tokenised_references is not None:
+        tokens = Text.of(tokenised_systems, tokenised_references)
     test_set = Forms(Text.of(systems, references), tokens, language_pair)
     chosen, left_out = _chosen_metrics(test_set, metrics)
     scored: dict[str, dict[str, SystemScore]] = {name: {} for name in test_set.plain.systems}

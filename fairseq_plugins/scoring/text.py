@@ -34,13 +34,7 @@ class Text:
 
     @classmethod
     def of(cls, systems: Mapping[str, Outputs], references: Sequence[Sequence[str]]) -> Text:
-        """Put sentences in memory together; a system may have one run or a list of them.
-
-        Raises:
-            UserError: there is nothing to score.
-        """
-        if not systems or not references:
-            raise UserError("nothing to score: there must be at least one system and one reference")
+        """Put sentences in memory together; a system may have one run or a list of them."""
         runs: dict[str, list[list[str]]] = {}
         for name, outputs in systems.items():
             is_one = all(isinstance(sentence, str) for sentence in outputs)
