@@ -29,7 +29,7 @@ SLOWEST := --durations=10 --durations-min=5
 PYTHON_CODE := setup.py benchmarks configs docs fairseq_plugins tests
 SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh scripts/reproduce/*.sh)
 
-.PHONY: help setup demo test test-slow test-long test-all test-oldest test-machines test-sse test-avx2 test-threads test-order record breaks lock check clean
+.PHONY: help setup demo test test-slow test-long test-all test-oldest test-machines test-sse test-avx2 test-threads test-order record breaks lock check docs clean
 
 help:
 	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
@@ -44,6 +44,7 @@ help:
 	@echo 'make breaks break each part once and see whether a test notices (about an hour; some of them: make breaks ONLY="NAME ...")'
 	@echo 'make record write down the losses, weights and options of this revision, to be compared with git diff'
 	@echo 'make check  ruff (rules and format), mypy and shellcheck; nothing newer than the oldest Python that is promised'
+	@echo 'make docs   the pages of docs/ as a site, in site/; fails at a lost link or anchor, or a formula that cannot be read'
 	@echo 'make lock   write requirements.lock, the checksums of what constraints.txt names'
 	@echo 'make setup  only install, into $(VENV) (the others do it where needed)'
 	@echo 'make clean  remove $(VENV) and what the tools left behind; the built wheel of fairseq stays'
@@ -103,6 +104,15 @@ lock: $(VENV)/.installed
 		/^[a-z0-9]/ { split($$1, name, "=="); file = index(sources, " " name[1] " ") ? second : first } \
 		/^[a-z0-9 ]/ { print > file }' "$$all"
 
+# In an environment of its own, since only this needs mkdocs; once that is there, it works without network.
+docs: .venv-docs/.installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
+.venv-docs/.installed: docs/requirements.txt
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python -m pip --disable-pip-version-check install -q -r docs/requirements.txt
+	touch $@
+
 check: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check --quiet .
@@ -111,7 +121,7 @@ check: $(VENV)/.installed
 	$(VENV)/bin/vermin --quiet --no-tips --violations --target=3.10- $(PYTHON_CODE)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-docs site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find fairseq_plugins tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last: an interrupted set-up is taken up again where it stopped.

@@ -14,6 +14,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from torch import nn
 import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
 from fairseq_plugins import patches
 from fairseq_plugins.checkpoints.fold import obstacles
+from fairseq_plugins.cli.main import COMMANDS
 from fairseq_plugins.core.architectures import architecture_presets, method_preset
 from fairseq_plugins.core.architectures import refusals as refusals_in
 from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values
@@ -40,11 +42,12 @@ from fairseq_plugins.core.method import (
     NewParameter,
     Option,
     Part,
+    Site,
     Stack,
     find_part,
 )
 from fairseq_plugins.core.model import DEPTHS, SIZES, TRANSLATION, DeepTransformerModel
-from fairseq_plugins.core.norm import ScaledLayerNorm
+from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import flag
@@ -673,6 +676,78 @@ def _configuration(row: PublishedRow) -> str:
     return " ".join([link, *(["with"] if row.overrides else []), *map(code, row.overrides)])
 
 
+PLACES = {
+    NormPlace.BEFORE: "before the branch",
+    NormPlace.INSIDE: "inside it",
+    NormPlace.BRANCH: "on the branch",
+    NormPlace.AFTER: "after the sum",
+}
+SUB_LAYER = """```mermaid
+flowchart LR
+    x([stream]) --> before[norm before] --> f[branch, with a norm inside] --> dropout --> branch[norm on the branch]
+    branch --> sum(("residual connection"))
+    x --> sum
+    input([input of the layer]) -.-> sum
+    sum --> after[norm after the sum] --> o([stream])
+```"""
+
+
+def places_table() -> str:
+    """Where each method has norms in stacks of eight layers, and how its branches join the stream."""
+    rows = []
+    for method in METHODS.values():
+        stacks = [model for _, model in tiny_model(method).stacks()]
+        designs = [replace(stack.design, encoder_layers=8, decoder_layers=8) for stack in stacks]
+        norms = [
+            design.parts[Axis.NORM].build(site, depth, design)
+            for design in designs
+            for depth in range(1, 9)
+            for site in (Site.SELF, Site.FFN)
+        ]
+        cells = []
+        for place in PLACES:
+            share = sum(place in places for places in norms) / len(norms)
+            cells.append("yes" if share == 1 else "some" if share else "")
+        tops = [stack.layer_norm is not None for stack in stacks]
+        cells.append("yes" if all(tops) else "some" if any(tops) else "")
+        joined = dict.fromkeys(design.parts[Axis.RESIDUAL].summary for design in designs)
+        rows.append(
+            (f"[{method.title}](methods.md#{_anchor(method.title)})", code(method.norm), *cells, "; ".join(joined))
+        )
+    return table(("method", "norm", *PLACES.values(), "on top", "residual connection"), rows)
+
+
+def pipeline_drawing() -> str:
+    """The commands from raw text to a score and to a translator, each with its line of ``fairseq-deep --help``."""
+    steps = ("prepare", "run", "evaluate", "report", "package", "translate", "export")
+    boxes = [f'    {name}["<b>{name}</b><br>{COMMANDS[name].summary}"]' for name in steps]
+    arrows = ["prepare --> run --> evaluate --> report", "run --> package --> translate", "package --> export"]
+    return "\n".join(["```mermaid", "flowchart LR", *boxes, *(f"    {arrow}" for arrow in arrows), "```"])
+
+
+def diagrams_page() -> str:
+    """docs/diagrams.md."""
+    return f"""# Diagrams
+
+Written by `python docs/generate.py` from the records of methods and commands; do not edit it.
+
+## A sub-layer
+
+Every sub-layer has these lines; each norm exists only where the method has one.
+
+{SUB_LAYER}
+
+"some": in a part of the layers or sub-layers, or in one of the stacks; each stack has eight layers here. FixUp's norm is
+a trained shift, and `--norm-module` may put something else in the place of a LayerNorm.
+
+{places_table()}
+
+## From raw text to a score
+
+{pipeline_drawing()}
+"""
+
+
 def with_block(page: str, name: str, content: str) -> str:
     """``page`` with ``content`` in the block ``name``.
 
@@ -691,6 +766,7 @@ def pages() -> dict[Path, str]:
     fairseq, reproduction, choosing = (ROOT / "docs" / f"{name}.md" for name in ("fairseq", "reproduction", "choosing"))
     return {
         ROOT / "docs" / "methods.md": methods_page(),
+        ROOT / "docs" / "diagrams.md": diagrams_page(),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
         choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),

@@ -79,7 +79,8 @@ class Translator:
         model: the directory.
         engine: ``auto`` (the fastest that it holds), ``fairseq``, ``ctranslate2`` or the name of one of its exports.
         device: ``auto``, ``cpu`` or ``gpu``.
-        beam, length_penalty: of the search; by default the package's.
+        beam: hypotheses of the search; by default the package's.
+        length_penalty: fairseq's or GNMT's, as the package says; by default the package's.
         batch: most tokens of a batch, pads among them; by default what is fast for the engine.
         longest: tokens that are translated at once; at most what the model and the search take. By default a line that
             is longer than every sentence of the training is translated sentence by sentence.
