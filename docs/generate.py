@@ -737,7 +737,7 @@ Every sub-layer has these lines; each norm exists only where the method has one.
 
 {SUB_LAYER}
 
-"some": in a part of the layers or sub-layers, or in one of the stacks; each stack has eight layers here. FixUp's norm is
+"some": in a part of the layers or sub-layers, or in one of the stacks, which have eight layers here. FixUp's norm is
 a trained shift, and `--norm-module` may put something else in the place of a LayerNorm.
 
 {places_table()}
