@@ -105,16 +105,12 @@ def _measure_texts(directory: Path, folder: Path, kind: str) -> Iterator[File]:
             split=_SPLITS.get(split, split),
             language="" if ending == "txt" else ending,
         )
-        measure_text(path, file)
+        _measure_text(path, file)
         yield file
 
 
-def measure_text(path: Path, file: File) -> None:
-    """Fill in ``file`` from the text at ``path``, which may be compressed.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+def _measure_text(path: Path, file: File) -> None:
+    """Fill in ``file`` from the text at ``path``, which may be compressed."""
     digest, types = hashlib.sha256(), set()
     returns, line = 0, b"\n"
     try:

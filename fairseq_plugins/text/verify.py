@@ -29,7 +29,7 @@ SHOWN = 16
 
 @dataclass(frozen=True)
 class Verdict:
-    """One line of the verdict: a level, the file or subject, and a message."""
+    """A line of the verdict: its level, the file or subject that it is about, and a message."""
 
     level: str
     about: str
