@@ -10,7 +10,8 @@ import atexit
 import contextlib
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 from weakref import WeakSet
 
@@ -26,15 +27,8 @@ _ended = False
 def read_until_the_end(run: Callable[[Any], None], reader: Any) -> None:
     """``BackgroundConsumer.run`` that reads nothing more once the interpreter ends."""
     _readers.add(reader)
-    reader._source = _until_the_end(reader._source)
+    reader._source = takewhile(lambda _: not _ended, reader._source)
     run(reader)
-
-
-def _until_the_end(batches: Iterable[Any]) -> Iterator[Any]:
-    for batch in batches:
-        if _ended:
-            return
-        yield batch
 
 
 def stop_reading() -> None:
