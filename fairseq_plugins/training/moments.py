@@ -71,8 +71,6 @@ class MomentOptimizer(torch.optim.Optimizer):
 
     def _advance(self, p: Tensor) -> int:
         """Create the state of ``p`` or move it to its device; returns the number of this update, from 1."""
-        if p.grad is not None and p.grad.is_sparse:
-            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
         state = self.state[p]
         dtype = torch.float32 if p.dtype in HALF else p.dtype
         if not state:

@@ -40,9 +40,7 @@ def _problems(cfg: Any) -> Iterator[str]:
     parallel, name = cfg.distributed_training, getattr(cfg.optimizer, "_name", None)
     if name == "composite":
         yield f"{FLAG} cannot be combined with --optimizer composite, which has a weight decay for each of its groups"
-    elif getattr(cfg.optimizer, "weight_decay", None) is None:
-        yield f"{FLAG} has no effect here: --optimizer {name} has no weight decay"
-    elif cfg.optimizer.weight_decay == 0:
+    elif not getattr(cfg.optimizer, "weight_decay", 0):
         yield f"{FLAG} has no effect without weight decay: add --weight-decay, or drop {FLAG}"
     if parallel.ddp_backend == "fully_sharded":
         yield f"{FLAG} cannot be combined with --ddp-backend fully_sharded, which joins the parameters of a layer"

@@ -6,7 +6,6 @@ import copy
 import itertools
 from typing import Any
 
-import pytest
 import torch
 from fairseq.optim.adam import Adam as StockAdam
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
@@ -82,19 +81,6 @@ def test_gradients_are_clipped_as_by_fairseq() -> None:
         norm, changed = clipped(FairseqForeachAdam, lists, largest)
         assert same((norm, changed), clipped(FairseqAdam, lists, largest)), (tensors, largest, dtype)
         assert norm.dtype == torch.float32
-
-
-def test_a_list_of_tensors_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-    original = torch._foreach_addcdiv_
-    monkeypatch.setattr(torch, "_foreach_addcdiv_", lambda w, *a, **k: (calls.append(len(w)), original(w, *a, **k)))
-    params = [nn.Parameter(torch.ones(3)) for _ in range(7)]
-    for p in params:
-        p.grad = torch.ones(3)
-    Adam(params).step()
-    monkeypatch.setattr(Adam, "chunk_on_cpu", 6)
-    Adam(params).step()
-    assert calls == [7, 2, 2, 2, 1]
 
 
 def make(kind: type[torch.optim.Optimizer], start: list[Tensor], **flags: Any) -> torch.optim.Optimizer:

@@ -85,15 +85,6 @@ def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: t
     assert (optimizer.state[first]["step"], optimizer.state[late]["step"]) == (8, 2)
 
 
-@every_kind
-def test_a_sparse_gradient_is_refused(kind: type[moments.MomentOptimizer]) -> None:
-    table = nn.Embedding(4, 2, sparse=True)
-    optimizer = kind(table.parameters())
-    table(torch.tensor([1])).sum().backward()
-    with pytest.raises(RuntimeError, match="sparse"):
-        optimizer.step()
-
-
 @pytest.mark.parametrize("name", ["lamb", "radam"])
 def test_block_momentum_averages_the_moments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     p = nn.Parameter(torch.ones(2))
@@ -183,27 +174,6 @@ def test_a_resumed_training_is_the_uninterrupted_one(
     assert {value.dtype for one in states for value in one.values() if isinstance(value, Tensor)} == {torch.float32}
     assert {int(one["step"]) for one in states} == {11}
     assert [group["weight_decay"] for group in parts["last_optimizer_state"]["param_groups"]] == [0.1, 0.0]
-
-
-AS_SINGLE = [(name, precision) for name in ("radam", "lamb") for precision in ("bf16", "fp16")]
-AS_SINGLE += [(name, "memory_efficient_fp16") for name in ("radam", "lamb")]
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "precision"), [in_fast_tests(case, ("radam", "fp16"), ("lamb", "fp16")) for case in AS_SINGLE]
-)
-def test_half_precision_trains_as_single_does(optimizer: str, precision: str, toy_data: Path, tmp_path: Path) -> None:
-    """The weights are some roundings apart, and the training has come several times as far.
-
-    Not so under ``--memory-efficient-bf16``, where most steps are less than a weight's last digit.
-    """
-    flags = ("--dropout", "0", "--lr", "0.02" if optimizer == "lamb" else "0.01")
-    still, single = (train(toy_data, tmp_path / str(number), number, optimizer, *flags) for number in (1, 20))
-    half = train(toy_data, tmp_path / "half", 20, optimizer, *flags, *PRECISIONS[precision])
-    start, wanted, found = (
-        torch.cat([value.float().flatten() for value in state["model"].values()]) for state in (still, single, half)
-    )
-    assert 3 * float((wanted - found).norm()) < float((wanted - start).norm())
 
 
 @pytest.mark.parametrize(

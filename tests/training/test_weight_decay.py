@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from fairseq import optim
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.optim import FP16Optimizer
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
-from fairseq_plugins.core.history import LastState
-from fairseq_plugins.core.method import METHODS, Axis, NewParameter
-from fairseq_plugins.core.weight_decay import KINDS, is_undecayed, parameters_by_kind, read_kinds
+from fairseq_plugins.core.method import METHODS, Axis
+from fairseq_plugins.core.weight_decay import parameters_by_kind
 from fairseq_plugins.errors import UserError
 from tests import models, toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
@@ -76,54 +73,6 @@ def test_the_kinds_of_a_plain_transformer_by_name() -> None:
     assert kinds["bias"] == {*cross, *(f"{s}.layers.0.{one}.bias" for s in ("encoder", "decoder") for one in maps)}
 
 
-def test_what_residuals_and_histories_train() -> None:
-    model = models.build("--arch", "deep_transformer", *REZERO)
-
-    class Weighted(LastState):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weights = nn.Parameter(torch.ones(3, 3))
-            self.norm = nn.LayerNorm(4)
-
-    model.encoder.history = Weighted()
-    kinds = {kind: names(model, parameters) for kind, parameters in parameters_by_kind(model).items()}
-    assert kinds["history"] == {"encoder.history.weights"}
-    assert {"encoder.history.norm.weight", "encoder.history.norm.bias"} <= kinds["norm"]
-    alphas = {name for name, _ in model.named_parameters() if name.endswith("alpha")}
-    assert kinds["residual"] == alphas
-    assert len(alphas) == 3 + 2  # one a layer
-
-
-def test_what_a_part_declares_and_what_stands_in_the_place_of_a_norm() -> None:
-    model = models.build("--arch", "pre_ln_transformer")
-
-    class Shift(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.shift = nn.Parameter(torch.zeros(1))
-
-    layer = model.encoder.layers[1]
-    layer.fc1.before, layer.final_layer_norm = Shift(), Shift()
-    layer.fc2.shifts = nn.ModuleList([Shift(), Shift()])
-    declared = (NewParameter("fc1.before.shift", "(1)", "0"), NewParameter("fc2.shifts.I.shift", "(1)", "0"))
-    design = model.encoder.design
-    bias = dataclasses.replace(design.parts[Axis.BIAS], parameters=declared)
-    model.encoder.design = dataclasses.replace(design, parts={**design.parts, Axis.BIAS: bias})
-    kinds = {kind: names(model, parameters) for kind, parameters in parameters_by_kind(model).items()}
-    shifts = {kind: {name for name in found if name.endswith("shift")} for kind, found in kinds.items()}
-    place = "encoder.layers.1"
-    assert shifts.pop("norm") == {f"{place}.final_layer_norm.shift"}
-    assert shifts.pop("bias") == {f"{place}.{name}.shift" for name in ("fc1.before", "fc2.shifts.0", "fc2.shifts.1")}
-    assert not set.union(*shifts.values())
-
-
-def test_ways_to_say_the_kinds() -> None:
-    assert read_kinds(None) == read_kinds("") == ()
-    assert read_kinds("norm") == ("norm",)
-    assert read_kinds(" bias , norm") == ("norm", "bias")
-    assert read_kinds(",".join(KINDS)) == tuple(KINDS)
-
-
 def test_misspelt_kinds_and_those_that_the_model_has_not_are_refused_together() -> None:
     absent = "has no effect here: this model has no such parameters; it has norm, bias, embedding"
     for kinds, problems in (
@@ -134,10 +83,6 @@ def test_misspelt_kinds_and_those_that_the_model_has_not_are_refused_together() 
             models.build("--arch", "pre_ln_transformer", "--no-weight-decay-on", kinds)
         told = [problem.partition("--no-weight-decay-on ")[2] for problem in caught.value.problems]
         assert [problem.partition("; legal")[0] for problem in told] == problems
-
-
-def test_nothing_is_marked_unasked() -> None:
-    assert not any(is_undecayed(p) for p in models.build("--arch", "admin_transformer").parameters())
 
 
 # Trainings whose gradients are zero: what is left is the decay.
@@ -238,17 +183,6 @@ def test_excluded_parameters_stay_with_every_optimizer(
     check(start, state["model"], 3, 1e-6)
 
 
-@pytest.mark.parametrize("flags", [("adadelta",), ("adagrad",), ("adafactor",)])
-def test_excluded_parameters_stay_where_the_decay_is_no_factor(
-    flags: tuple[str, ...], start: dict[str, Tensor], toy_data: Path, tmp_path: Path
-) -> None:
-    """These add it to the gradient, or choose their own rate."""
-    end = train(toy_data, tmp_path, 3, "--optimizer", *flags, *EXCLUDED)["model"]
-    for name, before in start.items():
-        moved = end[name] != before
-        assert not bool(moved.any()) if kept(name) else float(moved.float().mean()) > 0.9, name
-
-
 def test_without_the_setting_everything_is_decayed(start: dict[str, Tensor], toy_data: Path, tmp_path: Path) -> None:
     state = train(toy_data, tmp_path, 3)
     for name, before in start.items():
@@ -338,18 +272,6 @@ def test_flat_master_weights_are_divided(name: str, tmp_path: Path, monkeypatch:
             assert torch.equal(again.optimizer.state[p]["exp_avg"], flat.optimizer.state[q]["exp_avg"])
 
 
-def test_flat_master_weights_without_gradients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    model = half_model()
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    optimizer = flat_or_not(model, tmp_path)
-    optimizer.set_lr(LR)
-    for _ in range(3):
-        optimizer.zero_grad()
-        optimizer.step()
-    check(before, dict(model.named_parameters()), 3, 3e-3)
-
-
 # Across checkpoints.
 
 
@@ -407,22 +329,3 @@ def test_the_composite_optimizer_is_refused(toy_data: Path, tmp_path: Path) -> N
     content["optimizer"] = {"_name": "composite", "groups": {}}
     with pytest.raises(UserError, match="cannot be combined with --optimizer composite"):
         run_hydra(tmp_path / "config", content, tmp_path / "run")
-
-
-def test_an_optimizer_without_weight_decay_is_refused(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @dataclasses.dataclass
-    class Config(optim.adam.FairseqDataclass):
-        pass
-
-    class Plain(optim.FairseqOptimizer):
-        def __init__(self, cfg: Any, params: Any) -> None:
-            raise AssertionError("refused before")
-
-    monkeypatch.setitem(optim.OPTIMIZER_REGISTRY, "plain", Plain)
-    monkeypatch.setattr(Plain, "__dataclass", Config, raising=False)
-    config = toy.parse_training(toy_data, tmp_path, *EXCLUDED, *REZERO, arch="deep_transformer")
-    config.optimizer = {"_name": "plain"}
-    with pytest.raises(UserError, match="no effect here: --optimizer plain has no weight decay"):
-        toy.run_training(config)

@@ -91,14 +91,21 @@ def parser() -> tuple[IntermixedParser, list[argparse.Action]]:
     return result, own
 
 
+def names_of_analyses() -> list[str]:
+    """Return the legal values of ANALYSIS."""
+    return [analysis.name for analysis in (*analyses.OF_MODELS, analyses.OF_TRAININGS)] + [EVERYTHING]
+
+
 def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
     """Return our own options, and those of the model that were set.
 
     Raises:
-        UserError: an unknown flag, with the nearest one; an illegal value.
+        UserError: no analysis; an unknown flag, with the nearest one; an illegal value.
     """
     flags, actions = parser()
     values = vars(flags.read(argv))
+    if values["analysis"] is None:
+        raise UserError(f"no analysis given: name one of {', '.join(names_of_analyses())}")
     own = {action.dest: values.pop(action.dest) for action in actions if action.dest in values}
     return Namespace(**own), Namespace(**values)
 
@@ -123,8 +130,7 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     chosen = [analysis for analysis in analyses.OF_MODELS if args.analysis in (analysis.name, EVERYTHING)]
     timeline = args.analysis == analyses.OF_TRAININGS.name
     if not chosen and not timeline:
-        known = [analysis.name for analysis in (*analyses.OF_MODELS, analyses.OF_TRAININGS)]
-        raise UserError(unknown_name("analysis", str(args.analysis), [*known, EVERYTHING]))
+        raise UserError(unknown_name("analysis", args.analysis, names_of_analyses()))
     if timeline and (args.checkpoint or args.data):
         raise UserError(f"{args.analysis} reads the files of a recorder: no --checkpoint and no --data")
     given = _given(args, model, (args.analysis,))

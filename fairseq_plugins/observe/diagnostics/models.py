@@ -20,7 +20,7 @@ from fairseq_plugins.core.initialisation import StackWeights, initialise
 from fairseq_plugins.core.method import METHODS, Axis, Stack
 from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
 from fairseq_plugins.core.sub_layers import sites_of
-from fairseq_plugins.errors import UserError, nearest
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task
 
 # Hooks must see every layer exactly once: no LayerDrop, and no activation checkpointing.
@@ -86,13 +86,11 @@ def find_architecture(name: str) -> str:
     """
     if name in METHODS:
         return name + TRANSLATION.suffix
-    ours = [arch for arch, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, DeepTransformerModel)]
-    if name in ours:
+    if issubclass(ARCH_MODEL_REGISTRY.get(name, object), DeepTransformerModel):
         return name
-    hint = nearest(name, [*METHODS, *ours])
     if name in ARCH_MODEL_REGISTRY:
         raise UserError(f"'{name}' is not a translation architecture of this package; name a method")
-    raise UserError(f"unknown method '{name}'{hint}; legal values: {', '.join(sorted(METHODS))}")
+    raise UserError(unknown_name("method", name, METHODS))
 
 
 def of_options(name: str, said: Namespace, task: Any, label: str = "") -> Subject:

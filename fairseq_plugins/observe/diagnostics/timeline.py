@@ -58,11 +58,13 @@ def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
             raise UserError(f"{path}: no {NAME} in it or below it")
     if not files:
         raise UserError(f"no training given: name a {NAME}, or a directory with one")
-    places = [_place(file.absolute()) for file in dict.fromkeys(files)]
-    above = os.path.commonpath([place.parent for place in places])
-    trainings = {}
-    for place, file in zip(places, dict.fromkeys(files), strict=True):
-        entries = trainings[os.path.relpath(place, above)] = read(file)
+    places = {file: _place(file) for file in dict.fromkeys(file.absolute() for file in files)}
+    above = os.path.commonpath([place.parent for place in places.values()])
+    trainings: dict[str, list[Entry]] = {}
+    for file, place in places.items():
+        # A run may have a file in its directory and one beside its checkpoints.
+        name = file if list(places.values()).count(place) > 1 else place
+        entries = trainings[os.path.relpath(name, above)] = read(file)
         if not entries:
             raise UserError(f"{file}: no whole entry of a recorder in it")
     return trainings

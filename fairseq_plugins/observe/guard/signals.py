@@ -1,9 +1,8 @@
-"""Which updates are abnormal, told by their loss, the norm of their gradient and the loss scale alone."""
+"""Which updates are abnormal, told by their loss and the norm of their gradient alone."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,8 +12,6 @@ LOSS_FLOOR, NORM_FLOOR = 0.25, 0.25
 """Least deviations: of the loss in bits, of the natural logarithm of the gradient norm."""
 WINDOW, RECENT = 30, 10
 """Updates that a band remembers, and those that are compared with the best of the past."""
-FALL, FALL_WINDOW = 256.0, 1000
-"""A loss scale that falls by this factor within so many updates has collapsed."""
 
 
 @dataclass
@@ -108,12 +105,11 @@ class Signals:
         self.loss, self.norm = Band(LOSS_FLOOR, WINDOW), Band(NORM_FLOOR, WINDOW)
         self._recent, self._best = Band(0.0, RECENT), Band(LOSS_FLOOR)
         self._tokens = Band(0.0)
-        self._scales: deque[float] = deque(maxlen=FALL_WINDOW)
 
     def judge(self, update: Update) -> Finding | None:
         """Return the problem of an ``update`` that is not :func:`hopeless`; without one, add it to the bands."""
         if not math.isfinite(update.norm):
-            return self._fallen(update.loss_scale or 0.0)
+            return None  # an overflow of float16, after which fairseq lowers its loss scale
         # By the root of its size, the mean of a small batch varies more and its gradient is longer.
         wider = math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
         loss, gradient = self._loss_spike(update, wider), self._gradient_spike(update, wider)
@@ -123,14 +119,6 @@ class Signals:
             return Finding(gradient, gradient_alone=True)
         self.take(update)
         return None
-
-    def _fallen(self, scale: float) -> Finding | None:
-        """During the initial search for a scale, before any gradient has fitted, it may fall without limit."""
-        if not self._scales or scale > max(self._scales) / FALL:
-            return None
-        before = max(self._scales)
-        self._scales.clear()
-        return Finding(f"the loss scale fell from {before:g} to {scale:g}")
 
     def _loss_spike(self, update: Update, wider: float) -> str:
         """Return why the loss is abnormal: above its band, a slow rise, or off the scale; empty if it is not."""
@@ -167,8 +155,6 @@ class Signals:
             self._best = replace(self.loss)
         self.norm.take_bounded(_log(update.norm), self.limit / 2)
         self._tokens.take(update.tokens)
-        if update.loss_scale is not None:
-            self._scales.append(update.loss_scale)
 
     def state(self) -> dict[str, Any]:
         """Return plain numbers for a checkpoint."""

@@ -15,8 +15,7 @@ __all__ = ["Entry", "read", "register"]
 
 def register() -> None:
     """Register the criteria with fairseq and let its trainer record; a second call does nothing."""
-    from fairseq_plugins.observe.recorder import criteria, recording, showing
+    from fairseq_plugins.observe.recorder import criteria, recording
 
     criteria.register()
     recording.install()
-    showing.install()

@@ -13,15 +13,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.errors import UserError
 
 logger = logging.getLogger(__name__)
 
 NAME = "recorder.jsonl"
-NON_FINITE = ("NaN", "Infinity", "-Infinity")
-"""Text for numbers that JSON does not have; ``float`` reads each back."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +37,9 @@ class Entry:
 
     def to_json(self) -> str:
         """Return one line of strict JSON."""
-        values = {name: writable(value) for name, value in self.values.items()}
+        # Text for numbers that JSON does not have; ``float`` reads each back.
+        values = {name: value if math.isfinite(value) else str(value) for name, value in self.values.items()}
         return json.dumps({"update": self.update, "applied": self.applied, "values": values}, allow_nan=False)
-
-
-def writable(value: float) -> Any:
-    """Return ``value``, or text if JSON has no such number."""
-    if math.isnan(value):
-        return NON_FINITE[0]
-    return value if math.isfinite(value) else NON_FINITE[1 if value > 0 else 2]
 
 
 def parse(line: str) -> Entry | None:

@@ -3,6 +3,9 @@
 Gradients are measured after the processes have added theirs and the trainer has divided by the sample size, before
 anything is clipped: that is where ``Trainer.clip_grad_norm`` is called. Observers get the entry after the update, even
 if it ends the training, since the last gradients of a failing run are the interesting ones.
+
+A model of 60 layers has a thousand numbers. fairseq's meters, which TensorBoard and Weights & Biases read, have all
+under ``diagnostics/``; the progress bars that print lines omit them.
 """
 
 from __future__ import annotations
@@ -16,13 +19,15 @@ from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import metrics
+from fairseq.logging.progress_bar import BaseProgressBar, JsonProgressBar
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf, open_dict
 from torch import nn
 
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.recorder import activations, gradients, showing
+from fairseq_plugins.observe.recorder import activations, gradients
 from fairseq_plugins.observe.recorder.activations import BRANCH_GRADIENT, ActivationWatch
 from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
 from fairseq_plugins.observe.recorder.entries import NAME, Entry, EntryFile
@@ -33,6 +38,7 @@ logger = logging.getLogger(__name__)
 Observer = Callable[[Entry], None]
 ATTRIBUTE = "diagnostics_recorder"
 """Attribute of a trainer that holds its recorder."""
+PREFIX = "diagnostics/"
 
 
 class Recorder:
@@ -45,13 +51,13 @@ class Recorder:
     """
 
     def __init__(self, trainer: Trainer, criterion: WithDiagnostics) -> None:
-        self.observers: list[Observer] = [showing.log_metrics]
+        self.observers: list[Observer] = [log_metrics]
         self._criterion = criterion
         self._file: EntryFile | None = None
         where = ""
         if trainer.is_data_parallel_master:
             self._file = EntryFile(Path(trainer.cfg.checkpoint.save_dir) / NAME)
-            self.observers += [self._file, showing.log_line]
+            self.observers.append(self._file)
             where = f" to {self._file.path}"
         model = trainer.get_model()
         self._sub_layers = sub_layers(model)
@@ -109,6 +115,18 @@ class Recorder:
             entry = Entry(self._update, made and math.isfinite(values["gradient_norm"]), values)
             for observer in self.observers:
                 observer(entry)
+
+
+def log_metrics(entry: Entry) -> None:
+    """Put the entry into fairseq's meters, the latest value of each name."""
+    for name, value in entry.values.items():
+        metrics.log_scalar(PREFIX + name, value, weight=0, priority=10000)
+
+
+def without_diagnostics(format_stats: Callable[..., Any], bar: Any, stats: Any, *args: Any, **kwargs: Any) -> Any:
+    """``_format_stats``, which only the progress bars that print lines call, without the recorder's names."""
+    kept = {name: value for name, value in stats.items() if PREFIX not in name}
+    return format_stats(bar, kept, *args, **kwargs)
 
 
 def values_of(
@@ -195,3 +213,5 @@ def install() -> None:
     wrap(Trainer, "__init__", attach, order=10)
     wrap(Trainer, "train_step", step, order=20)
     wrap(Trainer, "clip_grad_norm", clip, order=10)
+    for bar in (BaseProgressBar, JsonProgressBar):
+        wrap(bar, "_format_stats", without_diagnostics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairseq_plugins.core.method import METHODS, Site
+from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.observe.diagnostics.observation import recording
@@ -44,16 +44,6 @@ def check_what_is_seen(method: str) -> None:
                 assert visit.norm_input is visit.stream
             if last is NormPlace.BRANCH:
                 assert visit.norm_output is visit.branch
-
-
-def test_mixtures_are_the_layers_inputs_and_the_stacks_output() -> None:
-    inputs = padded()
-    model = subject("dlcl_post_ln").ready(inputs)
-    with torch.no_grad(), recording(model) as record:
-        out = model.encoder(inputs.source, inputs.lengths)
-    assert torch.equal(record.mixtures["encoder"][-1], out["encoder_out"][0])
-    first = [visit for visit in record.of("encoder") if visit.sub.site is Site.SELF]
-    assert all(a is visit.stream for a, visit in zip(record.mixtures["encoder"], first, strict=False))
 
 
 def test_layers_that_training_may_skip_or_run_again_are_run_once() -> None:

@@ -42,12 +42,6 @@ def test_a_straight_line_is_explained_whole(gradient: float, offset: float) -> N
     assert law([Change(n, 0.0, 0.0) for n in depths]) == (None, None)
 
 
-def test_normalised() -> None:
-    x = normalised(3 * torch.randn(5, 64) + 2)
-    assert torch.allclose(x.mean(dim=-1), torch.zeros(5).double(), atol=1e-9)
-    assert torch.allclose(x.var(dim=-1, unbiased=False), torch.ones(5).double(), atol=1e-6)
-
-
 def test_depth_counts_where_the_paper_says_so_and_for_an_option_too() -> None:
     assert {method for method in METHODS if depends_on_depth(subject(method))} == DEPTH_IN_THE_EQUATION
     assert depends_on_depth(subject("b2t", b2t_init_scale="layers"))

@@ -95,6 +95,19 @@ def test_several_runs_and_dead_gates(no_plots: None, tmp_path: Path, capsys: pyt
     assert "1 of 2 gates dead at update 20 (branch weighted by less than 0.01): decoder.layers.2.ffn" in said
 
 
+def test_two_files_of_one_run_are_two_trainings(tmp_path: Path) -> None:
+    """One in its directory, one beside its checkpoints; neither replaces the other."""
+    paths = [tmp_path / "run" / "recorder.jsonl", tmp_path / "run" / "checkpoints" / "recorder.jsonl"]
+    for update, path in enumerate(paths, start=1):
+        write(path, entry(update))
+    found = timeline.read_trainings([tmp_path])
+    assert {label: course[0].update for label, course in found.items()} == {
+        "run/recorder.jsonl": 1,
+        "run/checkpoints/recorder.jsonl": 2,
+    }
+    assert [len(timeline.read_trainings([path])) for path in paths] == [1, 1]
+
+
 @pytest.mark.slow
 def test_figures(tmp_path: Path) -> None:
     path = write(tmp_path / "recorder.jsonl", entry(10), entry(20, alpha=-0.5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -105,18 +104,6 @@ def test_long_gradients_in_a_row_end_in_stop(
         "the training ends here",
     ]
     assert "; stop: 3 abnormal updates in a row; the training ends here" in said()[-1]
-
-
-def test_a_long_gradient_after_which_the_loss_is_none_names_what_broke(
-    training: Training, faults: Faults, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long_gradients(monkeypatch, {33})
-    faults.weight(34, "decoder.layers.1.fc1.weight", math.inf)
-    with pytest.raises(
-        Diverged,
-        match=r"^diverged at update 34: the loss is not a number; learning rate \S+; first in decoder.layers.1",
-    ):
-        training.run("run", *STOP, updates=36)
 
 
 def test_the_training_as_it_was_is_saved_and_can_go_on(training: Training, faults: Faults) -> None:

@@ -43,19 +43,6 @@ def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], me
     assert not (run / "divergence").exists()
 
 
-def test_real_text_is_quiet(real_corpus: Callable[[str], Path], tmp_path: Path, said: Callable[[], list[str]]) -> None:
-    """Sentences of Multi30k by words, in batches that end with a small one."""
-    corpus = real_corpus("multi30k")
-    (tmp_path / "text").mkdir()
-    for language in ("de", "en"):
-        lines = (corpus / f"val.{language}").read_text(encoding="utf-8").splitlines()[:600]
-        (tmp_path / "text" / f"train.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    data = toy.binarise_text(tmp_path, ("train",))
-    flags = (*ON, *FEW, "36", *STOP, "--max-tokens", "600", "--diagnostics-interval", "50")
-    toy.train_toy(data, tmp_path / "run", *flags, arch="b2t_transformer")
-    assert said() == []
-
-
 def test_the_entropy_is_that_of_the_text(toy_data: Path, training: Training) -> None:
     from fairseq import tasks
 

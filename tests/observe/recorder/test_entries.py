@@ -110,8 +110,3 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "recorder.jsonl").mkdir()
     with pytest.raises(UserError, match="Is a directory"):
         EntryFile(tmp_path / "recorder.jsonl")
-
-
-def test_reading_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"gone.jsonl: No such file"):
-        read(tmp_path / "gone.jsonl")
