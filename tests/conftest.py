@@ -126,3 +126,19 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests import toy
 
     return toy.binarise(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="session")
+def characters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A binarised text of characters; ``text/<split>.txt`` beside it is what was binarised."""
+    from tests.language_model import text
+
+    return text.binarise(tmp_path_factory.mktemp("characters"))
+
+
+@pytest.fixture(scope="session")
+def speech_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that fairseq's ``speech_to_text`` task can read."""
+    from tests.speech_to_text import audio
+
+    return audio.write(tmp_path_factory.mktemp("speech") / "data")

@@ -63,16 +63,16 @@ def test_calibration_sees_the_first_batch(family: type[DesignedModel]) -> None:
 
 @pytest.mark.slow
 @every_family
-def test_a_resumed_training_is_the_uninterrupted_one(family: type[DesignedModel], tmp_path: Path) -> None:
+def test_a_resumed_training_is_the_uninterrupted_one(
+    family: type[DesignedModel], characters: Path, speech_data: Path, tmp_path: Path
+) -> None:
     """Across the end of an epoch; what has seen data does not look at the first batch after the break."""
-    data, train = {
-        DeepTransformerLanguageModel: (lambda: text.binarise(tmp_path), text.train),
-        DeepS2TTransformerModel: (lambda: audio.write(tmp_path / "data"), audio.train),
-    }[family]
-    where, states = data(), []
+    language_model = family is DeepTransformerLanguageModel
+    data, train = (characters, text.train) if language_model else (speech_data, audio.train)
+    states = []
     for name, stops in (("once", ("6",)), ("twice", ("3", "6"))):
         for updates in stops:
-            path = train(where, tmp_path / name, f"admin{family.family.suffix}", "--max-update", updates)
+            path = train(data, tmp_path / name, f"admin{family.family.suffix}", "--max-update", updates)
         states.append(torch.load(path, weights_only=True)["model"])
     first, second = states
     assert first.keys() == second.keys()

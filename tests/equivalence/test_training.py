@@ -54,13 +54,9 @@ SLOW = ("lm pre_ln", "s2t two-dimensional", "s2t frozen")
 """For these ``test_stock_model.py`` compares one step."""
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> dict[type[Any], Path]:
-    return {
-        TRANSLATION: toy.binarise(tmp_path_factory.mktemp("toy"), {"train": 60}),
-        LANGUAGE: text.binarise(tmp_path_factory.mktemp("characters")),
-        SPEECH: audio.write(tmp_path_factory.mktemp("speech") / "data"),
-    }
+@pytest.fixture
+def data(toy_data: Path, characters: Path, speech_data: Path) -> dict[type[Any], Path]:
+    return {TRANSLATION: toy_data, LANGUAGE: characters, SPEECH: speech_data}
 
 
 TRAIN: dict[type[Any], Callable[..., Path]] = {

@@ -51,11 +51,11 @@ def bits(model: nn.Module, task: LanguageModelingTask) -> tuple[float, int]:
 # The layers are those of translation; a language model's own are its embedding and its way through the layers.
 @for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
 def test_every_method_learns_and_is_evaluated(
-    data: Path, tmp_path: Path, method: str, caplog: pytest.LogCaptureFixture
+    characters: Path, tmp_path: Path, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     arch = method + LANGUAGE_MODEL.suffix
     losses, state = losses_of(
-        LanguageModelingTask, lambda: text.train(data, tmp_path, arch, "--max-update", str(UPDATES))
+        LanguageModelingTask, lambda: text.train(characters, tmp_path, arch, "--max-update", str(UPDATES))
     )
     settings = state["cfg"]["model"]
     assert all(map(math.isfinite, losses))
@@ -68,10 +68,10 @@ def test_every_method_learns_and_is_evaluated(
     assert all(float(one.calibrated) == 1.0 for one in model.modules() if isinstance(one, Calibrated))
     total, count = bits(model, task)
     with caplog.at_level(logging.INFO):
-        result = text.evaluate(data, checkpoint)
+        result = text.evaluate(characters, checkpoint)
     assert f"Evaluated {count:,} tokens" in caplog.text
     # A text of one-byte characters: every token is a byte of the file, the end of a line among them.
-    written = (data.parent / "text" / "test.txt").read_bytes()
+    written = (characters.parent / "text" / "test.txt").read_bytes()
     assert count == len(written)
     assert result["loss"] == pytest.approx(total / len(written), rel=1e-5)
     assert result["perplexity"] == pytest.approx(2 ** (total / count), rel=1e-5)
@@ -97,7 +97,7 @@ def test_beam_search_scores_are_those_of_a_full_forward(method: str) -> None:
             assert torch.allclose(scores.float(), one["positional_scores"], atol=1e-4)
 
 
-def test_only_translation_models_are_folded(data: Path, tmp_path: Path) -> None:
-    checkpoint = text.train(data, tmp_path, "admin_transformer_lm", "--max-update", "1")
+def test_only_translation_models_are_folded(characters: Path, tmp_path: Path) -> None:
+    checkpoint = text.train(characters, tmp_path, "admin_transformer_lm", "--max-update", "1")
     with pytest.raises(UserError, match="'admin_transformer_lm' is not a translation model of this package"):
         fold_checkpoint(checkpoint, tmp_path / "folded.pt")

@@ -28,9 +28,11 @@ METHODS = methods_of(DeepS2TTransformerModel)
 
 # The layers are those of translation; this family's own are its front end and its way through the encoder's layers.
 @for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
-def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, method: str) -> None:
+def test_every_method_learns_and_transcribes(speech_data: Path, tmp_path: Path, method: str) -> None:
     arch = method + SPEECH_TO_TEXT.suffix
-    losses, state = losses_of(SpeechToTextTask, lambda: audio.train(data, tmp_path, arch, "--max-update", str(UPDATES)))
+    losses, state = losses_of(
+        SpeechToTextTask, lambda: audio.train(speech_data, tmp_path, arch, "--max-update", str(UPDATES))
+    )
     settings = state["cfg"]["model"]
     assert all(map(math.isfinite, losses))
     assert sum(losses[-3:]) < sum(losses[:3])
@@ -39,7 +41,7 @@ def test_every_method_learns_and_transcribes(data: Path, tmp_path: Path, method:
     checkpoint = tmp_path / "checkpoint_last.pt"
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     assert all(float(one.calibrated) == 1.0 for one in model.modules() if isinstance(one, Calibrated))
-    transcripts = audio.transcribe(data, checkpoint, tmp_path)
+    transcripts = audio.transcribe(speech_data, checkpoint, tmp_path)
     assert sorted(transcripts) == list(range(audio.SIZES["test"]))
     assert all(len(said.split()) in range(2, 6) for said, _ in transcripts.values())
 
@@ -118,13 +120,13 @@ def test_a_plain_encoder_stays_as_it_was_trained_under_admin(tmp_path: Path) -> 
     assert decoder[-1].omega_profiled.min() > 1.0, "the decoder has seen the batch"
 
 
-def test_a_checkpoint_does_not_look_for_the_pretrained_encoder_again(data: Path, tmp_path: Path) -> None:
-    checkpoint = audio.train(data, tmp_path / "asr", "b2t_s2t_transformer", "--max-update", "2")
+def test_a_checkpoint_does_not_look_for_the_pretrained_encoder_again(speech_data: Path, tmp_path: Path) -> None:
+    checkpoint = audio.train(speech_data, tmp_path / "asr", "b2t_s2t_transformer", "--max-update", "2")
     flags = ("--load-pretrained-encoder-from", str(checkpoint), "--max-update", "2")
-    second = audio.train(data, tmp_path / "st", "b2t_s2t_transformer", *flags)
+    second = audio.train(speech_data, tmp_path / "st", "b2t_s2t_transformer", *flags)
     checkpoint.unlink()
     assert torch.load(second, weights_only=True)["cfg"]["model"]["load_pretrained_encoder_from"] is None
-    assert len(audio.transcribe(data, second, tmp_path)) == audio.SIZES["test"]
+    assert len(audio.transcribe(speech_data, second, tmp_path)) == audio.SIZES["test"]
 
 
 @pytest.mark.usefixtures("no_upgrade")
