@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
+from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.models.distributed_fairseq_model import DistributedFairseqModel
 from torch import Tensor, nn
 
@@ -25,11 +25,12 @@ BACKENDS = ("pytorch_ddp", "legacy_ddp")
 HALF = 3
 
 
-def model_and_batch(case: str) -> tuple[nn.Module, models.Batch]:
-    """The model of a case without dropout, slightly off its start, in training mode; and the batch for both."""
+def model_and_batch(case: str) -> tuple[nn.Module, models.Batch, int]:
+    """The model of a case without dropout, slightly off its start; the batch for both, and how many tokens it has."""
     model = models.build(*models.CASES[case], "--dropout", "0", "--word-dropout", "0")
     models.perturb(model)
-    return model.train(), models.batch(sentences=WORLD_SIZE * HALF)
+    data = models.batch(sentences=WORLD_SIZE * HALF)
+    return model.train(), data, int(data.target.ne(models.dictionary().pad()).sum())
 
 
 def step(model: nn.Module, scale: float) -> dict[str, Tensor]:
@@ -40,30 +41,15 @@ def step(model: nn.Module, scale: float) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-def tokens(data: models.Batch) -> int:
-    """Number of target tokens, the sample size of a whole batch."""
-    return int(data.target.ne(models.dictionary().pad()).sum())
-
-
 def distributed_step(case: str, backend: str, rank: int) -> dict[str, Tensor]:
     """As fairseq's trainer: summed losses, gradients averaged over the processes, scaled to a mean over tokens."""
-    model, data = model_and_batch(case)
-    settings = Namespace(
-        tpu=False,
-        ddp_backend=backend,
-        device_id=0,
-        broadcast_buffers=False,
-        bucket_cap_mb=25,
-        find_unused_parameters=False,
-        gradient_as_bucket_view=False,
-        ddp_comm_hook="none",
-        heartbeat_timeout=-1,
-    )
+    model, data, tokens = model_and_batch(case)
+    settings = DistributedTrainingConfig(ddp_backend=backend, heartbeat_timeout=-1, tpu=False)
     parallel = DistributedFairseqModel(settings, model, dist.group.WORLD, torch.device("cpu"))
     models.loss_of(parallel, data.rows(rank * HALF, (rank + 1) * HALF)).backward()
     if hasattr(parallel, "all_reduce_grads"):
         parallel.all_reduce_grads()
-    return step(model, WORLD_SIZE / tokens(data))
+    return step(model, WORLD_SIZE / tokens)
 
 
 def work(rank: int, directory: str, pairs: list[tuple[str, str]]) -> None:
@@ -92,10 +78,10 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @for_each("case", models.CASES, stored, Axis.HISTORY)
 def test_two_processes_equal_one(case: str, backend: str, ranks: list[States]) -> None:
     first, second = (states[f"{case} {backend}"] for states in ranks)
-    model, data = model_and_batch(case)
+    model, data, tokens = model_and_batch(case)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     models.loss_of(model, data).backward()
-    expected = step(model, 1 / tokens(data))
+    expected = step(model, 1 / tokens)
     assert first.keys() == expected.keys()
     parameters = dict(model.named_parameters())
     for name, value in expected.items():
