@@ -9,6 +9,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor
 
 from fairseq_plugins.core.dropout import LeanDropout, lean
+from tests.core.saved import saved_tensors
 from tests.models import tiny
 
 
@@ -47,10 +48,8 @@ def test_second_derivative() -> None:
 
 
 def test_one_byte_a_number_is_kept() -> None:
-    kept: list[Tensor] = []
     x = torch.randn(5, 4, requires_grad=True)
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
-        LeanDropout(0.1)(x)
+    kept = saved_tensors(lambda: LeanDropout(0.1)(x))
     assert [tensor.untyped_storage().nbytes() for tensor in kept] == [x.numel()]
 
 
@@ -63,9 +62,15 @@ def test_every_layer_has_it() -> None:
 def test_embeddings_may_have_a_rate_of_their_own() -> None:
     rates = {"dropout": 0.1, "attention_dropout": 0.2, "activation_dropout": 0.3}
     expected = {"activation": 0.3, "encoder_attn": 0.2, "self_attn": 0.2, "layers": 0.1}
-    archs = ("dsinit_matt_transformer", "admin_transformer", "rezero_transformer_lm", "pre_ln_s2t_transformer")
+    archs = (
+        "aan_transformer",
+        "dsinit_matt_transformer",
+        "admin_transformer",
+        "rezero_transformer_lm",
+        "pre_ln_s2t_transformer",
+    )
     for arch, own in itertools.product(archs, ({}, {"embedding_dropout": 0.0}, {"embedding_dropout": 0.05})):
-        modules = tiny(arch, **rates, **own).named_modules()
+        modules = tiny(arch, **rates, **own, **({"aan_ffn": "yes"} if "aan" in arch else {})).named_modules()
         found = {name: module.p for name, module in modules if isinstance(module, FairseqDropout)}
         kinds = {name: next((kind for kind in expected if kind in name), "embedding") for name in found}
         wanted = {**expected, "embedding": own.get("embedding_dropout", 0.1)}

@@ -69,17 +69,6 @@ def test_released_rule() -> None:
                 assert measured[index + 1] == pytest.approx(expected, rel=1e-5), name
 
 
-def test_released_rule_counts_the_variance_of_the_input_once() -> None:
-    """omega_i^2 = Var(x_0) + sum of the variances of the branches below, but for LayerNorm's epsilon."""
-    model, listeners = profiled()
-    for stack in STACKS:
-        heard = listeners[stack]
-        total = heard.streams[next(iter(heard.streams))][1]
-        for omega, name in zip(omegas(getattr(model, stack))[1:], heard.branches, strict=False):
-            total += heard.branches[name][1]
-            assert omega**2 == pytest.approx(total, rel=1e-3)
-
-
 def test_paper_rule() -> None:
     model, listeners = profiled(admin_profile="paper")
     for stack in STACKS:

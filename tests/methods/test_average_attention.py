@@ -151,27 +151,6 @@ def test_step_by_step_is_the_whole(kind: str, chunks: list[int], lengths: list[i
 
 
 @torch.no_grad()
-@every_kind
-@given(order=orders, before=st.integers(1, 3), after=st.integers(1, 3))
-def test_the_state_follows_the_beams(kind: str, order: list[int], before: int, after: int) -> None:
-    """Beams of one sentence: whether or not the batch shrinks, each goes on from the one it came from."""
-    module, state = attention(kind), State()
-    prefix, rest, h = torch.randn(before, 4, C), torch.randn(after, len(order), C), torch.randn(3, 1, C)
-
-    def step(part: Tensor) -> Tensor:
-        return attend(module, part, None if kind in AVERAGES else h.expand(-1, part.size(1), -1), state=state)
-
-    for part in prefix.split(1):
-        step(part)
-    for one in module.modules():  # as fairseq looks for it
-        if hasattr(one, "reorder_incremental_state"):
-            one.reorder_incremental_state(state, torch.tensor(order))
-    output = torch.cat([step(part) for part in rest.split(1)])
-    whole = by_equation(module, torch.cat([prefix[:, order], rest]), h.expand(-1, len(order), -1))[0]
-    close(output, whole[before:])
-
-
-@torch.no_grad()
 def test_the_decoding_state_does_not_grow() -> None:
     """A sum of C numbers and a count for each sentence, in single precision whatever the model's."""
     average, state = RunningAverage(), State()
@@ -213,17 +192,6 @@ def test_activation_dropout_stands_behind_relu_and_in_training_alone() -> None:
     dropped = hidden["after"][active] == 0
     assert float(dropped.float().mean()) == pytest.approx(0.25, abs=4 * math.sqrt(0.25 * 0.75 / int(active.sum())))
     torch.testing.assert_close(hidden["after"][active][~dropped], hidden["before"][active][~dropped] / 0.75)
-
-
-def test_rates_and_widths_reach_the_network() -> None:
-    rates = {"activation_dropout": 0.3, "attention_dropout": 0.9, "dropout": 0.0}
-    widths = {"encoder_ffn_embed_dim": 20, "decoder_ffn_embed_dim": 28}
-    for layer in tiny("aan_transformer", aan_ffn="yes", **rates, **widths).train().decoder.layers:
-        assert layer.self_attn.ffn.fc1.weight.shape == layer.fc1.weight.shape == (28, C)
-        assert layer.self_attn.ffn.activation_dropout_module.p == 0.3
-        layer.self_attn.ffn.activation_dropout_module.p = 0.0
-        z = torch.randn(4, 2, C)
-        assert torch.equal(attend(layer.self_attn, z), attend(layer.self_attn, z)), "there are no weights to drop"
 
 
 @torch.no_grad()

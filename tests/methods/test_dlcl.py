@@ -1,22 +1,17 @@
-"""DLCL: mixtures against the equations, the paper's sizes, and memory that grows linearly with depth."""
+"""DLCL: first weights, and memory that grows linearly with depth."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.methods.dlcl import initial_weights
-from tests.models import inputs as batch
+from tests.core.saved import saved_tensors
 from tests.models import tiny
 
 FORMS = {"dlcl_transformer": "pre", "dlcl_post_ln_transformer": "post"}
 every_form = pytest.mark.parametrize("arch", FORMS)
-
-
-# Weights of a new model --------------------------------------------------------------------------------------------
 
 
 def test_initial_weights() -> None:
@@ -29,27 +24,6 @@ def test_initial_weights() -> None:
     assert torch.equal(initial_weights(3, 1, "one"), torch.eye(3))
 
 
-# Memory ------------------------------------------------------------------------------------------------------------
-
-
-def saved_bytes(run: Callable[[], Tensor], parameters: list[nn.Parameter]) -> int:
-    """Bytes of all storages that autograd keeps for the backward pass of ``run``, each once, without parameters."""
-    own = {parameter.untyped_storage().data_ptr() for parameter in parameters}
-    storages: dict[int, int] = {}
-    alive: list[Tensor] = []
-
-    def pack(tensor: Tensor) -> Tensor:
-        alive.append(tensor)  # so that no address is used twice
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        alive.append(run())
-    return sum(storages.values())
-
-
 def through(history: nn.Module, layers: int, x: Tensor) -> Tensor:
     """The loop of a stack over layers that save one state each, their output."""
     states = [x]
@@ -59,8 +33,12 @@ def through(history: nn.Module, layers: int, x: Tensor) -> Tensor:
 
 
 def bytes_of_history(arch: str, layers: int, weights: str) -> int:
+    """Bytes of all storages that autograd keeps for the backward pass, each once, without parameters."""
     history = tiny(arch, encoder_layers=layers, dlcl_weights=weights).encoder.history
-    return saved_bytes(lambda: through(history, layers, torch.randn(7, 3, 16)), list(history.parameters()))
+    own = {parameter.untyped_storage().data_ptr() for parameter in history.parameters()}
+    storages = [one.untyped_storage() for one in saved_tensors(lambda: through(history, layers, torch.randn(7, 3, 16)))]
+    sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
+    return sum(size for address, size in sizes.items() if address not in own)
 
 
 @every_form
@@ -73,21 +51,6 @@ def test_memory_of_a_history_is_linear_in_its_depth(arch: str, weights: str) -> 
     assert sixteen - eight == 8 * (2 * state + 2 * 7 * 3 * 4)
 
 
-@torch.no_grad()
-@every_form
-def test_decoding_caches_keys_and_values_alone(arch: str) -> None:
-    caches = []
-    for name in (arch, "post_ln_transformer"):
-        model, data, cache = tiny(name).eval(), batch(), {}
-        encoder_out = model.encoder(data.src_tokens, data.src_lengths)
-        for step in (1, 2, 3):
-            model.decoder(data.prev_output_tokens[:, :step], encoder_out, incremental_state=cache)
-        entries = [entry for state in cache.values() for entry in state.items()]
-        caches.append([(key, None if value is None else tuple(value.shape)) for key, value in entries])
-    assert len(caches[0]) == 2 * 2 * 3
-    assert caches[0] == caches[1]
-
-
 @every_form
 def test_what_is_out_of_the_window_is_forgotten(arch: str) -> None:
     history = tiny(arch, dlcl_window="2").encoder.history
@@ -98,9 +61,6 @@ def test_what_is_out_of_the_window_is_forgotten(arch: str) -> None:
         assert len(states) == len(before) + 1
         assert torch.equal(states[-2], before[-1])
     assert [state.numel() for state in states] == [0, 0, 64, 64]
-
-
-# Half precision, messages ------------------------------------------------------------------------------------------
 
 
 def test_stacks_may_differ() -> None:

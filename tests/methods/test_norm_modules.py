@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins.methods.derf import DynamicErf
 from fairseq_plugins.methods.dyt import DynamicTanh
 from fairseq_plugins.methods.rms_norm import RMSNorm
+from tests.core.saved import saved_tensors
 from tests.models import tiny
 
 KINDS: dict[str, Callable[..., nn.Module]] = {"rms_norm": RMSNorm, "dyt": DynamicTanh, "derf": DynamicErf}
@@ -44,16 +45,9 @@ def test_gradients_are_those_at_the_parameters_of_the_forward_pass(name: str) ->
 
 @pytest.mark.parametrize(("name", "numbers"), [("rms_norm", 1), ("dyt", 2), ("derf", 2)])
 def test_they_keep_their_input_and_at_most_the_value(name: str, numbers: int) -> None:
-    kept: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.numel()
-        return tensor
-
     module, x = KINDS[name](64, 0.7), torch.randn(25, 16, 64, requires_grad=True)
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        module(x)
-    assert sum(number == x.numel() for number in kept.values()) == numbers
+    kept = saved_tensors(lambda: module(x))
+    assert len({one.untyped_storage().data_ptr() for one in kept if one.numel() == x.numel()}) == numbers
 
 
 def test_gradients_in_half_precision() -> None:

@@ -14,6 +14,7 @@ from fairseq_plugins.checkpoints.fold import fold
 from fairseq_plugins.core.affine_map import affine_form
 from fairseq_plugins.methods.sigma_reparam import SpectralLinear
 from fairseq_plugins.search.precision import lower
+from tests.core.saved import saved_tensors
 from tests.models import inputs as batch
 from tests.models import logits, settings, tiny
 
@@ -175,9 +176,7 @@ def test_products_in_bfloat16_learn_as_in_float32() -> None:
 def test_the_scaled_matrix_is_not_kept_for_the_backward_pass() -> None:
     """Only x of two tokens and the two singular vectors are, beside the weight."""
     one = SpectralLinear(nn.Linear(64, 64), starts_at_norm=False)
-    kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
-        one(torch.randn(2, 64))
+    kept = saved_tensors(lambda: one(torch.randn(2, 64)))
     assert sum(tensor.numel() for tensor in kept if tensor is not one.weight) == 4 * 64
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.methods.shared.state_buffer import BufferedStates
 from tests.models import tiny
 
@@ -35,38 +37,24 @@ def mixtures(weights: Tensor, first: Tensor) -> list[Tensor]:
     return found
 
 
-def by_sums(weights: Tensor, first: Tensor) -> list[Tensor]:
-    """The same, each a plain sum."""
-    states, found = [first, torch.sin(first)], []
-    for row in range(1, len(weights)):
-        if row > 1:
-            states.append(torch.sin(found[-1]))
-        found.append(torch.stack([weights[row, k] * states[k] for k in range(row + 1)]).sum(dim=0))
-    return found
+def twice(weights: Tensor, first: Tensor) -> Tensor:
+    """A mixture that is taken twice, and used twice."""
+    states = BufferedStates(weights, first, first.cos())
+    return states.mix() + states.mix().square()
 
 
-def test_values_and_derivatives_are_those_of_a_sum() -> None:
-    # Both in float64: what differs is the order of five summands.
-    close = {"rtol": 1e-12, "atol": 1e-12}
-    found, expected = mixtures(WEIGHTS, FIRST), by_sums(WEIGHTS, FIRST)
-    torch.testing.assert_close(found, expected, **close)
-    for several in (slice(None), slice(-1, None), slice(1, 2)):
-        # Also where the upper mixtures have no gradient.
-        ours, theirs = (
-            torch.autograd.grad(sum(one.square().sum() for one in each[several]), (WEIGHTS, FIRST), retain_graph=True)
-            for each in (found, expected)
-        )
-        torch.testing.assert_close(ours, theirs, **close)
-    assert not bool(ours[0].triu(1).any())
-
-
-def test_gradcheck_once_and_twice() -> None:
-    def last_and_second(weights: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        found = mixtures(weights, first)
-        return found[-1], found[1]
-
-    assert torch.autograd.gradcheck(last_and_second, (WEIGHTS, FIRST))
-    assert torch.autograd.gradgradcheck(last_and_second, (WEIGHTS, FIRST))
+def test_derivatives_once_and_twice_where_either_may_need_none() -> None:
+    functions = (
+        lambda *given: (mixtures(*given)[-1], mixtures(*given)[1]),
+        lambda *given: mixtures(*given)[1],  # the upper mixtures have no gradient
+        twice,
+    )
+    weights, first = numbers(4, 4, seed=1), numbers(2, 1, 2, seed=2)
+    for function, given in itertools.product(
+        functions, ((weights, first), (weights.detach(), first), (weights, first.detach()))
+    ):
+        assert torch.autograd.gradcheck(function, given)
+        assert torch.autograd.gradgradcheck(function, given)
 
 
 def test_a_graph_gives_the_same_gradients_again() -> None:
@@ -77,23 +65,6 @@ def test_a_graph_gives_the_same_gradients_again() -> None:
     torch.autograd.grad(found[2].sum(), found[1], retain_graph=True)
     again = torch.autograd.grad(total, (WEIGHTS, FIRST), retain_graph=True)
     assert all(torch.equal(one, other) for one, other in zip(once, again, strict=True))
-
-
-@pytest.mark.parametrize("wanted", ["weights", "states"])
-def test_one_of_the_two_may_need_no_gradient(wanted: str) -> None:
-    weights = WEIGHTS if wanted == "weights" else WEIGHTS.detach()
-    first = FIRST if wanted == "states" else FIRST.detach()
-    subject = WEIGHTS if wanted == "weights" else FIRST
-    ours, theirs = (torch.autograd.grad(each(weights, first)[-1].sum(), subject)[0] for each in (mixtures, by_sums))
-    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
-
-
-def test_a_mixture_used_twice_and_taken_twice() -> None:
-    states = BufferedStates(WEIGHTS, FIRST, FIRST.cos())
-    (found,) = torch.autograd.grad((states.mix() + states.mix().square()).sum(), FIRST)
-    plain = WEIGHTS[1, 0] * FIRST + WEIGHTS[1, 1] * FIRST.cos()
-    (expected,) = torch.autograd.grad((plain + plain.square()).sum(), FIRST)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_autocast_leaves_mixtures_in_float32() -> None:
@@ -114,6 +85,17 @@ def test_states_of_two_types_have_mixtures_of_the_wider(first: torch.dtype) -> N
     mixture.sum().backward()
     assert (mixture.dtype, one.grad.dtype, other.grad.dtype) == (torch.float32, first, torch.float32)
     assert one.grad.tolist() == [0.5, 0.5]
+
+
+@torch.no_grad()
+def test_mixing_weights_are_the_rows_of_denseformer() -> None:
+    for dilation, expected in (
+        ("1", [[1.0, 0, 0, 0], [4, 5, 0, 0], [8, 9, 10, 0], [12, 13, 14, 15]]),
+        ("2", [[1.0, 0, 0, 0], [0, 5, 0, 0], [8, 0, 10, 0], [0, 13, 0, 15]]),
+    ):
+        stack = tiny("denseformer_transformer", denseformer_dilation=dilation).encoder
+        stack.history.weight.copy_(torch.arange(16.0).view(4, 4))
+        assert torch.equal(mixing_weights(stack), torch.tensor(expected))
 
 
 # Cost --------------------------------------------------------------------------------------------------------------
