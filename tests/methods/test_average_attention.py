@@ -178,20 +178,18 @@ def test_dropout_of_attention_touches_softmax_weights_alone(kind: str) -> None:
 
 def test_activation_dropout_stands_behind_relu_and_in_training_alone() -> None:
     module, z = AverageAttention(C, HEADS, F, 0.25).eval(), torch.randn(400, 5, C)
-    hidden: dict[str, Tensor] = {}
-
-    def keep(_: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
-        hidden.update(before=inputs[0], after=output)
-
-    module.ffn.activation_dropout_module.register_forward_hook(keep)
+    seen: list[tuple[Tensor, Tensor]] = []
+    dropout = module.ffn.activation_dropout_module
+    dropout.register_forward_hook(lambda _, inputs, output: seen.append((inputs[0], output)))
     attend(module, z)
-    assert torch.equal(hidden["before"], hidden["after"])
     attend(module.train(), z)
-    assert bool((hidden["before"] >= 0).all())
-    active = hidden["before"] > 0
-    dropped = hidden["after"][active] == 0
+    (before, same), (hidden, after) = seen
+    assert torch.equal(before, same)
+    assert bool((hidden >= 0).all())
+    active = hidden > 0
+    dropped = after[active] == 0
     assert float(dropped.float().mean()) == pytest.approx(0.25, abs=4 * math.sqrt(0.25 * 0.75 / int(active.sum())))
-    torch.testing.assert_close(hidden["after"][active][~dropped], hidden["before"][active][~dropped] / 0.75)
+    torch.testing.assert_close(after[active][~dropped], hidden[active][~dropped] / 0.75)
 
 
 @torch.no_grad()

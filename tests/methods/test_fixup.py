@@ -11,54 +11,40 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
-from fairseq_plugins.core.attention import Attention
 from tests import toy
-from tests.methods.test_initialisation import FUSED, XAVIER_FFN, D, assert_uniform, model
+from tests.methods.test_initialisation import FUSED, XAVIER, XAVIER_FFN, assert_uniform, model
 from tests.models import count, logits, residuals, tiny
 from tests.models import inputs as batch
 
-T, S, B, C = 5, 7, 2, 16
+T, B, C = 5, 2, 16
 N, M = 5, 4  # layers of the models of test_initialisation
 BRANCHES = 2 * N + 3 * M
 QKV = ("q_proj", "k_proj", "v_proj")
 
 
 def test_number_of_branches_of_the_whole_model() -> None:
-    """2 N + 3 M, fewer where sub-layers are absent, and the same number in both stacks."""
+    """2 N + 3 M, fewer where sub-layers are absent, the same number in both stacks; 2 M in a language model."""
     small = {"encoder_layers": 3, "decoder_layers": 2}
-    structures: list[tuple[dict[str, Any], int]] = [
-        ({"encoder_layers": 6, "decoder_layers": 6}, 30),
-        ({"encoder_layers": 60, "decoder_layers": 12}, 156),
-        ({**small, "attention": "matt"}, 2 * 3 + 2 * 2),
-        ({**small, "no_cross_attention": True}, 2 * 3 + 2 * 2),
+    structures: list[tuple[str, dict[str, Any], int]] = [
+        ("", {"encoder_layers": 6, "decoder_layers": 6}, 30),
+        ("", {"encoder_layers": 60, "decoder_layers": 12}, 156),
+        ("", {**small, "attention": "matt"}, 2 * 3 + 2 * 2),
+        ("", {**small, "no_cross_attention": True}, 2 * 3 + 2 * 2),
+        ("_lm", {"decoder_layers": 3}, 6),
     ]
-    for structure, branches in structures:
-        built = tiny("fixup_transformer", **structure)
-        plain = tiny("deep_transformer", norm="none", base_init="xavier", **structure)
-        for stack in ("encoder", "decoder"):
-            ours, theirs = (getattr(model, stack).layers[-1].fc1.weight for model in (built, plain))
+    for family, structure, branches in structures:
+        built = tiny(f"fixup_transformer{family}", **structure)
+        plain = tiny(f"deep_transformer{family}", norm="none", base_init="xavier", **structure)
+        for (_, stack), (_, other) in zip(built.stacks(), plain.stacks(), strict=True):
+            ours, theirs = (part.layers[-1].fc1.weight for part in (stack, other))
             torch.testing.assert_close(ours, theirs * branches**-0.5, rtol=1e-6, atol=0)
-
-
-def test_number_of_branches_of_a_tiny() -> None:
-    """2 M: there is neither an encoder nor cross-attention."""
-    built = tiny("fixup_transformer_lm")
-    plain = tiny("deep_transformer_lm", norm="none", base_init="xavier")
-    assert len(built.decoder.layers) == 3
-    for ours, theirs in zip(built.decoder.layers, plain.decoder.layers, strict=True):
-        torch.testing.assert_close(ours.fc1.weight, theirs.fc1.weight * 6**-0.5, rtol=1e-6, atol=0)
-        q, expected = ours.self_attn.q_proj.weight, theirs.self_attn.q_proj.weight * 6 ** (-1 / 6)
-        torch.testing.assert_close(q, expected, rtol=1e-6, atol=0)
-    assert not built.decoder.output_projection.weight.any()
+        assert not built.decoder.output_projection.weight.any()
 
 
 def test_an_adaptive_softmax_keeps_its_weights() -> None:
     """Two matrices in a row at zero would never leave it."""
     built = tiny("fixup_transformer_lm", adaptive_softmax_cutoff="20,30")
     assert all(bool(weight.any()) for weight in built.decoder.adaptive_softmax.parameters())
-
-
-# First weights -----------------------------------------------------------------------------------------------------
 
 
 def attentions(layer: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -74,28 +60,25 @@ def both_stacks(built: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def test_distribution_of_every_matrix() -> None:
-    """q, k, v: Xavier of (3 d, d) times L^(-1/6); fc1: Xavier times L^(-1/2); the last ones zero."""
-    for rule, cross in (("paper", BRANCHES), ("released", 12)):
-        for name, layer in both_stacks(model("fixup_transformer", fixup_rule=rule)):
+    """q, k, v: Xavier of (3 d, d) times L^(-1/6); fc1: Xavier times L^(-1/2); the last ones zero.
+
+    Merged attention has four matrices as well: its q, k and v are drawn with gain 1.
+    """
+    merged = 2 * N + 2 * M
+    for values, branches, cross, bound in (
+        ({"fixup_rule": "paper"}, BRANCHES, BRANCHES, FUSED),
+        ({"fixup_rule": "released"}, BRANCHES, 12, FUSED),
+        ({"attention": "matt"}, merged, merged, XAVIER),
+    ):
+        for name, layer in both_stacks(model("fixup_transformer", **values)):
             for site, attention in attentions(layer):
-                number = cross if site == "encoder_attn" else BRANCHES
+                own, number = (bound, cross) if site == "encoder_attn" else (FUSED, branches)
                 for one in QKV:
                     weight = getattr(attention, one).weight.detach()
-                    assert_uniform(weight, FUSED * number ** (-1 / 6), f"{name}.{site}")
+                    assert_uniform(weight, own * number ** (-1 / 6), f"{name}.{site}")
                 assert not attention.out_proj.weight.any()
-            assert_uniform(layer.fc1.weight.detach(), XAVIER_FFN * BRANCHES**-0.5, name)
+            assert_uniform(layer.fc1.weight.detach(), XAVIER_FFN * branches**-0.5, name)
             assert not layer.fc2.weight.any()
-
-
-def test_merged_attention_has_four_matrices_as_well() -> None:
-    """Its q, k and v are drawn with gain 1; L counts the two branches of a decoder layer that are left."""
-    built = model("fixup_transformer", attention="matt")
-    bound = (6 / (D + D)) ** 0.5 * (2 * N + 2 * M) ** (-1 / 6)
-    for layer in built.decoder.layers:
-        assert layer.self_attn is None
-        for one in QKV:
-            assert_uniform(getattr(layer.encoder_attn, one).weight.detach(), bound, one)
-        assert not layer.encoder_attn.out_proj.weight.any()
 
 
 def test_an_output_projection_of_its_own_starts_at_zero() -> None:
@@ -121,9 +104,6 @@ def test_every_branch_is_exactly_zero_at_first() -> None:
         assert len(seen) == 2 * (2 * 3 + (3 if attention == "softmax" else 2) * 2)
         assert not any(branch.any() for branch in seen)
         assert not output.any(), "the output projection is untied"
-
-
-# Scalars -----------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_but_matrices_and_scalars() -> None:
@@ -159,63 +139,41 @@ def test_dropouts_stand_before_the_scale_and_before_the_last_shift() -> None:
     assert torch.equal(layer(x, None)[0], x)
 
 
-# The biases that are no parameters ---------------------------------------------------------------------------------
-
-
 def test_biases_of_q_k_and_v_are_zero_and_belong_to_nobody() -> None:
     """Stock attention concatenates them, so that they cannot be absent; they follow the model's type and are not
-    stored."""
-    built = tiny("fixup_transformer").half()
-    stored, trained = built.state_dict(), dict(built.named_parameters())
-    seen = 0
-    for name, module in built.named_modules():
-        if not isinstance(module, Attention):
-            continue
-        assert module.out_proj.bias is None
-        for one in QKV:
-            bias = getattr(module, one).bias
-            assert bias.dtype == torch.float16
-            assert not bias.any()
-            assert f"{name}.{one}.bias" not in stored
-            assert f"{name}.{one}.bias" not in trained
-            seen += 1
-    assert seen == 3 * (3 + 2 * 2)
-
-
-def test_no_base_draws_a_bias_that_a_checkpoint_would_lose() -> None:
+    stored. Whatever the base draws, a checkpoint loses nothing."""
     for base in ("fairseq", "xavier", "xavier_biased"):
-        built, other = (tiny("fixup_transformer", base_init=base, seed=seed).eval() for seed in (1, 2))
-        assert not any(value.any() for name, value in built.named_buffers() if name.endswith("bias"))
+        built, other = (tiny("fixup_transformer", base_init=base, seed=seed).half() for seed in (1, 2))
+        kept = built.state_dict().keys() | dict(built.named_parameters()).keys()
+        biases = {name: value for name, value in built.named_buffers() if name.endswith("_proj.bias")}
+        assert len(biases) == 3 * (3 + 2 * 2)
+        assert not biases.keys() & kept
+        assert all(value.dtype == torch.float16 and not value.any() for value in biases.values())
         randomise(built)
         other.load_state_dict(built.state_dict(), strict=True)
-        assert torch.equal(logits(other, batch()), logits(built, batch()))
+        ours, theirs = (logits(one.float().eval(), batch()) for one in (built, other))
+        assert torch.equal(ours, theirs)
 
 
 def test_no_parameter_is_none() -> None:
     """fairseq's trainer takes all that are for one shared parameter, and logs every pair."""
-    layers = [layer for _, layer in both_stacks(tiny("fixup_transformer"))]
-    registered = [value for layer in layers for module in layer.modules() for value in module._parameters.values()]
-    assert registered
-    assert not any(value is None for value in registered)
-    assert all(module.bias is None for layer in layers for module in (layer.fc1, layer.fc2))
+    for _, layer in both_stacks(tiny("fixup_transformer")):
+        registered = [value for module in layer.modules() for value in module._parameters.values()]
+        assert registered
+        assert not any(value is None for value in registered)
 
 
 def test_training_with_a_moving_average_of_the_weights(toy_data: Path, tmp_path: Path) -> None:
     """fairseq's ``--store-ema`` walks over parameters and buffers; what it stores is an average of the former."""
-    path = toy.train_toy(
-        toy_data, tmp_path, "--max-update", "4", "--store-ema", "--ema-decay", "0.5", arch="fixup_transformer"
-    )
+    flags = ("--max-update", "4", "--store-ema", "--ema-decay", "0.5")
+    path = toy.train_toy(toy_data, tmp_path, *flags, arch="fixup_transformer")
     state = torch.load(path, weights_only=True)
     average, last = state["extra_state"]["ema"], state["model"]
     assert average.keys() == last.keys()
     (loaded,), _ = checkpoint_utils.load_model_ensemble([str(path)], strict=True)
     loaded.load_state_dict(average, strict=True)
     moved = [name for name, value in average.items() if not torch.equal(value, last[name])]
-    assert any(name.endswith("shift") for name in moved)
-    assert any(name.endswith("alpha") for name in moved)
-
-
-# Combinations ------------------------------------------------------------------------------------------------------
+    assert {"shift", "alpha"} <= {name.rpartition(".")[2] for name in moved}
 
 
 def test_a_branch_that_does_not_end_in_a_linear_map() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from fairseq import utils
 from torch import Tensor, nn
 
 from fairseq_plugins.methods.looklinear import LINEAR_WHEN_MIRRORED
-from tests.methods.test_initialisation import PAPERS, SIZES, assert_model, model
+from tests.methods.test_initialisation import DEPTH, PAPERS, SIZES, assert_model, model
 from tests.models import full as build
 from tests.models import tiny
 
@@ -26,27 +24,17 @@ def layers(built: nn.Module) -> list[nn.Module]:
     return [*built.encoder.layers, *built.decoder.layers]
 
 
-def wide(**values: Any) -> nn.Module:
-    """Three encoder layers and two decoder layers in double precision, in eval mode."""
-    sizes = {
-        f"{stack}_{name}": value
-        for stack in ("encoder", "decoder")
-        for name, value in (("embed_dim", SIZE), ("ffn_embed_dim", 4 * SIZE))
-    }
-    return tiny("looklinear_transformer", **{**sizes, **values}).double().eval()
-
-
 @torch.no_grad()
-def test_every_feed_forward_is_odd_and_linear() -> None:
-    """FFN(x) + FFN(-x) = 0, FFN(3 x - 2 y) = 3 FFN(x) - 2 FFN(y) and FFN(x) = B A x, to rounding in float64."""
-    x, y = torch.randn(2, 20, SIZE, dtype=torch.double)
+def test_every_feed_forward_is_linear() -> None:
+    """FFN(x) = B A x, to rounding in float64."""
+    x = torch.randn(20, SIZE, dtype=torch.double)
+    sizes = {
+        f"{stack}_{name}_dim": size for stack in DEPTH for name, size in (("embed", SIZE), ("ffn_embed", 4 * SIZE))
+    }
     for base in ("xavier", "xavier_biased", "fairseq"):
-        for layer in layers(wide(base_init=base)):
+        for layer in layers(tiny("looklinear_transformer", base_init=base, **sizes).double().eval()):
             output = feed_forward(layer, x)
             assert float(output.std()) > 0.1
-            assert float((output + feed_forward(layer, -x)).abs().max()) < 1e-13
-            mixed = 3 * output - 2 * feed_forward(layer, y)
-            torch.testing.assert_close(feed_forward(layer, 3 * x - 2 * y), mixed, rtol=0, atol=1e-12)
             product = layer.fc2.weight[:, : 2 * SIZE] @ layer.fc1.weight[: 2 * SIZE]
             torch.testing.assert_close(output, x @ product.t(), rtol=0, atol=1e-12)
 
@@ -79,14 +67,12 @@ def test_halves_are_mirrored_and_the_rest_is_xavier() -> None:
 
 
 def test_what_is_not_mirrored_is_what_post_ln_draws() -> None:
-    built, plain = model("looklinear_transformer"), model("post_ln_transformer", base_init="xavier")
+    built, plain = model("looklinear_transformer"), model("post_ln_transformer", base_init="xavier").state_dict()
+    mirrored = {"fc1.weight": 0, "fc2.weight": 1}
     for name, weight in built.state_dict().items():
-        expected = plain.state_dict()[name]
-        if name.endswith("fc1.weight"):
-            weight, expected = weight.chunk(2)[0], expected.chunk(2)[0]
-        elif name.endswith("fc2.weight"):
-            weight, expected = weight.chunk(2, dim=1)[0], expected.chunk(2, dim=1)[0]
-        assert torch.equal(weight, expected), name
+        dim = mirrored.get(name[-10:])
+        mine, expected = (value if dim is None else value.chunk(2, dim)[0] for value in (weight, plain[name]))
+        assert torch.equal(mine, expected), name
 
 
 @torch.no_grad()

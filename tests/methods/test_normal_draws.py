@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -34,53 +35,46 @@ def gain_of(name: str, gain: float, cross: bool) -> float:
     return gain if name.rpartition(".")[2] in SMALLER and (cross or "encoder_attn" not in name) else 1.0
 
 
-@pytest.mark.parametrize(
-    ("method", "base", "gains", "cross"),
-    [
-        *(("deepnet", base, BETA, True) for base in ("xavier", "fairseq", "xavier_biased")),
-        ("sub_ln", "fairseq", GAMMA, False),
-    ],
-    ids=str,
-)
-def test_every_matrix_is_xavier_normal_with_its_gain(
-    method: str, base: str, gains: dict[str, float], cross: bool
-) -> None:
-    built = model(f"{method}_transformer", base_init=base)
-    for stack, gain in gains.items():
-        for depth, layer in enumerate(getattr(built, stack).layers, start=1):  # the same at every depth
-            drawn = dict(linear_maps(layer))
-            attentions = ("self_attn",) if stack == "encoder" else ("self_attn", "encoder_attn")
-            maps = {f"{one}.{letter}_proj" for one in attentions for letter in ("q", "k", "v", "out")}
-            assert drawn.keys() == maps | {"fc1", "fc2"}
-            for name, linear in drawn.items():
-                fans = 2 * D if "_proj" in name else D + F
-                deviation, what = gain_of(name, gain, cross) * math.sqrt(2 / fans), f"{stack} layer {depth} {name}"
-                assert_deviation(linear.weight.detach(), deviation, kurtosis=3.0, what=what)
-                # A normal distribution, not a uniform one of this deviation, which ends at sqrt(3) of it.
-                assert float(linear.weight.detach().abs().max()) > 2.5 * deviation, what
-                assert not linear.bias.any(), what
+Gains = dict[str, float]
+PAPER: list[tuple[str, str, Gains, bool]] = [
+    *(("deepnet", base, BETA, True) for base in ("xavier", "fairseq", "xavier_biased")),
+    ("sub_ln", "fairseq", GAMMA, False),
+]
+RELEASED: list[tuple[str, str, Gains, bool]] = [
+    ("deepnet", "deepnorm_init", {"encoder": 1.15 * (5**4 * 4) ** (-1 / 16), "decoder": BETA["decoder"]}, True),
+    ("sub_ln", "sub_ln_init", GAMMA, False),
+]
 
 
-@pytest.mark.parametrize(
-    ("method", "option", "gains", "cross"),
-    [
-        ("deepnet", "deepnorm_init", {"encoder": 1.15 * (5**4 * 4) ** (-1 / 16), "decoder": BETA["decoder"]}, True),
-        ("sub_ln", "sub_ln_init", GAMMA, False),
-    ],
-    ids=["deepnet", "sub_ln"],
-)
-def test_the_released_rule_draws_as_linear_does_and_scales_the_biases_too(
-    method: str, option: str, gains: dict[str, float], cross: bool
-) -> None:
-    built = model(f"{method}_transformer", **{option: "released"})
+def maps_of(built: nn.Module, gains: Gains, cross: bool) -> Iterator[tuple[str, nn.Linear, float]]:
+    """Every map of a model, its place, and its gain, which is the same at every depth."""
     for stack, gain in gains.items():
         for depth, layer in enumerate(getattr(built, stack).layers, start=1):
             for name, linear in linear_maps(layer):
-                bound = gain_of(name, gain, cross) / math.sqrt(linear.in_features)
-                what = f"{stack} layer {depth} {name}"
-                assert_deviation(linear.weight.detach(), bound / math.sqrt(3), kurtosis=1.8, what=what)
-                assert float(linear.weight.detach().abs().max()) <= bound * (1 + 1e-6), what
-                assert 0.8 * bound < float(linear.bias.detach().abs().max()) <= bound * (1 + 1e-6), what
+                yield f"{stack} layer {depth} {name}", linear, gain_of(name, gain, cross)
+
+
+def test_every_matrix_is_xavier_normal_with_its_gain() -> None:
+    for method, base, gains, cross in PAPER:
+        names = []
+        for name, linear, gain in maps_of(model(f"{method}_transformer", base_init=base), gains, cross):
+            weight = linear.weight.detach()
+            deviation, what = gain * math.sqrt(2 / sum(weight.shape)), f"{method} {base} {name}"
+            assert_deviation(weight, deviation, kurtosis=3.0, what=what)
+            # A normal distribution, not a uniform one of this deviation, which ends at sqrt(3) of it.
+            assert float(weight.abs().max()) > 2.5 * deviation, what
+            assert not linear.bias.any(), what
+            names.append(name)
+        assert len(names) == 5 * (4 + 2) + 4 * (8 + 2)
+
+
+def test_the_released_rule_draws_as_linear_does_and_scales_the_biases_too() -> None:
+    for method, option, gains, cross in RELEASED:
+        for name, linear, gain in maps_of(model(f"{method}_transformer", **{option: "released"}), gains, cross):
+            bound, what = gain / math.sqrt(linear.in_features), f"{method} {name}"
+            assert_deviation(linear.weight.detach(), bound / math.sqrt(3), kurtosis=1.8, what=what)
+            assert float(linear.weight.detach().abs().max()) <= bound * (1 + 1e-6), what
+            assert 0.8 * bound < float(linear.bias.detach().abs().max()) <= bound * (1 + 1e-6), what
 
 
 @pytest.mark.parametrize("rule", ["paper", "released"])

@@ -13,7 +13,7 @@ from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from fairseq_plugins.core.method import METHODS, PARTS, Axis, find_part
+from fairseq_plugins.core.method import PARTS, Axis
 from fairseq_plugins.methods.t_fixup import advice
 from tests.methods.test_initialisation import FUSED, XAVIER, XAVIER_FFN, D, assert_model, model
 
@@ -34,13 +34,12 @@ def scaled(query_and_key: float) -> dict[str, dict[str, float]]:
     return bounds
 
 
-def test_matrices_of_the_text() -> None:
-    """Xavier for all; v, out and feed-forward scaled; the same at the bottom and at the top; no biases."""
+def test_matrices_of_the_text_and_as_released() -> None:
+    """Xavier for all, v, out and feed-forward scaled, no biases.
+
+    As released, q and k keep 1/sqrt(2), which v does not; the biases of q, k and v are random.
+    """
     assert_model(model("t_fixup_transformer"), scaled(query_and_key=XAVIER))
-
-
-def test_matrices_as_released() -> None:
-    """q and k keep 1/sqrt(2), which v does not; the biases of q, k and v are random."""
     built = model("t_fixup_transformer", t_fixup_rule="released", base_init="xavier_biased")
     random = {f"{site}.{one}_proj": 1 / math.sqrt(D) for site in ("self_attn", "encoder_attn") for one in "qkv"}
     assert_model(built, scaled(query_and_key=FUSED), random)
@@ -97,10 +96,7 @@ WITH_WARM_UP: list[tuple[str, dict[str, Any], int]] = [
     ("inverse_sqrt", {"warmup_updates": 4000, "warmup_init_lr": 1e-7}, 4000),
     ("inverse_sqrt", {"warmup_updates": 2}, 2),
     ("fixed", {"warmup_updates": 300}, 300),
-    ("polynomial_decay", {"warmup_updates": 300}, 300),
     ("cosine", {"warmup_updates": 300}, 300),
-    ("step", {"warmup_updates": 300}, 300),
-    ("reduce_lr_on_plateau", {"warmup_updates": 300}, 300),
     ("tri_stage", {"warmup_steps": 300}, 300),
 ]
 WITHOUT: list[tuple[str, dict[str, Any]]] = [
@@ -108,11 +104,8 @@ WITHOUT: list[tuple[str, dict[str, Any]]] = [
     ("inverse_sqrt", {"warmup_updates": 4000, "warmup_init_lr": 0.0005}),  # constant, then falling
     ("inverse_sqrt", {"warmup_updates": 1}),
     ("fixed", {}),
-    ("polynomial_decay", {}),
     ("cosine", {}),
     ("cosine", {"warmup_updates": 300, "warmup_init_lr": 0.0005}),
-    ("step", {}),
-    ("reduce_lr_on_plateau", {}),
     ("tri_stage", {}),
     ("pass_through", {}),
 ]
@@ -133,7 +126,4 @@ def test_a_warm_up_is_advised_against_and_nothing_else() -> None:
 def test_only_this_part_gives_it() -> None:
     """A method with another initialisation may warm up."""
     config = training("inverse_sqrt", {})
-    others = [part for part in PARTS[Axis.INIT].values() if part.name != "t_fixup"]
-    assert others
-    assert [line for part in others for line in part.advice(config)] == []
-    assert find_part(Axis.INIT, METHODS["t_fixup"].init).advice(config)
+    assert [name for name, part in PARTS[Axis.INIT].items() if part.advice(config)] == ["t_fixup"]
