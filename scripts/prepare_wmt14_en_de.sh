@@ -3,18 +3,18 @@
 #
 #     scripts/prepare_wmt14_en_de.sh [DIR] [--SETTING VALUE ...]
 #
-#     scripts/prepare_wmt14_en_de.sh                         WMT'14
-#     scripts/prepare_wmt14_en_de.sh --variant admin         what the Admin paper calls WMT'14
+#     scripts/prepare_wmt14_en_de.sh                         what the Admin paper calls WMT'14
+#     scripts/prepare_wmt14_en_de.sh --variant wmt14         the shared task of 2014
 #     scripts/prepare_wmt14_en_de.sh --variant wmt16-google --archive-dir ~/archives
 #
-# DIR (default: data/wmt14_en_de, or of that variant) gets what fairseq-deep prepare writes, and original/: the archives.
+# DIR (default: data/wmt14_en_de_admin, or of that variant) gets what fairseq-deep prepare writes, and original/: the archives.
 # Settings: VARIANT, VALID, SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, TEST_SETS, APOSTROPHE, WORKERS, CACHE,
 # ARCHIVE_DIR, CHECKSUMS, DRY_RUN. docs/downloads.md says what they and the variants mean; there, too: time and disk.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 
-# What most variants have; the others say below what is different.
-VARIANT=${VARIANT:-wmt14}
+# Most published rows of English-German are Admin's. What most variants have; the others say below what is different.
+VARIANT=${VARIANT:-admin}
 news=v9 size=32000 valid=newstest2013 apostrophe=straight normalise=train joint_codes=1 joined=1 threshold=0
 test_sets="newstest2014 newstest2010 newstest2011 newstest2012 newstest2013 newstest2015 newstest2016"
 options=(--aggressive 1 --clean subwords --max-length 250 --ratio 1.5)
@@ -43,7 +43,7 @@ case $VARIANT in
         [[ -z $chosen && ${VALID:-$valid} == "$valid" && ${APOSTROPHE:-keep} == keep ]] ||
             die "VARIANT=$VARIANT comes in subwords, with VALID=$valid: it has none of the other settings"
         ;;
-    *) die "unknown VARIANT '$VARIANT'; legal values: wmt14 admin wmt17 dsinit wmt16-raw wmt16-google" ;;
+    *) die "unknown VARIANT '$VARIANT'; legal values: admin wmt14 wmt17 dsinit wmt16-raw wmt16-google" ;;
 esac
 set_directory "$ROOT/data/$name" "${words[@]}"
 valid=${VALID:-$valid} apostrophe=${APOSTROPHE:-$apostrophe}

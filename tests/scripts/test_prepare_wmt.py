@@ -62,7 +62,8 @@ def settings(here: Path, **more: str) -> dict[str, str]:
 @pytest.mark.slow
 def test_wmt14_from_archives_to_numbers(here: Path) -> None:
     write_wmt14(here, "de", 40, ("2013", "2014"))
-    chosen, made = settings(here, TEST_SETS="newstest2014 newstest2013"), here / "made"
+    chosen = settings(here, VARIANT="wmt14", TEST_SETS="newstest2014 newstest2013")
+    made = here / "made"
     completed(DE, made, **chosen)
     # Europarl, Common Crawl, News Commentary; the pair of unequal lengths has gone.
     train = lines(made / "text/train.tok.en")

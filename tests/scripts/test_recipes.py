@@ -42,7 +42,7 @@ PUBLISHED = (
     ("wmt14_en_de", "wmt14", f"{EN_DE} {MOSES}", "normalised/newstest2013", "commentary-v9"),
     (
         "wmt14_en_de",
-        "admin",
+        "",
         f"{EN_DE} --aggressive --normalise train --max-length 80 --ratio 9 --size 32764",
         "normalised/newstest2013",
         "commentary-v12",
@@ -71,7 +71,7 @@ def test_each_corpus_is_prepared_as_its_authors_do() -> None:
         wrong += [] if asked["valid"][0].endswith(valid) else [f"{corpus} {variant}: {asked['valid']}"]
         wrong += [] if any(name.endswith(text) for name in ["", *wmt]) else [f"{corpus} {variant}: {wmt}"]
         straight = any("/straight/" in test for test in asked["test"])
-        assert straight == (corpus.startswith("wmt14") and variant in ("wmt14", "admin", "wmt17", "fairseq"))
+        assert straight == (corpus.startswith("wmt14") and variant in ("", "wmt14", "wmt17", "fairseq"))
     assert wrong == []
 
 
@@ -121,7 +121,7 @@ MISTAKES: tuple[tuple[str, str, dict[str, str], str], ...] = (
     ("prepare_librispeech.sh", "a", {"SIZE": "10k"}, "SIZE must be a whole number of at least 1, not '10k'"),
     ("prepare_librispeech.sh", "a:b", {}, "fairseq does not support a colon or a space"),
     ("prepare_librispeech.sh", "a", {}, "cannot import pandas, sentencepiece, soundfile and torchaudio.sox_effects"),
-    ("prepare_wmt14_en_de.sh", "a", {"VARIANT": "wmt15"}, "unknown VARIANT 'wmt15'; legal values: wmt14 admin wmt17"),
+    ("prepare_wmt14_en_de.sh", "a", {"VARIANT": "wmt15"}, "unknown VARIANT 'wmt15'; legal values: admin wmt14 wmt17"),
     ("prepare_wmt14_en_de.sh", "a", {"VALID": "newstest2012"}, "unknown VALID 'newstest2012'"),
     ("prepare_wmt14_en_de.sh", "a", {"APOSTROPHE": "curly"}, "unknown APOSTROPHE 'curly'; legal values: straight keep"),
     ("prepare_wmt14_en_de.sh", "a", {"VARIANT": "wmt16-google", "SIZE": "9"}, "comes in subwords, with VALID="),
