@@ -192,16 +192,6 @@ def test_without_the_setting_everything_is_decayed(start: dict[str, Tensor], toy
     assert "param_group" not in group
 
 
-def test_by_yaml(start: dict[str, Tensor], toy_data: Path, tmp_path: Path) -> None:
-    model = {"_name": "deep_transformer", **TINY, "residual": "rezero", "norm": "post", "rezero_alpha": 0.5}
-    content = recipe(TranslationTask, toy_data, tmp_path / "run", {**model, "no_weight_decay_on": "norm,residual,bias"})
-    content["lr_scheduler"] = {"_name": "fixed"}
-    content["optimizer"] = {"_name": "adam", "weight_decay": DECAY}
-    content["optimization"].update(lr=[LR], max_update=3)
-    run_hydra(tmp_path / "config", content, tmp_path / "run")
-    check(start, torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)["model"], 3, 1e-6)
-
-
 # Real gradients.
 
 
