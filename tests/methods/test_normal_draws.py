@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
-import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import Stack
-from fairseq_plugins.methods.deepnet import initialise
-from tests.methods.test_initialisation import D, F, model
+from fairseq_plugins.core.initialisation import linear_maps
+from tests.methods.test_initialisation import D, model
 
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
 # Of the models of test_initialisation: five encoder and four decoder layers.
@@ -75,26 +70,6 @@ def test_the_released_rule_draws_as_linear_does_and_scales_the_biases_too() -> N
             assert_deviation(linear.weight.detach(), bound / math.sqrt(3), kurtosis=1.8, what=what)
             assert float(linear.weight.detach().abs().max()) <= bound * (1 + 1e-6), what
             assert 0.8 * bound < float(linear.bias.detach().abs().max()) <= bound * (1 + 1e-6), what
-
-
-@pytest.mark.parametrize("rule", ["paper", "released"])
-def test_the_base_does_not_matter_to_deepnet(rule: str) -> None:
-    """To the bit: what is drawn over the weights of three bases is the same for the same numbers; tables stay."""
-    draws = []
-    for base in ("xavier", "fairseq", "xavier_biased"):
-        decoder = model("deepnet_transformer", base_init=base).decoder
-        before = {name: value.clone() for name, value in decoder.state_dict().items()}
-        torch.manual_seed(3)
-        design = StackDesign(Stack.DECODER, {}, 5, 4, D, F, 4, 0.0, 0.0, SimpleNamespace(deepnorm_init=rule))
-        with torch.no_grad():
-            initialise(StackWeights(decoder.layers, decoder.embed_tokens, False, decoder.output_projection), design)
-        after = decoder.state_dict()
-        kept = {name for name in after if torch.equal(before[name], after[name])}
-        assert not [name for name in kept if after[name].dim() == 2 and "layers." in name]
-        assert {"embed_tokens.weight", "output_projection.weight"} <= kept
-        draws.append(decoder.layers.state_dict())
-    for other in draws[1:]:
-        assert all(torch.equal(value, other[name]) for name, value in draws[0].items())
 
 
 def test_deepnet_of_one_stack_alone_and_merged_attention() -> None:

@@ -26,25 +26,20 @@ STACKS: list[tuple[str, dict[str, Any], int]] = [
     ("post_ln_transformer_iwslt_de_en", {}, 31_543_296),
     ("post_ln_transformer", {}, BASE),
     ("post_ln_transformer_12", {}, 88_276_992),
-    ("post_ln_transformer_wmt_en_de_18", {}, 132_415_488),
     ("post_ln_transformer_wmt_en_de_60_12", {}, 239_591_424),
     # One more norm on each stack, and on one.
     ("pre_ln_transformer", {}, BASE + 2 * 2 * 512),
     ("post_ln_transformer", {"norm": "post,pre"}, BASE + 2 * 512),
     # An omega at each residual connection.
     ("admin_transformer", {}, BASE + 15_360),
-    ("admin_transformer_18", {}, 132_415_488 + 46_080),
     ("admin_transformer_60_12", {}, 239_591_424 + 79_872),
     ("admin_transformer", {"admin_omega": "frozen"}, BASE),
     ("admin_transformer", {"admin_scale": "scalar"}, BASE + 2 * 6 + 3 * 6),
     ("admin_torch_transformer", {}, BASE),
     ("admin_torch_transformer", {"admin_torch_omega": "trained"}, BASE + 30 * 512),
-    ("admin_torch_transformer_18", {"admin_torch_omega": "trained"}, 132_415_488 + 90 * 512),
     ("admin_torch_transformer_60_12", {"admin_torch_omega": "trained"}, 239_591_424 + 156 * 512),
     # No parameters of their own.
     ("ds_init_transformer", {}, BASE),
-    ("ds_init_transformer_12", {}, 88_276_992),
-    ("b2t_transformer_12", {}, 88_276_992),
     ("t_fixup_transformer", {}, BASE - NORMS),
     # One scalar a layer or a sub-layer, and no LayerNorm.
     ("rezero_transformer", {}, BASE - NORMS + 12),
@@ -60,7 +55,6 @@ STACKS: list[tuple[str, dict[str, Any], int]] = [
     ("dlcl_post_ln_transformer", {}, BASE + 2 * (49 + 6144)),
     ("dlcl_post_ln_transformer", {"dlcl_weights": "dimension"}, BASE + 2 * (49 * 512 + 6144)),
     ("dlcl_transformer", {}, BASE + 2 * 2 * 512 + 2 * (49 + 6144)),
-    ("dlcl_transformer", {"dlcl_weights": "dimension"}, BASE + 2 * 2 * 512 + 2 * (49 * 512 + 6144)),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
@@ -36,10 +37,18 @@ def with_other_gammas(model: nn.Module) -> nn.Module:
     return model
 
 
-def gradients(model: nn.Module, output: Tensor) -> dict[str, Tensor]:
-    named = dict(model.named_parameters())
-    found = torch.autograd.grad(output.square().sum(), list(named.values()))
-    return dict(zip(named, found, strict=True))
+def drawn(inputs: int, outputs: int, starts_at_norm: bool = False, weight_factor: float = 1.0) -> SpectralLinear:
+    """A new map, its first weight times a factor."""
+    one = SpectralLinear(nn.Linear(inputs, outputs), starts_at_norm)
+    with torch.no_grad():
+        one.weight.mul_(weight_factor)
+        one.weight_is_drawn()
+    return one
+
+
+def spectral_norm(matrix: Tensor) -> float:
+    """By torch's singular values."""
+    return float(torch.linalg.matrix_norm(matrix.detach(), ord=2))
 
 
 def test_it_is_a_post_ln_model_of_the_scaled_matrices_and_so_are_its_gradients() -> None:
@@ -54,37 +63,33 @@ def test_it_is_a_post_ln_model_of_the_scaled_matrices_and_so_are_its_gradients()
     wanted = torch.func.functional_call(plain, weights, tuple(batch()))[0]
     found = logits(model, batch())
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)  # the norm is computed in float32
-    mine = gradients(model, found)
-    theirs = dict(zip(own, torch.autograd.grad(wanted.square().sum(), list(own.values())), strict=True))
-    assert len([name for name in mine if name.endswith(".gamma")]) == MAPS
-    for name, gradient in theirs.items():
-        assert (mine[name] - gradient).norm() <= 1e-4 * gradient.norm() + 1e-5, name
+    assert len([name for name in own if name.endswith(".gamma")]) == MAPS
+    sides = [torch.autograd.grad(side.square().sum(), list(own.values())) for side in (found, wanted)]
+    for name, mine, theirs in zip(own, *sides, strict=True):
+        assert (mine - theirs).norm() <= 1e-4 * theirs.norm() + 1e-5, name
 
 
 def test_first_matrices() -> None:
     for gamma in ("one", "norm"):
         for one in spectral_maps(tiny(ARCH, sigma_gamma=gamma)).values():
-            norm = torch.linalg.matrix_norm(one.matrix().detach(), ord=2)
-            assert float(norm) == pytest.approx(1 if gamma == "one" else one.gamma.item(), rel=1e-5)
+            assert spectral_norm(one.matrix()) == pytest.approx(1 if gamma == "one" else one.gamma.item(), rel=1e-5)
             if gamma == "norm":
                 torch.testing.assert_close(one.matrix(), one.weight, rtol=1e-5, atol=0)
 
 
 def test_first_weights_are_normal_of_one_deviation() -> None:
     model = tiny(ARCH, sigma_std=0.3, encoder_embed_dim=64, decoder_embed_dim=64, encoder_ffn_embed_dim=128)
-    drawn = torch.cat([one.weight.flatten() for one in spectral_maps(model).values()])
+    weights = torch.cat([one.weight.detach().flatten() for one in spectral_maps(model).values()])
     # Of n numbers the deviation is known to 1 / sqrt(2 n) of itself; five times that.
-    assert float(drawn.std()) == pytest.approx(0.3, rel=5 / (2 * len(drawn)) ** 0.5)
+    assert float(weights.std()) == pytest.approx(0.3, rel=5 / (2 * len(weights)) ** 0.5)
 
 
 def test_power_iterations_follow_the_weight_in_training_only() -> None:
     torch.manual_seed(1)
-    one = SpectralLinear(nn.Linear(12, 20), starts_at_norm=False)
-    x = torch.randn(3, 12)
+    one, x = drawn(12, 20), torch.randn(3, 12)
     with torch.no_grad():
-        one.weight_is_drawn()
         one.weight.add_(0.3 * torch.randn(20, 12))
-    true = float(torch.linalg.matrix_norm(one.weight.detach(), ord=2))
+    true = spectral_norm(one.weight)
     before = one.u.clone()
     one.eval()(x)
     one.train()
@@ -95,42 +100,33 @@ def test_power_iterations_follow_the_weight_in_training_only() -> None:
     for _ in range(60):
         one(x)
         # gamma is 1, so the matrix has the norm of the weight over the estimate.
-        estimates.append(true / float(torch.linalg.matrix_norm(one.eval().matrix().detach(), ord=2)))
+        estimates.append(true / spectral_norm(one.eval().matrix()))
         one.train()
     assert estimates[0] < true * (1 - 1e-4)
     assert all(low <= high * (1 + 1e-5) for low, high in zip(estimates, estimates[1:], strict=False))
     assert estimates[-1] == pytest.approx(true, rel=1e-4)
 
 
-def test_stock_layers_compute_the_same_after_the_fold() -> None:
-    model: Any = with_other_gammas(tiny(ARCH)).eval()
-    folded = fold(model, settings(ARCH))
-    plain: Any = tiny("post_ln_transformer").eval()
-    plain.load_state_dict(folded.weights)
-    torch.testing.assert_close(logits(plain, batch()), logits(model, batch()), rtol=1e-5, atol=1e-5)
-
-
-def test_a_search_scales_each_matrix_once() -> None:
-    model: Any = with_other_gammas(tiny(ARCH)).eval()
-    wanted = logits(model, batch())
-    model.make_generation_fast_()
-    for one in spectral_maps(model).values():
-        assert one.matrix() is one.weight
-    torch.testing.assert_close(logits(model, batch()), wanted, rtol=1e-5, atol=1e-6)
-
-
 @torch.no_grad()
-def test_maps_in_int8_have_the_scaled_matrix() -> None:
-    """Its levels are a hundredth of a weight apart, and the scale is far from one."""
+def test_folded_for_a_search_and_in_int8_it_computes_the_same() -> None:
+    """A search scales each matrix once; levels of int8 are a hundredth of a weight apart, and the scale is far from
+    one."""
     model: Any = with_other_gammas(tiny(ARCH)).eval()
     wanted = logits(model, batch())
+    plain: Any = tiny("post_ln_transformer").eval()
+    plain.load_state_dict(fold(model, settings(ARCH)).weights)
+    torch.testing.assert_close(logits(plain, batch()), wanted, rtol=1e-5, atol=1e-5)
     for one in spectral_maps(model).values():
         form = affine_form(one)
         assert form is not None
         assert form[0].norm() > 2 * one.weight.norm()
-    assert lower(model, "int8") >= MAPS
-    assert not spectral_maps(model)
-    assert (logits(model, batch()) - wanted).norm() < 0.1 * wanted.norm()
+    lowered = copy.deepcopy(model)
+    assert lower(lowered, "int8") >= MAPS
+    assert not spectral_maps(lowered)
+    assert (logits(lowered, batch()) - wanted).norm() < 0.1 * wanted.norm()
+    model.make_generation_fast_()
+    assert all(one.matrix() is one.weight for one in spectral_maps(model).values())
+    torch.testing.assert_close(logits(model, batch()), wanted, rtol=1e-5, atol=1e-6)
 
 
 def products(one: SpectralLinear, x: Tensor, by_matrix: bool) -> tuple[Tensor, ...]:
@@ -144,10 +140,9 @@ def products(one: SpectralLinear, x: Tensor, by_matrix: bool) -> tuple[Tensor, .
 def test_the_gradients_are_those_of_the_matrix() -> None:
     """Also of weights that are smaller than the smallest norm."""
     for size, (outputs, inputs), bias in itertools.product((1.0, 1e-6), ((20, 12), (12, 20)), (True, False)):
-        one = SpectralLinear(nn.Linear(inputs, outputs, bias=bias), starts_at_norm=False).double()
+        one = drawn(inputs, outputs, weight_factor=size).double()
+        one.bias = one.bias if bias else None
         with torch.no_grad():
-            one.weight.mul_(size)
-            one.weight_is_drawn()
             one.gamma.fill_(1.7)
             one.weight.add_(0.3 * size * torch.randn(outputs, inputs))
         x = torch.randn(3, 2, inputs, dtype=torch.float64)
@@ -159,13 +154,12 @@ def test_the_gradients_are_those_of_the_matrix() -> None:
 
 
 def test_products_in_bfloat16_learn_as_in_float32() -> None:
+    """The norm stays in float32."""
     torch.manual_seed(1)
-    one = SpectralLinear(nn.Linear(64, 48), starts_at_norm=True)
-    with torch.no_grad():
-        one.weight_is_drawn()
-    x = torch.randn(30, 64)
+    one, x = drawn(64, 48, starts_at_norm=True), torch.randn(30, 64)
     wanted = products(one, x, by_matrix=False)
     with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(one.matrix(), one.weight, rtol=1e-5, atol=0)
         assert one(x).dtype == torch.bfloat16
         found = products(one, x, by_matrix=False)
     for mine, theirs in zip(found, wanted, strict=True):
@@ -175,27 +169,15 @@ def test_products_in_bfloat16_learn_as_in_float32() -> None:
 
 def test_the_scaled_matrix_is_not_kept_for_the_backward_pass() -> None:
     """Only x of two tokens and the two singular vectors are, beside the weight."""
-    one = SpectralLinear(nn.Linear(64, 64), starts_at_norm=False)
+    one = drawn(64, 64)
     kept = saved_tensors(lambda: one(torch.randn(2, 64)))
     assert sum(tensor.numel() for tensor in kept if tensor is not one.weight) == 4 * 64
-
-
-def test_the_norm_is_in_float32_in_mixed_precision() -> None:
-    one = SpectralLinear(nn.Linear(64, 64), starts_at_norm=True)
-    with torch.no_grad():
-        one.weight_is_drawn()
-        with torch.autocast("cpu", torch.bfloat16):
-            found = one.matrix()
-    torch.testing.assert_close(found, one.weight.detach(), rtol=1e-5, atol=0)
 
 
 def test_a_matrix_that_starts_at_zero_learns() -> None:
     """FixUp's last maps do: the matrix is zero, its gradient is not, and u waits for a weight to follow."""
     for starts_at_norm, (outputs, inputs) in itertools.product((False, True), ((20, 12), (12, 20))):
-        one = SpectralLinear(nn.Linear(inputs, outputs), starts_at_norm)
-        with torch.no_grad():
-            one.weight.zero_()
-            one.weight_is_drawn()
+        one = drawn(inputs, outputs, starts_at_norm, weight_factor=0)
         (one(torch.randn(3, inputs)) - 1).square().sum().backward()
         assert not one.matrix().any()
         assert float(one.u.norm()) == pytest.approx(1, rel=1e-5)
@@ -206,5 +188,4 @@ def test_a_matrix_that_starts_at_zero_learns() -> None:
             one.weight.sub_(gradient / gradient.norm())
         for _ in range(50):
             one.matrix()
-        norm = torch.linalg.matrix_norm(one.matrix().detach(), ord=2)
-        assert float(norm) == pytest.approx(float(one.gamma), rel=1e-3)
+        assert spectral_norm(one.matrix()) == pytest.approx(float(one.gamma), rel=1e-3)
