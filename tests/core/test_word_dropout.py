@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.word_dropout import WordDropout
-from tests import models, toy
+from tests import models
 from tests.models import inputs as batch
 from tests.models import logits, tiny
 
@@ -89,11 +88,3 @@ def test_the_deep_recipe_is_said_in_full() -> None:
     assert (config.word_dropout, config.dropout, config.b2t_init_scale) == ("0.1", 0.5, "0.1")
     kept = models.configuration("--arch", "b2t_deep_transformer", "--dropout", "0.3", "--word-dropout", "0.2,0")
     assert (kept.word_dropout, kept.dropout) == ("0.2,0", 0.3)
-
-
-def test_training_and_translating(toy_data: Path, tmp_path: Path) -> None:
-    path = toy.train_toy(
-        toy_data, tmp_path, "--word-dropout", "0.1,0.2", "--max-update", "3", arch="post_ln_transformer"
-    )
-    assert torch.load(path, weights_only=True)["cfg"]["model"]["word_dropout"] == "0.1,0.2"
-    assert len(toy.translate_toy(toy_data, path, tmp_path / "out")) == toy.SIZES["test"]

@@ -21,6 +21,7 @@ SCALED: list[tuple[str, dict[str, Any]]] = [
     ("deepnet", {"residual": "deepnorm,plain"}),
     ("deepnet", {"encoder_layers_to_keep": "0,1"}),
     ("admin_torch", {}),
+    ("admin_torch", {"admin_torch_change": "linear"}),
     ("admin_torch", {"share_all_embeddings": True}),
     ("admin_torch", {"admin_torch_change": "constant", "layernorm_embedding": True}),
     ("admin_torch", {"admin_torch_omega": "trained"}),
@@ -42,13 +43,6 @@ def test_a_scaled_stream(method: str, values: dict[str, Any], tmp_path: Path) ->
     first = model.encoder.layers[0]
     ratio = first.self_attn.q_proj.weight / stock.encoder.layers[0].self_attn.q_proj.weight
     torch.testing.assert_close(ratio, first.self_attn_residual.stream_scale().expand_as(ratio), rtol=1e-5, atol=0)
-
-
-def test_a_linear_one_has_nothing_to_fold(tmp_path: Path) -> None:
-    model, values = tiny_model("admin_torch_transformer", admin_torch_change="linear")
-    weights = model.state_dict()
-    for name, value in folded(tmp_path, "admin_torch_transformer", model, values).state_dict().items():
-        assert torch.equal(value, weights[name])
 
 
 def test_branch_norm_folds_once_it_has_its_full_size(tmp_path: Path) -> None:

@@ -114,63 +114,42 @@ def of_decoder(*parts: dict[str, float]) -> dict[str, dict[str, float]]:
 
 
 ROOT, FOURTH_ROOT = stacks(-0.5, -0.5), stacks(-0.25, -0.25)
-RELEASED = {"ds_init_rule": "released"}
+BY_ROOT, BY_FOURTH_ROOT = {"exponent": ROOT}, {"exponent": FOURTH_ROOT}
+WITH_BIASES = {"biases": STOCK_BIASES}
+RELEASED, APART, STOCK_BASE = {"ds_init_rule": "released"}, {"base_init": "xavier_apart"}, {"base_init": "fairseq"}
+ALPHA, ONE_STOCK = {"ds_init_alpha": "0.36"}, {"base_init": "xavier,fairseq"}
+ONE_STACK = {"init": "keep,ds_init", "ds_init_rule": "paper,released"}
+B2T_SCALES = {"layers": stacks(5**-0.5, 4**-0.5), "0.1": stacks(0.1, 0.1), "0.1,none": stacks(0.1, 1)}
 DISTRIBUTIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     # The base: today's stock fairseq, or that of the papers; a choice of its own for each stack.
-    *((arch, {}, STOCK, {"biases": STOCK_BIASES}) for arch in ("post_ln", "pre_ln", "b2t", "rezero")),
+    *((arch, {}, STOCK, WITH_BIASES) for arch in ("post_ln", "pre_ln", "b2t", "rezero")),
     *((arch, {}, PAPERS, {}) for arch in ("admin", "rezero_post_ln")),
-    ("post_ln", {"base_init": "xavier,fairseq"}, {"encoder": PAPERS["encoder"]}, {}),
-    ("post_ln", {"base_init": "xavier,fairseq"}, {"decoder": STOCK["decoder"]}, {"biases": STOCK_BIASES}),
+    ("post_ln", ONE_STOCK, {"encoder": PAPERS["encoder"]}, {}),
+    ("post_ln", ONE_STOCK, {"decoder": STOCK["decoder"]}, WITH_BIASES),
     # Xavier's variance with gain 1, 2 / (d + d), instead of that of one fused matrix, 2 / (d + 3 d); not twice.
-    *((arch, {"base_init": "xavier_apart"}, DEPTH_SCALED, {}) for arch in ("post_ln", "pre_ln", "rezero", "admin")),
-    ("ds_init", {"base_init": "xavier_apart", **RELEASED}, DEPTH_SCALED, {"exponent": FOURTH_ROOT}),
-    ("dsinit_matt", {"base_init": "xavier_apart", "init": "keep"}, WITHOUT_SELF, {}),
+    *((arch, APART, DEPTH_SCALED, {}) for arch in ("post_ln", "pre_ln", "rezero", "admin")),
+    ("ds_init", {**APART, **RELEASED}, DEPTH_SCALED, BY_FOURTH_ROOT),
+    ("dsinit_matt", {**APART, "init": "keep"}, WITHOUT_SELF, {}),
     # DS-Init shrinks with the root of the depth, as released with the fourth root; alpha with its own root.
-    ("ds_init", {}, DEPTH_SCALED, {"exponent": ROOT}),
-    ("ds_init", RELEASED, DEPTH_SCALED, {"exponent": FOURTH_ROOT}),
-    ("ds_init", {"ds_init_alpha": "0.36"}, DEPTH_SCALED, {"exponent": ROOT, "factor": stacks(0.36, 0.36)}),
-    (
-        "ds_init",
-        {"ds_init_alpha": "0.36", **RELEASED},
-        DEPTH_SCALED,
-        {"exponent": FOURTH_ROOT, "factor": stacks(0.6, 0.6)},
-    ),
-    ("ds_init", {"init": "ds_init,keep"}, {"encoder": PAPERS["encoder"]}, {"exponent": ROOT}),
-    ("ds_init", {"init": "ds_init,keep"}, {"decoder": PAPERS["decoder"]}, {}),
-    ("ds_init", {"init": "keep,ds_init", "ds_init_rule": "paper,released"}, {"encoder": PAPERS["encoder"]}, {}),
-    (
-        "ds_init",
-        {"init": "keep,ds_init", "ds_init_rule": "paper,released"},
-        {"decoder": DEPTH_SCALED["decoder"]},
-        {"exponent": FOURTH_ROOT},
-    ),
-    (
-        "ds_init",
-        {"base_init": "fairseq"},
-        both(STOCK_FFN, cross_bound=XAVIER),
-        {"biases": STOCK_BIASES, "exponent": ROOT},
-    ),
+    ("ds_init", {}, DEPTH_SCALED, BY_ROOT),
+    ("ds_init", RELEASED, DEPTH_SCALED, BY_FOURTH_ROOT),
+    ("ds_init", ALPHA, DEPTH_SCALED, {**BY_ROOT, "factor": stacks(0.36, 0.36)}),
+    ("ds_init", {**ALPHA, **RELEASED}, DEPTH_SCALED, {**BY_FOURTH_ROOT, "factor": stacks(0.6, 0.6)}),
+    ("ds_init", ONE_STACK, {"encoder": PAPERS["encoder"]}, {}),
+    ("ds_init", ONE_STACK, {"decoder": DEPTH_SCALED["decoder"]}, BY_FOURTH_ROOT),
+    ("ds_init", STOCK_BASE, both(STOCK_FFN, cross_bound=XAVIER), {**WITH_BIASES, **BY_ROOT}),
     # The cross-attention is drawn as three matrices, a self-attention in its sub-layer as one.
-    ("dsinit_matt", {}, WITHOUT_SELF, {"exponent": ROOT}),
-    ("dsinit_matt_self", {}, of_decoder(cross(XAVIER), SELF_BESIDE, PAPERS_FFN), {"exponent": ROOT}),
-    ("dsinit_matt_aan", RELEASED, of_decoder(cross(XAVIER), GATE_BESIDE, PAPERS_FFN), {"exponent": FOURTH_ROOT}),
+    ("dsinit_matt", {}, WITHOUT_SELF, BY_ROOT),
+    ("dsinit_matt_self", {}, of_decoder(cross(XAVIER), SELF_BESIDE, PAPERS_FFN), BY_ROOT),
+    ("dsinit_matt_aan", RELEASED, of_decoder(cross(XAVIER), GATE_BESIDE, PAPERS_FFN), BY_FOURTH_ROOT),
     # The gate of average attention is Xavier's without bias under every base.
     ("aan", {"aan_ffn": "yes"}, of_decoder(GATE, NETWORK, cross(FUSED), PAPERS_FFN), {}),
-    (
-        "aan",
-        {"base_init": "fairseq"},
-        stacks(STOCK["encoder"], {**GATE, **cross(FUSED), **STOCK_FFN}),
-        {"biases": STOCK_BIASES},
-    ),
-    ("aan", {"init": "ds_init"}, of_decoder(GATE, cross(XAVIER), PAPERS_FFN), {"exponent": ROOT}),
+    ("aan", STOCK_BASE, stacks(STOCK["encoder"], {**GATE, **cross(FUSED), **STOCK_FFN}), WITH_BIASES),
+    ("aan", {"init": "ds_init"}, of_decoder(GATE, cross(XAVIER), PAPERS_FFN), BY_ROOT),
     # B2T scales every matrix of a stack alike.
     *(
-        ("b2t", {"b2t_init_scale": scale}, STOCK, {"biases": STOCK_BIASES, "factor": factor})
-        for scale, factor in (
-            ("layers", stacks(5**-0.5, 4**-0.5)),
-            ("0.1", stacks(0.1, 0.1)),
-            ("0.1,none", stacks(0.1, 1)),
-        )
+        ("b2t", {"b2t_init_scale": scale}, STOCK, {**WITH_BIASES, "factor": factor})
+        for scale, factor in B2T_SCALES.items()
     ),
 ]
 

@@ -81,12 +81,6 @@ def test_one_stack_may_keep_its_layer_norms() -> None:
     assert {type(one) for one in model.decoder.modules()} & {nn.LayerNorm, DynamicErf} == {DynamicErf}
 
 
-def test_the_decoder_s_norm_on_top_can_be_left_out() -> None:
-    model = tiny("rms_norm_transformer", no_decoder_final_norm=True)
-    assert isinstance(model.encoder.layer_norm, RMSNorm)
-    assert model.decoder.layer_norm is None
-
-
 def test_starts_of_dyt() -> None:
     names = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
     for said, starts in (({}, (0.5,) * 4), ({"dyt_attention_alpha": "0.8", "dyt_alpha": "0.2"}, (0.8, 0.8, 0.2, 0.2))):

@@ -65,19 +65,6 @@ def test_what_stands_behind_a_sentence_does_not_matter() -> None:
     assert wrong == []
 
 
-def test_b2t_joins_the_input_of_a_layer() -> None:
-    """Equations 5 to 7: with silent branches a layer is LN(x + LN(x)), as a stack on the front end's output."""
-    model = tiny("b2t_s2t_transformer", encoder_layers=1).eval()
-    (layer,) = model.encoder.transformer_layers
-    x = torch.randn(5, 2, 16)
-    with torch.no_grad():
-        for linear in (layer.self_attn.out_proj, layer.fc2):
-            linear.weight.zero_()
-            linear.bias.zero_()
-        norm = torch.nn.LayerNorm(16)
-        assert torch.allclose(layer(x, None)[0], norm(x + norm(x)), atol=1e-5)
-
-
 def saved(path: Path, arch: str, **values: Any) -> dict[str, Tensor]:
     """A checkpoint that holds a model's weights and no more; returns them."""
     weights = tiny(arch, seed=7, **values).state_dict()
