@@ -29,7 +29,6 @@ AVERAGES, MERGED, JOINED = ("aan", "aan_ffn"), ("matt",), ("matt_self", "matt_aa
 ALL = (*AVERAGES, *MERGED, *JOINED)
 every_kind = pytest.mark.parametrize("kind", ALL)
 lengths_of_a_batch = st.lists(st.integers(1, 6), min_size=1, max_size=4)
-orders = st.lists(st.integers(0, 3), min_size=1, max_size=6)
 
 
 @functools.cache

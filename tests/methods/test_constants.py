@@ -13,7 +13,7 @@ import torch
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Stack
-from fairseq_plugins.core.residual import PlainResidual, ScaledStream
+from fairseq_plugins.core.residual import PlainResidual
 from fairseq_plugins.methods import deepnet, fixup, sub_ln, t_fixup
 from fairseq_plugins.methods.admin_torch import omega_of
 from fairseq_plugins.methods.branch_norm import share
@@ -39,9 +39,9 @@ def test_deepnet_s_alpha_and_beta_of_a_translation_model() -> None:
     }
     for layers, expected in table.items():
         for stack, sub_layers, constants in ((ENCODER, 2, expected[0]), (DECODER, 3, expected[1])):
-            one = design(stack, *layers)
-            found = (deepnet.alpha(one, sub_layers), deepnet.beta(one, sub_layers))
-            assert found == pytest.approx(constants, abs=5e-4), layers
+            depths = design(stack, *layers)
+            numbers = (deepnet.alpha(depths, sub_layers), deepnet.beta(depths, sub_layers))
+            assert numbers == pytest.approx(constants, abs=5e-4), layers
 
 
 def test_deepnet_s_alpha_and_beta_of_a_stack_alone() -> None:
@@ -136,15 +136,13 @@ def test_the_factor_of_the_stream_in_a_model() -> None:
     for arch, values, expected in STREAMS:
         model: Any = tiny(arch, **values)
         for (name, stack), factor in zip(model.stacks(), expected, strict=True):
-            joins = [one for one in residuals(stack).values() if not isinstance(one, PlainResidual)]
-            found = {number for one in joins for number in one.stream_scale().tolist()}
-            wrong += [] if len(found) == 1 and abs(found.pop() - factor) < 5e-5 else [f"{arch} {values} {name}"]
+            joins = [join for join in residuals(stack).values() if not isinstance(join, PlainResidual)]
+            factors = {number for join in joins for number in join.stream_scale().tolist()}
+            wrong += [] if len(factors) == 1 and abs(factors.pop() - factor) < 5e-5 else [f"{arch} {values} {name}"]
     assert wrong == []
 
 
-def test_keel_s_first_sub_layer_is_plain() -> None:
-    first, *others = residuals(tiny("keel_transformer").encoder).values()
-    assert [type(first), *{type(one) for one in others}] == [PlainResidual, ScaledStream]
+def test_keel_s_first_sub_layer_is_plain_where_it_is_merged_attention() -> None:
     bottom, upper = tiny("keel_transformer", attention="matt").decoder.layers
     assert not hasattr(bottom, "encoder_attn_after_norm")
     assert hasattr(upper, "encoder_attn_after_norm")

@@ -145,27 +145,12 @@ def normed_by(formula: Callable[[Tensor, Any], Tensor]) -> Equation:
     )
 
 
-def tanh_by_exponentials(x: Tensor, norm: Any) -> Tensor:
-    e = torch.exp(2 * norm.alpha * x)
-    return (e - 1) / (e + 1) * norm.weight + norm.bias
-
-
-class Erf(torch.autograd.Function):
-    """erf of the standard library, and its derivative 2 / sqrt(pi) exp(-x^2)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.detach().clone().apply_(math.erf)
-
-    @staticmethod
-    def backward(ctx: Any, *gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return gradient[0] * 2 / math.sqrt(math.pi) * torch.exp(-x * x)
+def tanh(x: Tensor, norm: Any) -> Tensor:
+    return torch.tanh(norm.alpha * x) * norm.weight + norm.bias
 
 
 def derf(x: Tensor, norm: Any) -> Tensor:
-    return Erf.apply(norm.alpha * x + norm.shift) * norm.weight + norm.bias
+    return torch.erf(norm.alpha * x + norm.shift) * norm.weight + norm.bias
 
 
 def denseformer(stack: Any, states: list[Tensor]) -> Tensor:
@@ -266,6 +251,10 @@ DLCL_OPTIONS: list[dict[str, str]] = [
     {"dlcl_init": "one"},
     {"dlcl_init": "one", "dlcl_window": "2", "dlcl_weights": "dimension"},
 ]
+DENSEFORMER_OPTIONS = [
+    {"denseformer_dilation": dilation, "denseformer_period": period}
+    for dilation, period in (("1", "1"), ("2", "1"), ("1", "2"), ("2", "2"), ("3", "1"))
+]
 EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("post_ln", POST, [{}]),
     ("pre_ln", PRE, [{}]),
@@ -278,7 +267,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("sub_ln", Equation(sub_ln, norm_on_top), [{"sub_cross": "yes"}, {"sub_cross": "no"}]),
     ("normformer", Equation(normformer, norm_on_top), [{"residual": "plain"}, {"residual": "res_scale"}]),
     ("rms_norm", normed_by(rms), [{}]),
-    ("dyt", normed_by(tanh_by_exponentials), [{}]),
+    ("dyt", normed_by(tanh), [{}]),
     ("derf", normed_by(derf), [{}]),
     ("qk_norm", Equation(qk_norm, norm_on_top), [{}]),
     ("hybrid_norm", Equation(hybrid_norm, lambda at, x: rms(x, at.stack.layer_norm)), [{}]),
@@ -288,11 +277,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("deepscale", Equation(deepscale, norm_on_top), [{}, {"deepscale_k": 0.5}]),
     ("branch_norm", Equation(branch_norm), [{"branch_norm_updates": "1"}, {"branch_norm_updates": "5"}]),
     ("keel", Equation(keel), [{}, {"keel_alpha": "2.5"}]),
-    (
-        "resi_dual",
-        RESI_DUAL,
-        [{}, {"resi_dual_scale": "0.05"}, {"resi_dual_scale": "0.5", "resi_dual_alpha": "0.7"}],
-    ),
+    ("resi_dual", RESI_DUAL, [{}, {"resi_dual_scale": "0.5", "resi_dual_alpha": "0.7"}]),
     ("span_norm", Equation(span), [{}]),
     ("b2t", Equation(b2t), [{}, {"b2t_skip": "all,residual"}, {"norm": "post,none"}]),
     ("b2t_skip_all", Equation(b2t), [{}]),
@@ -311,14 +296,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("dsinit_matt_self", JOINED, [{}]),
     ("dsinit_matt_aan", JOINED, [{}]),
     ("realformer", REALFORMER, [{}, {"realformer_logits": "mean"}]),
-    (
-        "denseformer",
-        DENSEFORMER,
-        [
-            {"denseformer_dilation": dilation, "denseformer_period": period}
-            for dilation, period in (("1", "1"), ("2", "1"), ("1", "2"), ("2", "2"), ("3", "1"))
-        ],
-    ),
+    ("denseformer", DENSEFORMER, DENSEFORMER_OPTIONS),
     ("dlcl", DLCL_PRE, DLCL_OPTIONS),
     ("dlcl_post_ln", DLCL_POST, DLCL_OPTIONS),
 ]

@@ -33,9 +33,8 @@ def test_logits_stay_bounded_however_large_the_weights_are() -> None:
     with torch.no_grad():
         for one in model.modules():
             if isinstance(one, Attention):
-                for projection in (one.q_proj, one.k_proj):
-                    projection.weight.mul_(1000)
-                    projection.bias.mul_(1000)
+                for parameter in (one.q_proj.weight, one.q_proj.bias, one.k_proj.weight, one.k_proj.bias):
+                    parameter.mul_(1000)
     torch.testing.assert_close(logits(model, batch()), before, rtol=1e-3, atol=1e-3)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -113,24 +112,15 @@ class Counting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def operations(run: Callable[[], Tensor]) -> Counter[str]:
-    with Counting() as counting:
-        run().sum().backward()
-    return counting.counts
-
-
 def of_history(layers: int, method: str = "dlcl", **options: str) -> Counter[str]:
     """Operations of the history of ``layers`` layers that do nothing else than to take the sine."""
     history = tiny(f"{method}_transformer", encoder_layers=layers, **options).encoder.history
-    start = torch.randn(4, 2, 16, requires_grad=True)
-
-    def run() -> Tensor:
-        states = [start]
+    states = [torch.randn(4, 2, 16, requires_grad=True)]
+    with Counting() as counting:
         for _ in range(layers):
             states = history.remember(states, torch.sin(history(states)))
-        return history(states)
-
-    return operations(run)
+        history(states).sum().backward()
+    return counting.counts
 
 
 @pytest.mark.parametrize(
