@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,10 +18,9 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.model import SIZES, DeepTransformerModel
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
-from tests.models import TINY_LANGUAGE_MODEL, full, inputs, settings, speech, tiny, tokens
+from tests.models import TINY_LANGUAGE_MODEL, inputs, settings, speech, tiny, tokens
 
 Settings = dict[str, Any]
-LAYERS = ("encoder_layers", "decoder_layers")
 BEFORE = ("encoder_normalize_before", "decoder_normalize_before")
 DROPOUTS = {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1}
 CUTOFFS = {"adaptive_input": True, "adaptive_input_cutoff": "12,25", "adaptive_softmax_cutoff": "12,25"}
@@ -148,12 +147,15 @@ HYBRIDS_WITH = ("as it comes", "unequal widths", "layer drop", "no cross-attenti
 PAIRS = [(family, name) for family, kind in FAMILIES.items() for name in kind.pairs]
 
 
-def together() -> Iterator[Any]:
-    """Every pair with every further settings."""
-    for family, name in PAIRS:
-        for further in FAMILIES[family].further:
-            slow = name.endswith("hybrid") and further not in HYBRIDS_WITH
-            yield pytest.param(family, name, further, marks=[pytest.mark.slow] if slow else [])
+TOGETHER = [
+    pytest.param(
+        *(family, name, further),
+        marks=[pytest.mark.slow] if name.endswith("hybrid") and further not in HYBRIDS_WITH else [],
+    )
+    for family, name in PAIRS
+    for further in FAMILIES[family].further
+]
+"""Every pair with every further settings."""
 
 
 def tensors(value: Any) -> dict[str, Tensor]:
@@ -170,8 +172,9 @@ def assert_same(ours: Any, stock: Any) -> None:
     assert [name for name in different if "_float_tensor" not in name] == []
 
 
-@pytest.mark.parametrize(("family", "name", "further"), together())
+@pytest.mark.parametrize(("family", "name", "further"), TOGETHER)
 def test_same_names_weights_output_and_gradients(family: str, name: str, further: str) -> None:
+    """With the same names and shapes a checkpoint of either loads into the other."""
     kind = FAMILIES[family]
     ours, stock = kind.pair(name, **kind.further[further])
     assert_same(ours.state_dict(), stock.state_dict())
@@ -250,31 +253,3 @@ def test_every_setting_of_an_architecture_is_stock() -> None:
         front_end = [name for name in model.family.presettable if name.startswith(("conv", "encoder_freezing"))]
         assert len(front_end) == (5 if family == "speech to text" else 0)
         assert [name for name in front_end if getattr(flat, name) != getattr(theirs, name)] == [], arch
-
-
-def test_every_shape_of_an_architecture_is_stock() -> None:
-    """A language model has a vocabulary of 70,000 words, so that the three bands of the adaptive input exist."""
-    cases: list[tuple[str, str, Settings]] = [
-        ("post_ln_transformer_iwslt_de_en", "transformer_iwslt_de_en", {}),
-        ("post_ln_transformer_wmt_en_de_60_12", "transformer_wmt_en_de", {"encoder_layers": 60, "decoder_layers": 12}),
-        ("post_ln_transformer_wmt_en_de_big_12", "transformer_wmt_en_de_big", dict.fromkeys(LAYERS, 12)),
-        *((f"pre_ln_transformer_lm{size}", f"transformer_lm{size}", {}) for size in ("_big", "_gpt", "_wiki103")),
-    ]
-    for arch, stock, layers in cases:
-        values: Settings = {"target": 70_000, "max_target_positions": 64} if "_lm" in arch else {}
-        with torch.device("meta"):
-            models = (full(arch, **values), full(stock, **values, **layers))
-        ours, theirs = ({name: value.shape for name, value in model.state_dict().items()} for model in models)
-        assert ours == theirs, arch
-        assert ("decoder.embed_tokens.embeddings.2.0.weight" in ours) == arch.endswith("_wiki103")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_stock_weights_load_strictly_in_both_directions(family: str) -> None:
-    kind = FAMILIES[family]
-    ours, stock = kind.pair("pre_ln")
-    _, other = kind.pair("pre_ln", seed=2)
-    ours.load_state_dict(other.state_dict(), strict=True)
-    stock.load_state_dict(ours.state_dict(), strict=True)
-    assert_same(stock.state_dict(), other.state_dict())
-    assert torch.equal(stock.eval()(*kind.given())[0], other.eval()(*kind.given())[0])

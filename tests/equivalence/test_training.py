@@ -30,24 +30,21 @@ CTC = ("--criterion", "label_smoothed_cross_entropy_with_ctc", "--label-smoothin
 TWO_DIMENSIONAL = ("--conv-version", "convtransformer", "--share-decoder-input-output-embed")
 FROZEN = ("--encoder-freezing-updates", "4", "--dropout", "0.2")
 TRANSLATION, LANGUAGE, SPEECH = TranslationTask, LanguageModelingTask, SpeechToTextTask
+TIED = ("--share-decoder-input-output-embed", "--add-bos-token")
+LM, S2T = ("pre_ln_transformer_lm", "transformer_lm"), ("pre_ln_s2t_transformer_s", "s2t_transformer_s")
 CASES: dict[str, tuple[type[Any], Flags, Flags, Flags]] = {
     "post_ln": (TRANSLATION, ("post_ln_transformer",), ("transformer",), ()),
     "pre_ln": (TRANSLATION, ("pre_ln_transformer",), ("transformer", *BOTH), ()),
     "hybrid": (TRANSLATION, ("post_ln_transformer", "--norm", "post,pre"), ("transformer", BOTH[1]), ()),
     "lm post_ln": (LANGUAGE, ("post_ln_transformer_lm",), ("transformer_lm",), ()),
-    "lm pre_ln": (LANGUAGE, ("pre_ln_transformer_lm",), ("transformer_lm", BOTH[1]), ()),
-    "lm tied": (
-        LANGUAGE,
-        ("pre_ln_transformer_lm",),
-        ("transformer_lm", BOTH[1]),
-        ("--share-decoder-input-output-embed", "--add-bos-token"),
-    ),
+    "lm pre_ln": (LANGUAGE, LM[:1], (LM[1], BOTH[1]), ()),
+    "lm tied": (LANGUAGE, LM[:1], (LM[1], BOTH[1]), TIED),
     "lm wiki103": (LANGUAGE, ("pre_ln_transformer_lm_wiki103",), ("transformer_lm_wiki103",), ADAPTIVE),
     # Stock is Pre-LN whatever its flags say.
-    "s2t": (SPEECH, ("pre_ln_s2t_transformer_s",), ("s2t_transformer_s",), ()),
-    "s2t CTC": (SPEECH, ("pre_ln_s2t_transformer_s",), ("s2t_transformer_s",), CTC),
-    "s2t two-dimensional": (SPEECH, ("pre_ln_s2t_transformer_s",), ("s2t_transformer_s",), TWO_DIMENSIONAL),
-    "s2t frozen": (SPEECH, ("pre_ln_s2t_transformer_s",), ("s2t_transformer_s",), FROZEN),
+    "s2t": (SPEECH, S2T[:1], S2T[1:], ()),
+    "s2t CTC": (SPEECH, S2T[:1], S2T[1:], CTC),
+    "s2t two-dimensional": (SPEECH, S2T[:1], S2T[1:], TWO_DIMENSIONAL),
+    "s2t frozen": (SPEECH, S2T[:1], S2T[1:], FROZEN),
 }
 """Task; our architecture and flags; stock's; flags of both."""
 SLOW = ("lm pre_ln", "s2t two-dimensional", "s2t frozen")

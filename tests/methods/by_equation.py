@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.method import Site
+from fairseq_plugins.core.sub_layers import NORM_OF, sites_of
 from tests.models import TINY, methods_of, perturb, tiny
 from tests.rounding import assert_same_to_rounding
 
@@ -26,11 +27,6 @@ OnHeads = Callable[[Any, Tensor], Tensor]
 # Models are in float64, but fairseq takes the softmax of an attention in float32 where it computes it by itself. Its
 # rounding, 6e-8 of a weight, is spread over a handful of sub-layers; gradients add up more terms.
 SHARE = 1e-6
-FIRST_NORM = {
-    Site.SELF: "self_attn_layer_norm",
-    Site.CROSS: "encoder_attn_layer_norm",
-    Site.FFN: "final_layer_norm",
-}
 
 
 def ln(x: Tensor, norm: Any, epsilon: float = 1e-5) -> Tensor:
@@ -174,7 +170,7 @@ class At:
     @property
     def first_norm(self) -> Any:
         """The norm with stock's name."""
-        return getattr(self.layer, FIRST_NORM[self.site])
+        return getattr(self.layer, NORM_OF[self.site])
 
     def norm(self, x: Tensor) -> Tensor:
         """LayerNorm of that name, if there is one."""
@@ -193,11 +189,6 @@ class At:
             output = self.equation.attend(self, getattr(self.layer, self.site.value), x, source, **changes)
         self.branches.append(output)
         return output
-
-
-def sites_of(layer: Any) -> list[Site]:
-    """The sub-layers that a layer has."""
-    return [site for site in Site if hasattr(layer, f"{site.value}_residual")]
 
 
 def run(stack: Any, start: Tensor, source: Tensor | None, equation: Equation) -> Tensor:

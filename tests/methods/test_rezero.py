@@ -28,11 +28,6 @@ def decoder_stack(model: nn.Module, x: Tensor, source: Tensor) -> Tensor:
     return x
 
 
-def alphas(model: nn.Module) -> list[nn.Parameter]:
-    """Every alpha, shared ones once."""
-    return list({id(residual.alpha): residual.alpha for residual in residuals(model).values()}.values())
-
-
 def test_both_stacks_are_the_identity_at_first() -> None:
     x, source = torch.randn(T, B, C), torch.randn(S, B, C)
     for per, train in itertools.product(("layer", "sublayer"), (True, False)):
@@ -68,5 +63,5 @@ def test_only_alpha_gets_a_gradient_inside_the_layers_at_first(arch: str) -> Non
 def test_start_of_alpha() -> None:
     for start, values in ((None, {0.0}), ("1", {1.0}), ("0.25,1", {0.25, 1.0})):
         model = tiny("rezero_transformer", **({} if start is None else {"rezero_alpha": start}))
-        assert {alpha.item() for alpha in alphas(model)} == values
-        assert {alpha.item() for alpha in alphas(model.decoder)} == {max(values)}
+        assert {residual.alpha.item() for residual in residuals(model).values()} == values
+        assert {residual.alpha.item() for residual in residuals(model.decoder).values()} == {max(values)}
