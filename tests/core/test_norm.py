@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins.errors import UserError
-from tests.models import inputs as batch
 from tests.models import tiny
 
 
@@ -51,26 +50,7 @@ def test_number_of_layer_norms() -> None:
         assert norms_of(tiny(arch, **settings)) == {"layers": layers, "top": top}, (arch, settings)
 
 
-@torch.no_grad()
-def test_what_stands_on_top_is_applied_last() -> None:
-    model = tiny("b2t_without_ln_transformer", norm_on_top="yes").eval()
-    inputs = batch()
-    features: Tensor = model(*inputs, features_only=True)[0]
-    torch.testing.assert_close(features.mean(dim=-1), torch.zeros(features.shape[:2]), atol=1e-5, rtol=0)
-    torch.testing.assert_close(features.var(dim=-1, unbiased=False), torch.ones(features.shape[:2]), atol=1e-2, rtol=0)
-    encoded = model.encoder(inputs.src_tokens, inputs.src_lengths)["encoder_out"][0]
-    torch.testing.assert_close(encoded.mean(dim=-1), torch.zeros(encoded.shape[:2]), atol=1e-5, rtol=0)
-
-
 def test_a_norm_on_top_where_it_has_no_say_is_refused() -> None:
     for arch in ("post_ln_transformer", "pre_ln_transformer", "admin_transformer"):
         with pytest.raises(UserError, match="--norm-on-top has no effect here: it belongs to --norm branch and"):
             tiny(arch, norm_on_top="yes")
-
-
-def test_alpha_one_starts_as_a_plain_sum() -> None:
-    """o = x + F(x) at first."""
-    model = tiny("rezero_alpha_one_transformer")
-    alphas = {name: p for name, p in model.named_parameters() if name.endswith("residual.alpha")}
-    assert len(alphas) == 3 + 2
-    assert all(float(p) == 1.0 for p in alphas.values())

@@ -25,30 +25,22 @@ SPACE = "_"
 """The token of a space; a token of the text is one character."""
 
 
-def lines(count: int, seed: int) -> list[str]:
-    """Sums of small numbers, one a line: ``three and four are 7``."""
-    words = "zero one two three four".split()
-    draw = random.Random(seed)
-    pairs = [(draw.randrange(5), draw.randrange(5)) for _ in range(count)]
-    return [f"{words[a]} and {words[b]} are {a + b}" for a, b in pairs]
-
-
-def write(directory: Path, sizes: dict[str, int]) -> None:
-    """Write the text of each split as ``<split>.txt`` and, character by character, as ``<split>.chars``."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for seed, (split, count) in enumerate(sizes.items(), start=1):
-        text = lines(count, seed)
-        (directory / f"{split}.txt").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
-        characters = [" ".join(line.replace(" ", SPACE)) for line in text]
-        (directory / f"{split}.chars").write_text("".join(f"{line}\n" for line in characters), encoding="utf-8")
-
-
 def binarise(directory: Path) -> Path:
-    """Write and binarise the text; returns the binarised directory. The text itself lies beside it."""
-    write(directory / "text", {"train": 80, "valid": 12, "test": 12})
+    """Write sums of small numbers, one a line, ``three and four are 7``, and binarise them character by character.
+
+    Returns the binarised directory. The text itself lies beside it, as ``text/<split>.txt``.
+    """
+    words, written = "zero one two three four".split(), directory / "text"
+    written.mkdir(parents=True)
     arguments = ["--only-source", "--destdir", str(directory / "data-bin")]
-    for split in ("train", "valid", "test"):
-        arguments += [f"--{split}pref", str(directory / "text" / f"{split}.chars")]
+    for seed, (split, count) in enumerate({"train": 80, "valid": 12, "test": 12}.items(), start=1):
+        draw = random.Random(seed)
+        pairs = [(draw.randrange(5), draw.randrange(5)) for _ in range(count)]
+        text = "".join(f"{words[a]} and {words[b]} are {a + b}\n" for a, b in pairs)
+        (written / f"{split}.txt").write_text(text, encoding="utf-8")
+        characters = "".join(" ".join(line.replace(" ", SPACE)) + "\n" for line in text.splitlines())
+        (written / f"{split}.chars").write_text(characters, encoding="utf-8")
+        arguments += [f"--{split}pref", str(written / f"{split}.chars")]
     run_preprocess(arguments)
     return directory / "data-bin"
 

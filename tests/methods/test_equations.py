@@ -282,6 +282,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("b2t", Equation(b2t), [{}, {"b2t_skip": "all,residual"}, {"norm": "post,none"}]),
     ("b2t_skip_all", Equation(b2t), [{}]),
     ("b2t_without_ln", Equation(b2t), [{}]),
+    ("b2t_without_ln", Equation(b2t, norm_on_top), [{"norm_on_top": "yes"}]),
     ("b2t_deep", Equation(b2t), [{}]),
     ("rezero", Equation(rezero), [{}, {"rezero_alpha_per": "sublayer"}]),
     ("rezero_alpha_one", Equation(rezero), [{}]),

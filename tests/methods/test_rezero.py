@@ -61,7 +61,12 @@ def test_only_alpha_gets_a_gradient_inside_the_layers_at_first(arch: str) -> Non
 
 
 def test_start_of_alpha() -> None:
-    for start, values in ((None, {0.0}), ("1", {1.0}), ("0.25,1", {0.25, 1.0})):
-        model = tiny("rezero_transformer", **({} if start is None else {"rezero_alpha": start}))
+    """Alpha one is the plain sum o = x + F(x) at first."""
+    for method, said, values in (
+        ("rezero", {}, {0.0}),
+        ("rezero_alpha_one", {}, {1.0}),
+        ("rezero", {"rezero_alpha": "0.25,1"}, {0.25, 1.0}),
+    ):
+        model = tiny(f"{method}_transformer", **said)
         assert {residual.alpha.item() for residual in residuals(model).values()} == values
         assert {residual.alpha.item() for residual in residuals(model.decoder).values()} == {max(values)}
