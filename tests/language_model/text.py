@@ -45,19 +45,17 @@ def binarise(directory: Path) -> Path:
     return directory / "data-bin"
 
 
-def parse_training(
-    data: Path, save_dir: Path, arch: str, *flags: str, model: Sequence[str] = TINY_MODEL, criterion: str = ""
-) -> DictConfig:
+def parse_training(data: Path, save_dir: Path, arch: str, *flags: str, model: Sequence[str] = TINY_MODEL) -> DictConfig:
     """What ``fairseq-train`` makes of the recipe followed by ``flags``."""
     arguments = [str(data), "--save-dir", str(save_dir), "--arch", arch, *RECIPE, *model]
-    arguments += ["--criterion", criterion or "cross_entropy", "--disable-validation", *flags]
+    arguments += ["--criterion", "cross_entropy", "--disable-validation", *flags]
     args = options.parse_args_and_arch(options.get_training_parser("language_modeling"), input_args=arguments)
     return convert_namespace_to_omegaconf(args)
 
 
-def train(data: Path, save_dir: Path, arch: str, *flags: str, criterion: str = "") -> Path:
+def train(data: Path, save_dir: Path, arch: str, *flags: str) -> Path:
     """Train a tiny model; returns the checkpoint."""
-    run_training(parse_training(data, save_dir, arch, *flags, criterion=criterion))
+    run_training(parse_training(data, save_dir, arch, *flags))
     return save_dir / "checkpoint_last.pt"
 
 

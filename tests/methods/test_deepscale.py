@@ -33,15 +33,6 @@ def test_correlations_are_those_of_the_released_code() -> None:
         assert found == pytest.approx(deviations, rel=1e-12)
 
 
-def test_a_plain_sum_grows_and_its_correlation_is_a_mean() -> None:
-    seen, _ = correlations(BERT, 2, 0.0, None)
-    after_attention = (0.221 + 1) / 2
-    rectified = after_attention + (math.sqrt(1 - after_attention**2) - after_attention * math.acos(after_attention)) / (
-        math.pi
-    )
-    assert seen[1][Site.SELF] == pytest.approx((2 * after_attention + rectified) / 3, rel=1e-12)
-
-
 def test_weights_have_the_variances() -> None:
     """4,096 numbers or more estimate a deviation to within 1.1 %, so 5 % is safe."""
     wide = {f"{stack}_{size}": 64 for stack in ("encoder", "decoder") for size in ("embed_dim", "ffn_embed_dim")}
