@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from fairseq_plugins.checkpoints import average, fold
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
@@ -46,12 +43,3 @@ def test_every_command_of_ours_reads_its_options_so(capsys: pytest.CaptureFixtur
         assert said.out == ""
         assert said.err.startswith(f"error: {line}")
         assert said.err.count("\n") == 1
-
-
-def test_a_directory_is_no_name_for_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (
-        lambda: average.main(["--inputs", str(tmp_path / "a.pt"), "--output", str(tmp_path)]),
-        lambda: fold.main([str(tmp_path / "a.pt"), str(tmp_path), "--force"]),
-    ):
-        assert command() == 2
-        assert capsys.readouterr() == ("", f"error: {tmp_path}: is a directory; give the name of a file\n")

@@ -19,7 +19,6 @@ from fairseq_plugins.checkpoints.files import (
     memory_of,
     num_updates,
     read_checkpoint,
-    require_file_name,
     without_training_state,
     write_checkpoint,
 )
@@ -33,25 +32,20 @@ from fairseq_plugins.checkpoints.selection import (
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.integrity import require_finite, weights_hash
-from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code
 
 
 def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> None:
-    """Write the mean of ``inputs`` to ``output`` atomically, with the settings of the last one.
+    """Write the mean of ``inputs``, the newest last, to ``output`` atomically, with the settings of the last one.
 
-    The result holds no optimiser state, and lists its sources under ``averaged_from``.
-
-    Args:
-        inputs: checkpoints, the newest last.
-        output: the file to write.
-        ema: average the moving average in each file (``--store-ema``) instead of its weights.
+    The result holds no optimiser state, and lists its sources under ``averaged_from``. With ``ema`` it is the mean of
+    the moving averages (``--store-ema``) instead of the weights.
 
     Raises:
         UserError: an input cannot be read, or has another architecture, shape, tie, dictionary or measured
             initialisation than the first.
     """
-    require_file_name(output)
     require_no_input(output, inputs)
     measured = measured_names()
     mean, sources = RunningMean(measured), []
@@ -106,10 +100,7 @@ def measured_names() -> frozenset[str]:
 def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] = ()) -> dict[str, Tensor]:
     """Return the exponential moving average of the weights in a checkpoint, in float32 if it has that.
 
-    Args:
-        state: the checkpoint.
-        path: its file, for messages.
-        measured: last name parts of tensors that are not averaged; those of the model are used.
+    Of tensors with a last name part in ``measured``, which are not averaged, those of the model are used.
 
     Raises:
         UserError: it has none, or one that lacks weights of the model.
@@ -146,9 +137,11 @@ def parser() -> OneLineParser:
     flags = OneLineParser(prog="fairseq-deep average", description="Average the weights of checkpoints.")
     which = flags.add_mutually_exclusive_group(required=True)
     which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="these checkpoints, the newest last")
-    which.add_argument("--last-updates", type=int, metavar="N", help="the last N saved by --save-interval-updates")
-    which.add_argument("--last-epochs", type=int, metavar="N", help="the last N saved at the end of an epoch")
-    which.add_argument("--best", type=int, metavar="N", help="the best N by validation")
+    which.add_argument(
+        "--last-updates", type=at_least(1), metavar="N", help="the last N saved by --save-interval-updates"
+    )
+    which.add_argument("--last-epochs", type=at_least(1), metavar="N", help="the last N saved at the end of an epoch")
+    which.add_argument("--best", type=at_least(1), metavar="N", help="the best N by validation")
     flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="the directory of the last or best N")
     flags.add_argument("--ema", action="store_true", help="take the moving averages that --store-ema kept")
     flags.add_argument("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
@@ -161,11 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def average(args: Namespace) -> None:
-    """Average the checkpoints that the flags name, and say which.
-
-    Raises:
-        UserError: there are fewer, or they cannot be averaged.
-    """
+    """Average the checkpoints that the flags name, and say which; a UserError if there are fewer."""
     inputs: list[Path] = args.inputs or []
     if not inputs and args.checkpoints is None:
         raise UserError("--last-updates, --last-epochs and --best need --checkpoints DIR")

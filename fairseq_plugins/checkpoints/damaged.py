@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
@@ -29,11 +30,7 @@ def is_damaged(path: Path) -> bool:
 def restore_last_checkpoint(directory: Path) -> list[str]:
     """Remove damaged checkpoints; if the last one is gone, restore it from the newest whole one.
 
-    Args:
-        directory: directory of the checkpoints; may be absent.
-
-    Returns:
-        Messages, one per change.
+    The directory may be absent. Returns a message for each change.
     """
     for pattern in LEFT_OVERS:
         for path in directory.glob(pattern):
@@ -43,19 +40,15 @@ def restore_last_checkpoint(directory: Path) -> list[str]:
         path.unlink()
     messages = [f"{path}: truncated, removed" for path in damaged]
     last = directory / LAST
-    if not last.is_file() and (newest := _newest(directory)):
+    if last.is_file():
+        return messages
+    updates: dict[Path, int] = {}
+    for path in sorted(directory.glob("checkpoint*.pt")):
+        with suppress(UserError):
+            updates[path] = num_updates(read_checkpoint(path)) or 0
+    if updates:
+        newest = max(updates, key=lambda path: updates[path])
         with whole_file(last) as partial:
             shutil.copyfile(newest, partial)
         messages.append(f"{last}: restored from {newest.name}")
     return messages
-
-
-def _newest(directory: Path) -> Path | None:
-    """Return the whole checkpoint with the most updates; None if there is none."""
-    updates: dict[Path, int] = {}
-    for path in sorted(directory.glob("checkpoint*.pt")):
-        try:
-            updates[path] = num_updates(read_checkpoint(path)) or 0
-        except UserError:
-            continue
-    return max(updates, key=lambda path: updates[path]) if updates else None

@@ -70,23 +70,8 @@ def without_training_state(state: dict[str, Any]) -> dict[str, Any]:
     return entries
 
 
-def require_file_name(output: Path) -> None:
-    """Check that a file can have this name, before minutes of work.
-
-    Raises:
-        UserError: it is a directory.
-    """
-    if output.is_dir():
-        raise UserError(f"{output}: is a directory; give the name of a file")
-
-
 def write_checkpoint(state: dict[str, Any], output: Path) -> None:
-    """Write ``state`` to ``output`` atomically, with a hash of its weights; a missing directory is created.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    require_file_name(output)
+    """Write ``state`` to ``output`` atomically, with a hash of its weights, or raise a UserError."""
     state = {**state, "extra_state": {**(state.get("extra_state") or {}), SHA256: weights_hash(state["model"])}}
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,6 @@ from fairseq_plugins.checkpoints.files import (
     architecture,
     num_updates,
     read_checkpoint,
-    require_file_name,
     without_training_state,
     write_checkpoint,
 )
@@ -87,38 +86,24 @@ def obstacles(model: DeepTransformerModel) -> list[str]:
 
 
 def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
-    """Fold every scale of ``model``.
-
-    Args:
-        model: the model with its weights.
-        options: the flat configuration that it was built from.
-
-    Raises:
-        UserError: the model cannot be folded; lists every reason.
-    """
-    problems = obstacles(model)
-    if problems:
+    """Fold every scale of ``model``, built from the flat ``options``; a UserError lists every obstacle."""
+    if problems := obstacles(model):
         raise UserError(problems)
     names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, (Residual, AffineMap)))
     weights = {name: value.detach() for name, value in model.state_dict().items() if not name.startswith(names)}
     folded = Folded(_stock_options(model, options), weights)
-    _fold_modules(model, folded)
-    for name, stack in model.stacks():
-        _fold_stack(model, name, stack, folded)
-    return folded
-
-
-def _fold_modules(model: DeepTransformerModel, folded: Folded) -> None:
-    """Write the effective weights of reparametrised linear layers, and of LayerNorms with a constant factor."""
+    # Reparametrised linear layers get their effective weights, and LayerNorms take their constant factor.
     for name, layer in model.named_modules():
         if isinstance(layer, AffineMap):
             folded.weights[f"{name}.weight"] = layer.matrix().detach()
-            constant = layer.constant()
-            if constant is not None:
+            if (constant := layer.constant()) is not None:
                 folded.weights[f"{name}.bias"] = constant.detach()
         elif isinstance(layer, ScaledLayerNorm):
             for parameter, _ in layer.named_parameters():
                 folded.multiply(f"{name}.{parameter}", torch.tensor(layer.scale, dtype=torch.float64))
+    for name, stack in model.stacks():
+        _fold_stack(model, name, stack, folded)
+    return folded
 
 
 def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str, Any]:
@@ -182,11 +167,7 @@ def task_for(weights: Mapping[str, Tensor]) -> SimpleNamespace:
 
 
 def own_options(state: Mapping[str, Any], path: Path) -> Namespace:
-    """Return the flat configuration in a checkpoint of this package.
-
-    Raises:
-        UserError: the checkpoint is of another model.
-    """
+    """Return the flat configuration in a checkpoint of this package; a UserError for any other."""
     arch = architecture(dict(state))
     if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), DeepTransformerModel):
         raise UserError(f"{path}: '{arch}' is not a translation model of this package")
@@ -199,26 +180,16 @@ def own_options(state: Mapping[str, Any], path: Path) -> Namespace:
 
 
 def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransformerModel, Namespace]:
-    """Build the model of a checkpoint, in float32 and evaluation mode; returns it and its flat configuration.
-
-    Raises:
-        UserError: the checkpoint is of another model, or does not fit its own settings.
-    """
+    """Return the model of a checkpoint, in float32 and evaluation mode, and its flat configuration."""
     options = own_options(state, path)
     return build(vars(options), state["model"], task_for(state["model"]), path), options
 
 
 def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], task: Any, path: Path) -> Any:
-    """Return the model of a flat configuration with its weights, in float32 and evaluation mode.
-
-    Args:
-        options: of :func:`own_options`.
-        weights: by their names in the state dict.
-        task: has ``source_dictionary`` and ``target_dictionary``.
-        path: names the weights in messages.
+    """Return the model of :func:`own_options` with its weights, in float32 and evaluation mode.
 
     Raises:
-        UserError: the weights are of another architecture or dictionary.
+        UserError: the weights, in messages called ``path``, are of another architecture or dictionary.
     """
     model: Any = DeepTransformerModel.build_model(Namespace(**copy.deepcopy(dict(options))), task)
     try:
@@ -259,15 +230,10 @@ def largest_difference(before: TransformerModelBase, after: TransformerModelBase
 
 
 def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> float:
-    """Fold the checkpoint at ``path`` and write it to ``output`` atomically.
+    """Fold the checkpoint at ``path`` and write it to ``output`` atomically, or raise a UserError.
 
-    Returns:
-        The largest difference of log-probabilities (natural log) on random sentences.
-
-    Raises:
-        UserError: the input cannot be read or folded, or the output exists.
+    Returns the largest difference of log-probabilities (natural log) on random sentences.
     """
-    require_file_name(output)
     require_no_input(output, [path])
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists; --force overwrites it")

@@ -7,36 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from fairseq_plugins.checkpoints.damaged import LAST
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.tables import number, tabulated
+from fairseq_plugins.tables import ABSENT, number, tabulated
 
 DAMAGED = 1
 """Exit code if a checkpoint is not sound."""
-
-
-class Checked(NamedTuple):
-    """A checkpoint, its updates if it tells them, whether a training can continue from it, and what is wrong."""
-
-    path: Path
-    updates: int | None = None
-    resumable: bool = False
-    problem: str = ""
-
-
-def look_at(path: Path) -> Checked:
-    """Read one checkpoint."""
-    try:
-        state = read_checkpoint(path)
-    except UserError as error:
-        return Checked(path, problem=str(error).replace(f"checkpoint {path} is ", "").replace(f"{path}: ", ""))
-    iterator = (state.get("extra_state") or {}).get("train_iterator")
-    return Checked(path, num_updates(state), bool(iterator and state.get("last_optimizer_state")))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,24 +32,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check(places: Sequence[Path]) -> int:
-    """Print a table for each place; the exit code.
-
-    Raises:
-        UserError: a place is absent or has no checkpoint.
-    """
+    """Print a table for each place, which exists and has checkpoints; the exit code."""
     files = {place: sorted(place.glob("*.pt")) if place.is_dir() else [place] for place in places}
     for place, paths in files.items():
         if not paths or not place.exists():
             raise UserError(f"{place}: {'contains no checkpoint' if place.exists() else 'no such file or directory'}")
-    sound = True
+    code = 0
     for place, paths in files.items():
-        checked = [look_at(path) for path in paths]
-        sound &= not any(checkpoint.problem for checkpoint in checked)
-        rows = [[entry.path.name, number(entry.updates, ",d"), entry.problem or "sound"] for entry in checked]
+        rows: list[list[str]] = []
+        resumable: list[tuple[int, bool, str]] = []
+        for path in paths:
+            try:
+                state = read_checkpoint(path)
+            except UserError as error:
+                problem = str(error).replace(f"checkpoint {path} is ", "").replace(f"{path}: ", "")
+                rows.append([path.name, ABSENT, problem])
+                code = DAMAGED
+                continue
+            updates = num_updates(state)
+            rows.append([path.name, number(updates, ",d"), "sound"])
+            if (state.get("extra_state") or {}).get("train_iterator") and state.get("last_optimizer_state"):
+                resumable.append((updates or 0, path.name == LAST, path.name))
         print(f"{place}:\n{tabulated([['checkpoint', 'updates', 'state'], *rows], left=(0, 2))}")
         if place.is_dir():
-            resumable = [checkpoint for checkpoint in checked if checkpoint.resumable]
-            last = max(resumable, key=lambda item: (item.updates or 0, item.path.name == LAST), default=None)
-            where = f"can continue from {last.path.name} ({number(last.updates, ',d')} updates)" if last else ""
-            print(f"a training {where or 'cannot continue from any of them'}")
-    return 0 if sound else DAMAGED
+            updates, _, name = max(resumable, default=(0, False, ""))
+            where = f"can continue from {name} ({updates:,} updates)" if name else "cannot continue from any of them"
+            print(f"a training {where}")
+    return code

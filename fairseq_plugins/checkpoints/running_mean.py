@@ -75,14 +75,11 @@ class RunningMean:
             self._first_kind[name] = (tensor.dtype, tensor.shape)
         for name in dict.fromkeys(self._owner.values()):
             tensor = weights[name]
-            if tensor.is_floating_point() and not self._is_measured(name):
+            if tensor.is_floating_point() and name.rpartition(".")[2] not in self.measured:
                 wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
                 self._means[name] = torch.zeros(tensor.shape, dtype=wide)
             else:
                 self._kept[name] = tensor.clone()
-
-    def _is_measured(self, name: str) -> bool:
-        return name.rpartition(".")[2] in self.measured
 
     def _check(self, weights: Mapping[str, Tensor], source: str) -> None:
         first = self._first_source
@@ -96,7 +93,7 @@ class RunningMean:
                 raise UserError(f"'{name}' is {kinds}: checkpoints of different models")
             if name != owner and not torch.equal(tensor, weights[owner]):
                 raise UserError(f"'{name}' and '{owner}' are tied in {first} but differ in {source}")
-            if self._is_measured(name) and not torch.equal(tensor, self._kept[owner]):
+            if name.rpartition(".")[2] in self.measured and not torch.equal(tensor, self._kept[owner]):
                 raise UserError(
                     f"'{name}' differs between {first} and {source}: it is measured once in a training, "
                     "so these are checkpoints of different trainings"
