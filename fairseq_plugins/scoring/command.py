@@ -113,19 +113,14 @@ def _compared(scores: Scores, metric: Metric, args: argparse.Namespace) -> Score
 def _files(args: argparse.Namespace) -> tuple[Mapping[str, Sequence[Path]], list[Path]]:
     """Return the files of each system, one for each of its runs, and the references."""
     if not args.files and args.systems and args.references:
-        return systems_of(args.systems), args.references
+        systems: dict[str, list[Path]] = {}
+        for argument in args.systems:
+            name, _, files = argument.partition("=")
+            if not name or not files:
+                raise UserError(f"--systems {argument}: must be NAME=HYP or NAME=HYP1,HYP2,...")
+            systems.setdefault(name, []).extend(map(Path, files.split(",")))
+        return systems, args.references
     if args.systems or args.references or len(args.files) < 2:
         raise UserError("which files? Give HYP REF [REF ...], or --systems NAME=HYP ... --references REF ...")
     hypotheses, *references = map(Path, args.files)
     return {hypotheses.name: [hypotheses]}, references
-
-
-def systems_of(arguments: Sequence[str]) -> dict[str, list[Path]]:
-    """Read ``NAME=HYP[,HYP...]`` as the files of every system."""
-    systems: dict[str, list[Path]] = {}
-    for argument in arguments:
-        name, _, files = argument.partition("=")
-        if not name or not files:
-            raise UserError(f"--systems {argument}: must be NAME=HYP or NAME=HYP1,HYP2,...")
-        systems.setdefault(name, []).extend(map(Path, files.split(",")))
-    return systems

@@ -93,11 +93,7 @@ def _rouge(
 
 
 def _word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]], lower_case: bool) -> Value:
-    """Substitutions, deletions and insertions for each hundred words; words are separated by spaces.
-
-    Raises:
-        UserError: there are several references.
-    """
+    """Substitutions, deletions and insertions for each hundred words, separated by spaces; takes a single reference."""
     try:
         import jiwer
     except ImportError:
@@ -154,11 +150,7 @@ def metric_named(name: str) -> Metric:
 def value_of(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lower_case: bool = False
 ) -> Value:
-    """Return the value of ``metric`` for one output; ``references`` has a list for each reference translation.
-
-    Raises:
-        UserError: its library is not installed.
-    """
+    """Return the value of ``metric`` for one output; ``references`` has a list for each reference translation."""
     if metric.other is not None:
         return metric.other(hypotheses, references, lower_case)
     assert metric.sacre is not None

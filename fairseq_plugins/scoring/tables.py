@@ -13,25 +13,20 @@ from fairseq_plugins.tables import ABSENT, number, tabulated
 def as_text(scores: Scores) -> str:
     """Return tables for a terminal, then the signatures behind the numbers."""
     case = ", lower-cased" if scores.lower_case else ""
+    names = [system.name if system.runs == 1 else f"{system.name} ({system.runs} runs)" for system in scores.systems]
+    rows = [["score", *(names if len(names) > 1 or scores.systems[0].runs > 1 else ["value"]), "in the tables of"]]
+    for metric in scores.metrics:
+        values = [str(system.scores[metric.name]) for system in scores.systems]
+        rows.append([metric.name, *values, metric.used_by or ABSENT])
     parts = [
         f"sentences: {len(scores.references[0])}, references: {len(scores.references)}{case}",
-        _scores_table(scores),
+        tabulated(rows, left=(0, len(names) + 1)),
     ]
     if scores.significance:
         first = scores.significance[0]
         parts += [f"{first.metric} against {first.baseline}: p-values", _significance_table(scores.significance)]
     parts.append("\n".join([*_notes(scores), *scores.remarks]))
     return "\n\n".join(parts) + "\n"
-
-
-def _scores_table(scores: Scores) -> str:
-    """A row for each score, with a column for each system."""
-    names = [system.name if system.runs == 1 else f"{system.name} ({system.runs} runs)" for system in scores.systems]
-    rows = [["score", *(names if len(names) > 1 or scores.systems[0].runs > 1 else ["value"]), "in the tables of"]]
-    for metric in scores.metrics:
-        values = [str(system.scores[metric.name]) for system in scores.systems]
-        rows.append([metric.name, *values, metric.used_by or ABSENT])
-    return tabulated(rows, left=(0, len(names) + 1))
 
 
 def _significance_table(comparisons: Sequence[Comparison]) -> str:

@@ -50,11 +50,7 @@ class Text:
         }
 
     def require_equal_counts(self, kind: str = "") -> None:
-        """Check that every output and reference has as many sentences as the first reference.
-
-        Raises:
-            UserError: they differ; the message names every text that differs. ``kind`` is put before "references".
-        """
+        """Check that all texts have as many sentences as the first reference; ``kind`` is put before "references"."""
         first, *others = self.references
         texts = {**self.every_run(), **{f"reference {number}": other for number, other in enumerate(others, start=2)}}
         problems = []

@@ -87,7 +87,7 @@ class _Batch:
         self.tokens = torch.full((rows, self.max_len + 2), settings.pad, dtype=torch.long, device=self.device)
         self.tokens[:, 0] = settings.eos if bos_token is None else bos_token
         self.sums = torch.zeros(rows, self.max_len + 1, device=self.device)
-        self.attention: Tensor | None = None
+        self.attention: Tensor | None = None  # (N * K, S, max_len + 2), where it is asked for
         self.ignored = torch.zeros(self.sentences, self.beam, dtype=torch.bool, device=self.device)
         self.alive = list(range(self.sentences))
         self.finished = Finished(self.sentences, self.beam)
@@ -126,7 +126,10 @@ class _Batch:
             lprobs = torch.logsumexp(torch.stack([lprobs for lprobs, _ in results]), dim=0) - math.log(len(results))
         lprobs = self.constrain(step, lprobs, tokens, sums)
         if attentions := [attention for _, attention in results if attention is not None]:
-            self.remember_attention(step, torch.stack(attentions).sum(dim=0) / len(results))
+            weights = torch.stack(attentions).sum(dim=0) / len(results)
+            if self.attention is None:
+                self.attention = weights.new_empty(len(self.tokens), weights.size(1), self.max_len + 2)
+            self.attention[:, :, step + 1] = weights.repeat_interleave(self.beam, dim=0) if step == 0 else weights
         so_far = None if step == 0 else self.sums[:, step - 1].view(sentences, self.beam)
         return best_candidates(lprobs, so_far, sentences, 2 * self.beam)
 
@@ -164,12 +167,6 @@ class _Batch:
             by_sentence[too_short, :, settings.eos] = -math.inf
             by_sentence[long_enough, :, settings.eos] = 0
         return lprobs
-
-    def remember_attention(self, step: int, weights: Tensor) -> None:
-        """Write the attention of this step, ``(N * W, S)``, to the buffer ``(N * K, S, max_len + 2)``."""
-        if self.attention is None:
-            self.attention = weights.new_empty(len(self.tokens), weights.size(1), self.max_len + 2)
-        self.attention[:, :, step + 1] = weights.repeat_interleave(self.beam, dim=0) if step == 0 else weights
 
     def finish(self, step: int, candidates: Candidates, ends: list[list[bool]]) -> list[int] | None:
         """Put hypotheses that end aside, and let full sentences leave.

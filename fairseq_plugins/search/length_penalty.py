@@ -24,12 +24,7 @@ from fairseq_plugins.errors import UserError
 
 
 def gnmt_length_penalty(length: int, alpha: float) -> float:
-    """Wu et al., 2016, equation 14: ``((5 + length) / 6) ** alpha``; 1 for one token, and for alpha 0.
-
-    Args:
-        length: number of target tokens, including the end mark.
-        alpha: strength; a larger value gives longer translations.
-    """
+    """Wu et al., 2016, equation 14: ``((5 + length) / 6) ** alpha``; ``length`` counts the end mark."""
     return ((5.0 + length) / 6.0) ** alpha
 
 
@@ -60,26 +55,22 @@ def in_gnmt_form(search: SequenceGenerator | SequenceScorer, alpha: float) -> An
     """Let a search of fairseq, or its scorer of references, score and rank in the GNMT form; returns it.
 
     A search without fairseq's penalty gives the sum of log-probabilities, which is divided by
-    :func:`gnmt_length_penalty`. The scorer always takes their mean, so there the sum is made again.
-
-    Args:
-        search: its ``generate`` is wrapped; everything else stays fairseq's.
-        alpha: of :func:`checked_alpha`.
+    :func:`gnmt_length_penalty`. The scorer always takes their mean, so there the sum is made again. Only ``generate``
+    is wrapped.
     """
     generate, takes_mean = search.generate, isinstance(search, SequenceScorer)
     search.normalize_scores, search.gnmt_alpha = False, alpha
 
     def generate_in_form(models: Any, sample: dict[str, Any], **options: Any) -> list[list[dict[str, Any]]]:
-        return [_ranked(hypotheses, alpha, takes_mean) for hypotheses in generate(models, sample, **options)]
+        ranked = []
+        for hypotheses in generate(models, sample, **options):
+            for hypothesis in hypotheses:
+                total = hypothesis["positional_scores"].sum() if takes_mean else hypothesis["score"]
+                hypothesis["score"] = total / gnmt_length_penalty(len(hypothesis["tokens"]), alpha)
+            scores = torch.tensor([float(hypothesis["score"]) for hypothesis in hypotheses])
+            # Equal ones keep their order.
+            ranked.append([hypotheses[place] for place in scores.sort(descending=True, stable=True)[1].tolist()])
+        return ranked
 
     search.generate = generate_in_form
     return search
-
-
-def _ranked(hypotheses: list[dict[str, Any]], alpha: float, takes_mean: bool) -> list[dict[str, Any]]:
-    """Return the hypotheses of a sentence with scores in the GNMT form, best first; equal ones keep their order."""
-    for hypothesis in hypotheses:
-        total = hypothesis["positional_scores"].sum() if takes_mean else hypothesis["score"]
-        hypothesis["score"] = total / gnmt_length_penalty(len(hypothesis["tokens"]), alpha)
-    scores = torch.tensor([float(hypothesis["score"]) for hypothesis in hypotheses])
-    return [hypotheses[place] for place in scores.sort(descending=True, stable=True)[1].tolist()]

@@ -108,11 +108,7 @@ KINDS: dict[str, Callable[[Tensor, Tensor | None], LowLinear]] = {
 
 
 def int8_engine() -> str:
-    """Return the fastest int8 engine of this PyTorch.
-
-    Raises:
-        UserError: it has none.
-    """
+    """Return the fastest int8 engine of this PyTorch; a UserError if it has none."""
     for engine in ENGINES:
         if engine in torch.backends.quantized.supported_engines:
             return engine
@@ -125,11 +121,7 @@ def computes_bf16(cpuinfo: str) -> bool:
 
 
 def refuse_impossible(model: nn.Module, precision: str) -> None:
-    """Check that this machine can run the model in this precision.
-
-    Raises:
-        UserError: it cannot.
-    """
+    """Check that this machine can run the model in this precision, or raise a UserError."""
     weight = next(model.parameters())
     if weight.device.type != "cpu":
         raise UserError(f"--decode-precision {precision} is for CPUs: drop it, or add --cpu; on a GPU use --fp16")
@@ -149,14 +141,8 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
 def lower(model: nn.Module, precision: str) -> int:
     """Replace the linear maps of ``model`` in place, which cannot be trained afterwards; returns their number.
 
-    A subclass of ``nn.Linear`` that does not state its weight and bias stays as it is.
-
-    Args:
-        model: in float32, on a CPU.
-        precision: ``bf16`` or ``int8``.
-
-    Raises:
-        UserError: this machine cannot run the model in this precision.
+    A subclass of ``nn.Linear`` that does not state its weight and bias stays as it is. A UserError says that this
+    machine cannot run the model in this precision.
     """
     refuse_impossible(model, precision)
     model.eval()

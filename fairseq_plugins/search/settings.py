@@ -66,11 +66,7 @@ class GenerationConfigWithForm(GenerationConfig):
 
 
 def choice(settings: Any, name: str, legal: Sequence[str]) -> str:
-    """Return the value of a setting of a search, ``legal[0]`` if it is unset, as in older checkpoints.
-
-    Raises:
-        UserError: there is no such value.
-    """
+    """Return a legal value of a setting of a search, ``legal[0]`` if it is unset, as in older checkpoints."""
     value = str(getattr(settings, name, legal[0]))
     if value not in legal:
         raise UserError(unknown_name(flag(name), value, legal))
@@ -118,11 +114,7 @@ def build_search(
 def build_or_refuse(
     build: Callable[..., Any], task: FairseqTask, models: Any, args: Any, *further: Any, **named: Any
 ) -> Any:
-    """The ``build_generator`` of a task that has its own, which may never reach :func:`build_search`.
-
-    Raises:
-        UserError: it did not, so the form would be ignored.
-    """
+    """The ``build_generator`` of a task that has its own; a UserError if it never reaches :func:`build_search`."""
     form = choice(args, "lenpen_form", FORMS)
     generator = build(task, models, args, *further, **named)
     if form == GNMT and not hasattr(generator, "gnmt_alpha"):

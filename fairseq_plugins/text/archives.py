@@ -74,16 +74,9 @@ def unpack_known(archive: Path, directory: Path, *, only: Sequence[str] = ()) ->
     return f"{archive.name}: {unpack(archive, directory, only, known_checksums()):,} files unpacked"
 
 
-def known_checksums(path: Path | None = None) -> dict[str, str]:
-    """The checksums of a file in ``sha256sum``'s format, by name; lines that begin with ``#`` are comments.
-
-    Args:
-        path: default: the file in the environment's ``CHECKSUMS``, or else the one of this package.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
-    path = path or Path(os.environ.get("CHECKSUMS") or _CHECKSUMS)
+def known_checksums() -> dict[str, str]:
+    """The checksums of a file in ``sha256sum``'s format, by name: the one in CHECKSUMS, else this package's."""
+    path = Path(os.environ.get("CHECKSUMS") or _CHECKSUMS)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -17,11 +17,7 @@ from fairseq_plugins.workers import map_lines
 
 
 def learn_merges(inputs: Sequence[Path], output: Path, *, merges: int) -> str:
-    """Learn byte-pair merges, joint for all files.
-
-    Raises:
-        UserError: no pair of symbols occurs twice, so there is nothing to learn.
-    """
+    """Learn byte-pair merges, joint for all files; a UserError if no pair of symbols occurs twice."""
     codes = io.StringIO()
     # Hide the learner's progress bar; the number of lines shows whether it stopped early.
     with redirect_stderr(io.StringIO()):
@@ -39,15 +35,9 @@ def learn_merges(inputs: Sequence[Path], output: Path, *, merges: int) -> str:
 
 
 def load(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE:
-    """The merges of a codes file.
+    """The merges of a codes file of subword-nmt, or a UserError.
 
-    Args:
-        codes: written by subword-nmt.
-        vocabulary: subwords and their counts.
-        threshold: subwords with a smaller count in ``vocabulary`` are split further.
-
-    Raises:
-        UserError: not a codes file.
+    Subwords with a count below ``threshold`` in the file ``vocabulary`` are split further.
     """
     lines = "\n".join(read_lines(codes)) + "\n"
     frequent = None

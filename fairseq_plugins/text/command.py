@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
@@ -21,24 +20,12 @@ OUTPUTS = {"output", "outputs", "rest", "taken", "kept", "directory"}
 
 
 def value_of(annotation: Any, least: int = 1) -> dict[str, Any]:
-    """How argparse reads a value: a number, a path, or one of several words.
-
-    Args:
-        annotation: the type; ``X | None`` is read as X.
-        least: minimum of a whole number.
-    """
+    """How argparse reads a value: a number, at ``least`` that, a path, or one of several words; ``X | None`` is X."""
     if get_origin(annotation) in (Union, UnionType):
         [annotation] = [part for part in get_args(annotation) if part is not type(None)]
     if get_origin(annotation) is Literal:
         return {"choices": get_args(annotation)}
-    return {"type": {int: at_least(least), float: _ratio}.get(annotation, annotation), "metavar": "VALUE"}
-
-
-def _ratio(text: str) -> float:
-    number = finite(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("not a number of at least 1")
-    return number
+    return {"type": {int: at_least(least), float: finite}.get(annotation, annotation), "metavar": "VALUE"}
 
 
 def parser_of(name: str, step: Step) -> OneLineParser:

@@ -75,11 +75,7 @@ class Description:
 
 
 def described(directory: Path) -> Description | None:
-    """The description of a prepared directory's text; None if it has none.
-
-    Raises:
-        UserError: ``text.json`` is damaged.
-    """
+    """The description of a prepared directory's text; None if it has none, and a UserError if it is damaged."""
     path = directory / FILE
     if not path.is_file():
         return None

@@ -194,11 +194,7 @@ def learn_truecaser(source: Path, output: Path) -> None:
 
 
 def truecaser_of(model: Path) -> Transform:
-    """The function that truecases a line of tokens.
-
-    Raises:
-        UserError: ``model`` is missing or not a truecaser model.
-    """
+    """The function that truecases a line of tokens; a UserError if ``model`` is no truecaser model."""
     try:
         truecase = MosesTruecaser(load_from=str(model)).truecase
     except OSError as error:

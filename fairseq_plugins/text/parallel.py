@@ -42,11 +42,7 @@ def copy(source: Path, output: Path) -> None:
 
 
 def columns(source: Path, outputs: Sequence[Path]) -> None:
-    """Split tab-separated text into columns, a file for each.
-
-    Raises:
-        UserError: a line has another number of columns.
-    """
+    """Split tab-separated text into columns, a file for each; every line has that many."""
     with whole_files(*outputs) as streams:
         for number, line in enumerate(read_lines(source), start=1):
             fields = line.split("\t")
@@ -57,11 +53,7 @@ def columns(source: Path, outputs: Sequence[Path]) -> None:
 
 
 def split(source: Path, rest: Path, taken: Path, *, every: int) -> None:
-    """Move every n-th line of a file to another file, as fairseq splits a validation set off a training set.
-
-    Raises:
-        UserError: one of the two would be empty.
-    """
+    """Move every n-th line to another file, as fairseq splits a validation set off; neither may become empty."""
     with whole_files(rest, taken) as [stays, goes]:
         number = 0
         for number, line in enumerate(read_lines(source), start=1):

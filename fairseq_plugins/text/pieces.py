@@ -16,11 +16,7 @@ _THREADS = 16
 
 
 def learn_model(inputs: Sequence[Path], output: Path, *, size: int) -> None:
-    """Learn a SentencePiece model of unigrams, joint for all files.
-
-    Raises:
-        UserError: the text does not yield so many pieces.
-    """
+    """Learn a SentencePiece model of unigrams, joint for all files; a UserError if they do not yield so many pieces."""
     # Read before, because the trainer turns every exception into text.
     for _ in read_lines(*inputs):
         pass
@@ -41,11 +37,7 @@ def learn_model(inputs: Sequence[Path], output: Path, *, size: int) -> None:
 
 
 def encoder(model: Path) -> Transform:
-    """The function that splits a line into pieces.
-
-    Raises:
-        UserError: ``model`` is missing or not a SentencePiece model.
-    """
+    """The function that splits a line into pieces; a UserError if ``model`` is no SentencePiece model."""
     try:
         processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     except (OSError, RuntimeError) as error:

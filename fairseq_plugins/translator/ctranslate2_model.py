@@ -100,11 +100,7 @@ class ModelConverter(Converter):
 
 
 def without_scaled_streams(model: Any, options: dict[str, Any], path: Path) -> Any:
-    """Return a model that computes the same and whose residual connections do not scale the stream.
-
-    Raises:
-        UserError: there is none; lists every reason.
-    """
+    """Return a model that computes the same, without scales of the stream; a UserError lists what is in the way."""
     if all(sub.residual.branch_scale() is not None for sub in sub_layers(model)):
         return model
     if problems := obstacles(model):
@@ -130,7 +126,15 @@ def obstacles_to_export(model: Any) -> list[str]:
     for name, stack in model.stacks():
         subs = [sub for sub in sub_layers(model) if sub.stack == name]
         reasons += [f"--{axis.value} {stack.design.choice(axis)}" for axis in _unknown_parts(stack, subs)]
-        reasons += _unknown_settings(stack)
+        cfg = stack.cfg
+        settings = {
+            "an embedding that is no table": not isinstance(stack.embed_tokens, nn.Embedding),
+            "--no-token-positional-embeddings": stack.embed_positions is None,
+            f"--activation-fn {cfg.activation_fn}": cfg.activation_fn not in ACTIVATIONS,
+            "--adaptive-softmax-cutoff": getattr(stack, "adaptive_softmax", None) is not None,
+            "stacks of two widths": cfg.encoder.embed_dim != cfg.decoder.embed_dim,
+        }
+        reasons += [setting for setting, unknown in settings.items() if unknown]
     if has_layer_norms(model) and not all(
         any(isinstance(norm, nn.LayerNorm) for norm in sub.norms.values()) for sub in sub_layers(model)
     ):
@@ -158,18 +162,6 @@ def _unknown_parts(stack: Any, subs: list[SubLayer]) -> Iterator[Axis]:
     reads_source = Site.CROSS in {sub.site for sub in subs} or not hasattr(stack, "output_projection")
     if not reads_source or not all(map(_is_softmax, attentions)):
         yield Axis.ATTENTION
-
-
-def _unknown_settings(stack: Any) -> list[str]:
-    cfg = stack.cfg
-    is_set = {
-        "an embedding that is no table": not isinstance(stack.embed_tokens, nn.Embedding),
-        "--no-token-positional-embeddings": stack.embed_positions is None,
-        f"--activation-fn {cfg.activation_fn}": cfg.activation_fn not in ACTIVATIONS,
-        "--adaptive-softmax-cutoff": getattr(stack, "adaptive_softmax", None) is not None,
-        "stacks of two widths": cfg.encoder.embed_dim != cfg.decoder.embed_dim,
-    }
-    return [setting for setting, unknown in is_set.items() if unknown]
 
 
 def _is_softmax(attention: Any) -> bool:

@@ -68,13 +68,7 @@ class How:
 
 
 class FairseqEngine:
-    """The model of a package, by fairseq's search as ``FairseqTask.build_generator`` makes it.
-
-    Args:
-        model: in evaluation mode.
-        dictionaries: has ``source_dictionary`` and ``target_dictionary``.
-        how: the search.
-    """
+    """The model of a package, in evaluation mode, by fairseq's search as ``FairseqTask.build_generator`` makes it."""
 
     def __init__(self, model: Any, dictionaries: Any, how: How) -> None:
         self.source, self.target = dictionaries.source_dictionary, dictionaries.target_dictionary
@@ -90,11 +84,7 @@ class FairseqEngine:
         self.label = f"{FAIRSEQ}, float32, {self.device.type}"
 
     def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
-        """Return the best translations of each sentence, none of which is empty, in order; threads take turns.
-
-        Raises:
-            UserError: the model has no alignment.
-        """
+        """Return the best translations of each sentence, none of which is empty, in order; threads take turns."""
         numbers = [self._numbers(self.source, sentence) for sentence in sentences]
         hypotheses: dict[int, list[Hypothesis]] = {}
         with self._lock:
@@ -252,14 +242,9 @@ def make_engine(package: Package, name: str, how: How) -> Engine:
 
 
 def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Put sentences of like length together, the longest first.
+    """Put sentences of like length together, the longest first; yields their places in ``lengths``, each once.
 
-    Args:
-        lengths: in tokens.
-        most: tokens of a batch, pads among them; a longer sentence is a batch of its own.
-
-    Yields:
-        places in ``lengths``; each place once.
+    A batch has at most ``most`` tokens, pads among them; a longer sentence is a batch of its own.
     """
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):

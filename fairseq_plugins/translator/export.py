@@ -55,11 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def export(args: argparse.Namespace) -> None:
-    """Convert, prove, and only then let the result appear.
-
-    Raises:
-        UserError: the model has no counterpart, the proof has failed, or the result cannot be written.
-    """
+    """Convert, prove, and only then let the result appear; else a UserError says why it does not."""
     if find_spec("ctranslate2") is None:
         raise UserError("CTranslate2 is not installed: pip install 'fairseq-deep[export]'")
     from fairseq_plugins.translator.ctranslate2_model import (
@@ -116,10 +112,8 @@ def _prove(
 ) -> None:
     """Compare the log-probabilities of two engines, and print how much they differ.
 
-    A difference of ``largest``, in proportion to a log-probability where that is above 1, is rounding.
-
-    Raises:
-        UserError: they differ by more, or have nothing to do with one another.
+    A difference of ``largest``, in proportion to a log-probability where that is above 1, is rounding; more is a
+    UserError.
     """
     here, there = ([score for scores in engine.score(*texts) for score in scores] for engine in (ours, theirs))
     differences = [abs(a - b) for a, b in zip(here, there, strict=True)]

@@ -57,11 +57,7 @@ class Form:
         return [name for name, needed in needs.items() if needed]
 
     def encoder(self, directory: Path) -> Callable[[str], list[str]]:
-        """Return the function that makes tokens of a line; a line of white space has none.
-
-        Raises:
-            UserError: a file of the directory is absent or damaged.
-        """
+        """Return the function that makes tokens of a line, none of white space; a UserError if a file is not usable."""
         steps: list[Transform] = [straightened] if self.apostrophes else []
         how = (self.tokeniser, self.normalise, self.aggressive, self.escape, self.lower_case)
         steps.append(tokeniser(self.source, *how))
@@ -86,15 +82,11 @@ class Form:
         return lambda tokens: detokenise(recase(post_process(" ".join(tokens), self.subwords)))
 
     def cut(self, tokens: Sequence[str], longest: int, usual: int | None = None) -> Iterator[Sequence[str]]:
-        """Cut tokens into parts of at most ``longest``; the parts together are the tokens.
+        """Cut the tokens of a line into parts of at most ``longest``; the parts together are the tokens.
 
-        More than ``usual`` tokens are cut into sentences first. One that is still too long is cut at the last end of
-        a sentence in its second half, else of a clause, else at the last end of a word, else anywhere.
-
-        Args:
-            tokens: of a line.
-            longest: tokens of a part.
-            usual: tokens of the longest sentence that the model has been trained on; None if that is not known.
+        More than ``usual`` tokens, the longest sentence that the model has been trained on, are cut into sentences
+        first. One that is still too long is cut at the last end of a sentence in its second half, else of a clause,
+        else at the last end of a word, else anywhere.
         """
         sentences = self._sentences(tokens) if usual is not None and len(tokens) > usual else [tokens]
         for sentence in sentences:
@@ -167,13 +159,7 @@ def _opens(mark: str, counts: Mapping[str, int]) -> bool:
 
 
 def form_of(languages: tuple[str, str], text: Description, settings: Mapping[str, str]) -> Form:
-    """Return the form of a prepared directory.
-
-    Args:
-        languages: source and target.
-        text: its description.
-        settings: NAME=VALUE of its file ``settings``, empty where there is none.
-    """
+    """Return the form of a prepared directory: its languages, description and NAME=VALUE of its file ``settings``."""
     changes = {change for changes in text.changed.values() for change in changes}
     return Form(
         *languages,

@@ -61,11 +61,7 @@ def dictionaries_of(source: Path, target: Path) -> Any:
 
 
 def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write weights as safetensors, in their own types; a tensor with several names is written once.
-
-    Raises:
-        UserError: they cannot be written.
-    """
+    """Write weights as safetensors, in their own types; a tensor with several names is written once."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -85,11 +81,7 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read what :func:`write_weights` wrote.
-
-    Raises:
-        UserError: it is something else.
-    """
+    """Read what :func:`write_weights` wrote; a UserError if it is something else."""
     from safetensors import SafetensorError, safe_open
 
     try:

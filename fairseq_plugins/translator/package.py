@@ -40,12 +40,7 @@ FASTEST = ("int8", "int8_float16", "int8_bfloat16", "int8_float32", "float16", "
 
 @dataclass(frozen=True)
 class Package:
-    """A package that has been opened.
-
-    Args:
-        directory: where it is.
-        content: of its ``translator.json``.
-    """
+    """A package that has been opened, and the content of its ``translator.json``."""
 
     directory: Path
     content: Mapping[str, Any]
@@ -56,11 +51,7 @@ class Package:
         return Form(**self.content["text"])
 
     def require_engine(self, name: str) -> None:
-        """Check that the files of an engine are those that were exported.
-
-        Raises:
-            UserError: one is missing or another.
-        """
+        """Check that the files of an engine are those that were exported, or raise a UserError."""
         for file, expected in self.content["engines"][name]["files"].items():
             _check(self.directory / file, expected)
 
@@ -70,11 +61,7 @@ class Package:
         return dictionaries_of(*(self.directory / f"dict.{language}.txt" for language in (form.source, form.target)))
 
     def model(self) -> Any:
-        """Return the model, in float32 and evaluation mode.
-
-        Raises:
-            UserError: the weights do not fit.
-        """
+        """Return the model, in float32 and evaluation mode; a UserError if the weights do not fit."""
         path = self.directory / WEIGHTS
         return build(self.content["model"], read_weights(path), self.dictionaries(), path)
 
@@ -91,26 +78,20 @@ def open_package(directory: Path) -> Package:
     if not manifest.is_file():
         problem = f"not a package: it has no {MANIFEST}" if directory.exists() else "no such directory"
         raise UserError(f"{directory}: {problem}; fairseq-deep package makes one of a training")
-    package = Package(directory, _read_manifest(manifest))
-    for name, expected in package.content["files"].items():
-        if name != EDITED:
-            _check(directory / name, expected)
-    return package
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """Return the content of ``translator.json``, with values that can be used."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
             raise UserError(f"a package of format {content['format']}; this version of fairseq-deep reads {FORMAT}")
         _ = Form(**content["text"]), content["model"], content["positions"], content["files"], content["engines"]
         content["search"] = _checked_search(content["search"])
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{manifest}: {error}") from None
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise UserError(f"{path}: damaged: {type(error).__name__}: {error}") from None
-    return content
+        raise UserError(f"{manifest}: damaged: {type(error).__name__}: {error}") from None
+    for name, expected in content["files"].items():
+        if name != EDITED:
+            _check(directory / name, expected)
+    return Package(directory, content)
 
 
 def _checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:

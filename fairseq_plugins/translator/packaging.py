@@ -68,11 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def package(args: argparse.Namespace) -> None:
-    """Make the package; OUT appears when it is whole.
-
-    Raises:
-        UserError: something of the translator is missing, contradicts the rest, or OUT exists.
-    """
+    """Make the package; OUT appears when it is whole. A UserError says what is missing or contradicts the rest."""
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     require_replaceable(args.out, args.force, MANIFEST)
     run = read_run(args.run) if args.run.is_dir() else None
@@ -124,9 +120,7 @@ def package(args: argparse.Namespace) -> None:
 def unfinished(state: dict[str, Any], run: Run | None) -> str:
     """Return what a user should know about the end of the training; empty if it ended as its settings say.
 
-    Args:
-        state: the checkpoint.
-        run: the directory of the training, which records its end; None if only the checkpoint is known.
+    A run records its end; of a checkpoint alone the settings and the updates tell it.
     """
     ending = finished(run.directory) if run else None
     if ending is not None:

@@ -127,11 +127,7 @@ class Translator:
         return f"{form.source}-{form.target}: {engine}, beam {search['beam']}, {penalty}"
 
     def translate(self, texts: Iterable[str]) -> list[Translation]:
-        """Translate each text, in order.
-
-        Raises:
-            TypeError: what is given is no list of texts.
-        """
+        """Translate each text of a list, in order."""
         best = (line.candidates[0] for line in self._lines(texts))
         return [Translation(candidate.text, candidate.score) for candidate in best]
 
@@ -151,11 +147,7 @@ class Translator:
         return self._lines(texts, count, alignment)
 
     def require_details(self, count: int) -> None:
-        """Check that the search finds ``count`` translations and scores their tokens.
-
-        Raises:
-            UserError: it does not.
-        """
+        """Check that the search finds ``count`` translations and scores their tokens, or raise a UserError."""
         beam = self._how.search["beam"]
         if not 1 <= count <= beam:
             raise UserError(f"nbest {count}: a search of beam {beam} finds 1 to {beam} translations of a line")
@@ -195,28 +187,20 @@ class Translator:
         candidates = []
         for hypotheses in best:
             text = self._decode([word for hypothesis in hypotheses for word in hypothesis.tokens])
-            candidates.append(Candidate(text, _score(hypotheses), *_tokens(parts, hypotheses)))
+            candidate = Candidate(text, _score(hypotheses), [], [], [])
+            before = 0
+            for part, hypothesis in zip(parts, hypotheses, strict=True):
+                written = len(candidate.tokens)
+                candidate.alignment += [(before + read, written + wrote) for read, wrote in hypothesis.alignment]
+                candidate.tokens += [*hypothesis.tokens, END]
+                candidate.token_scores += hypothesis.token_scores
+                before += len(part)
+            candidates.append(candidate)
         return NBest(line, [token for part in parts for token in part], candidates)
 
 
 def _score(hypotheses: Sequence[Hypothesis]) -> float:
     return sum((hypothesis.score for hypothesis in hypotheses), 0.0)
-
-
-def _tokens(
-    parts: Sequence[Sequence[str]], hypotheses: Sequence[Hypothesis]
-) -> tuple[list[str], list[float], list[tuple[int, int]]]:
-    """Tokens with the ends of sentences, their log-probabilities, and the alignment of the translation of a line."""
-    tokens: list[str] = []
-    scores: list[float] = []
-    alignment: list[tuple[int, int]] = []
-    before = 0
-    for part, hypothesis in zip(parts, hypotheses, strict=True):
-        alignment += [(before + source, len(tokens) + target) for source, target in hypothesis.alignment]
-        tokens += [*hypothesis.tokens, END]
-        scores += hypothesis.token_scores
-        before += len(part)
-    return tokens, scores, alignment
 
 
 def longest_of(package: Package) -> int:

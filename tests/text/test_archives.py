@@ -96,13 +96,14 @@ def test_a_web_page_is_one(tmp_path: Path) -> None:
     assert not is_web_page(archive(tmp_path, "x.tgz"))
 
 
-def test_members_with_known_sums(tmp_path: Path) -> None:
+def test_members_with_known_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, sums = archive(tmp_path, "x.zip"), tmp_path / "sums"
+    monkeypatch.setenv("CHECKSUMS", str(sums))
     for kind in ("md5", "sha1", "sha256"):
         right, wrong = (hashlib.new(kind, content).hexdigest() for content in (FILES["a/x.de"], b"?"))
         sums.write_text(f"# about\n\n{right}  x.de\n{wrong}  not-here\nno sum  y.en\n")
-        assert known_checksums(sums) == {"x.de": right, "not-here": wrong}
-        unpack(path, tmp_path / kind, sums=known_checksums(sums))
+        assert known_checksums() == {"x.de": right, "not-here": wrong}
+        unpack(path, tmp_path / kind, sums=known_checksums())
         message = problem(lambda wrong=wrong: unpack(path, tmp_path / "other", sums={"x.de": wrong}))
         assert message == f"{path}: x.de: wrong checksum: {wrong} expected, {right} found"
         assert not (tmp_path / "other").exists()

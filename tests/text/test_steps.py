@@ -75,7 +75,6 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     for words_given, line in (
         (["tokenise", "x", "y"], "the following arguments are required: --language ("),
         (["split", "--every", "0", "x", "y", "z"], "--every 0: not a whole number of at least 1"),
-        (["clean", "--ratio", "0.5", "a", "b", "c", "d", "e"], "--ratio 0.5: not a number of at least 1"),
         (["ted", "--kind", "xlm", "x", "y"], "unknown --kind 'xlm' (did you mean 'xml'?); legal values: tags, xml"),
         (["straighten", "text", "./text"], "text: the output is also an input; choose another name"),
         (["columns", "pairs", "de", "pairs"], "pairs: the output is also an input; choose another name"),
