@@ -201,13 +201,6 @@ def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], task: Any, 
     return model.eval()
 
 
-def build_stock(folded: Folded) -> TransformerModelBase:
-    """Build the stock model with fairseq's own builder and a strict load, in evaluation mode."""
-    model: Any = build_model(OmegaConf.create(folded.options), task_for(folded.weights))
-    model.load_state_dict(dict(folded.weights), strict=True)
-    return model.eval()
-
-
 def largest_difference(before: TransformerModelBase, after: TransformerModelBase) -> float:
     """Return the largest difference of two models' log-probabilities (natural log) on random sentences with pads."""
     generator = torch.Generator().manual_seed(1)
@@ -240,8 +233,10 @@ def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> float:
     state = read_checkpoint(path)
     model, options = build_original(state, path)
     folded = fold(model, options)
-    stock = build_stock(folded)
-    difference = largest_difference(model, stock)
+    # By fairseq's own builder.
+    stock: Any = build_model(OmegaConf.create(folded.options), task_for(folded.weights))
+    stock.load_state_dict(folded.weights, strict=True)
+    difference = largest_difference(model, stock.eval())
     if not difference <= LARGEST_DIFFERENCE:
         raise UserError(f"{path}: the folded model differs by {difference:.2g} in log-probability; nothing written")
     config = {**state["cfg"], "model": folded.options}

@@ -107,16 +107,7 @@ def tokeniser(
     escape: bool = True,
     lower_case: bool = False,
 ) -> Transform:
-    """The function that makes tokens, separated by single spaces, of a line.
-
-    Args:
-        language: two letters; abbreviations and apostrophes depend on it.
-        kind: ``moses``, or ``none`` for tokenised text, which only gets single spaces.
-        normalise: normalise punctuation and drop control characters first.
-        aggressive: split at hyphens (``tokenizer.perl -a``).
-        escape: write & | < > ' " [ ] as entities, as Moses does by default.
-        lower_case: lower-case the text.
-    """
+    """The function that makes tokens, separated by single spaces, of a line; options as of :func:`tokenise`."""
     split = Splitter(language).tokenize
     normalised = normaliser(language) if normalise else str
 

@@ -187,13 +187,13 @@ class Translator:
         candidates = []
         for hypotheses in best:
             text = self._decode([word for hypothesis in hypotheses for word in hypothesis.tokens])
-            candidate = Candidate(text, _score(hypotheses), [], [], [])
+            candidate = Candidate(text, _score(hypotheses), tokens=[], token_scores=[], alignment=[])
             before = 0
             for part, hypothesis in zip(parts, hypotheses, strict=True):
                 written = len(candidate.tokens)
-                candidate.alignment += [(before + read, written + wrote) for read, wrote in hypothesis.alignment]
-                candidate.tokens += [*hypothesis.tokens, END]
-                candidate.token_scores += hypothesis.token_scores
+                candidate.alignment.extend((before + read, written + wrote) for read, wrote in hypothesis.alignment)
+                candidate.tokens.extend([*hypothesis.tokens, END])
+                candidate.token_scores.extend(hypothesis.token_scores)
                 before += len(part)
             candidates.append(candidate)
         return NBest(line, [token for part in parts for token in part], candidates)

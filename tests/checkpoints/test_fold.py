@@ -160,8 +160,6 @@ def test_dividing_the_values_of_the_cross_attention_is_wrong(tmp_path, monkeypat
     with pytest.raises(UserError, match="the folded model differs by"):
         fold_checkpoint(path, tmp_path / "out.pt")
     assert not (tmp_path / "out.pt").exists()
-    wrong = fold_module.build_stock(fold_module.fold(*fold_module.build_original(read_checkpoint(path), path)))
-    assert fold_module.largest_difference(model, wrong) > 0.01
 
 
 def test_tables_are_untied_only_where_they_take_a_scale(tmp_path):

@@ -98,14 +98,6 @@ def test_the_flag_changes_scores_and_order_and_nothing_else(
                 assert line.score * length**0.6 == pytest.approx(sum(line.positional), abs=5e-5 * length + 1e-4)
 
 
-def test_generate_with(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    for flags in (("--prefix-size", "1"), ("--score-reference",), ("--sampling", "--sampling-topk", "5")):
-        wide = () if "--score-reference" in flags else WIDE
-        lines = translated(data, str(checkpoints["admin_transformer"]), tmp_path / flags[0], *FORM, *wide, *flags)
-        assert sorted(lines) == list(range(8))
-        assert_printed_in_form(lines, 0.6)
-
-
 def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The option text of the documentation, in a training that validates."""
     search = {"beam": 2, "max_len_b": 9, "lenpen": 0.6, "lenpen_form": "gnmt"}
