@@ -22,7 +22,6 @@ from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.description import FILE as DESCRIPTION
 from fairseq_plugins.text.description import SUBWORDS, TOKENISERS, Description, described
 
-TEST_SETS = "test_sets"
 TRANSLATION, LANGUAGE_MODEL, SPEECH = "translation", "language_modeling", "speech_to_text"
 """The tasks of fairseq whose models are evaluated."""
 MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
@@ -109,6 +108,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     for name in metrics:
         metric_named(name)
     import torch
+    from omegaconf import OmegaConf
 
     from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
     from fairseq_plugins.pipeline import averaging
@@ -116,7 +116,14 @@ def make_plan(args: argparse.Namespace) -> Plan:
     fairseq_plugins.register()
     # fairseq logs everything it loads, on standard output.
     logging.getLogger().setLevel(logging.WARNING)
-    _check_corpus(run, args.data)
+    known, configuration = run.settings.get("data_fingerprint"), run.settings.get("configuration")
+    if known and isinstance(configuration, dict):
+        # Another dictionary of the same size would silently give translations of other words.
+        if corpus.check_data(binarised, OmegaConf.create(configuration)).fingerprint != known:
+            raise UserError(
+                f"{args.data}: not the data of {run.directory}, which was trained on {run.data}: "
+                "dictionaries or training files differ"
+            )
     newest = read_checkpoint(averaging.newest(run.checkpoints))
     config = configuration_of(newest)
     task = str(config.get("task", {}).get("_name"))
@@ -148,7 +155,7 @@ def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
     Raises:
         UserError: ``DATA/test_sets`` is damaged or lacks a named set.
     """
-    table = data / TEST_SETS
+    table = data / "test_sets"
     sets = [TestSet("test", "test")]
     if table.exists():
         rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -159,23 +166,6 @@ def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
     if unknown := [name for name in wanted if name not in by_name]:
         raise UserError([f"{data}: {unknown_name('test set', name, by_name)}" for name in unknown])
     return [by_name[name] for name in wanted] if wanted else sets
-
-
-def _check_corpus(run: Run, data: Path) -> None:
-    """Check that ``data`` has the run's dictionaries and training files, if ``run.json`` has their fingerprint.
-
-    Another dictionary of the same size would silently give translations of other words.
-    """
-    from omegaconf import OmegaConf
-
-    known, configuration = run.settings.get("data_fingerprint"), run.settings.get("configuration")
-    if not known or not isinstance(configuration, dict):
-        return
-    if corpus.check_data(corpus.binarised(data), OmegaConf.create(configuration)).fingerprint != known:
-        raise UserError(
-            f"{data}: not the data of {run.directory}, which was trained on {run.data}: "
-            "dictionaries or training files differ"
-        )
 
 
 def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -311,22 +301,16 @@ def languages_of(binarised: Path, config: Mapping[str, Any]) -> tuple[str, str]:
 # --- fairseq's commands ---------------------------------------------------------------------------------------------
 
 
-def decoding_command(plan: Plan, test_set: TestSet, model: Path) -> list[str]:
-    """``generate`` or ``eval-lm`` with the options that translate or score a test set."""
-    command = "eval-lm" if plan.task == LANGUAGE_MODEL else "generate"
-    words = [command, str(plan.binarised), "--path", str(model), "--gen-subset", test_set.subset]
-    return [*words, "--num-workers", "0", *plan.batches, *plan.flags]
-
-
-def decode(command: Sequence[str], output: Path) -> None:
-    """Run fairseq's ``generate`` or ``eval-lm`` in this process; what it prints and logs is written to ``output``.
+def decode(plan: Plan, test_set: TestSet, model: Path, output: Path) -> None:
+    """Translate or score a test set by fairseq's ``generate`` or ``eval-lm``; what it prints and logs is ``output``.
 
     Raises:
         UserError: as the command.
     """
     from fairseq_cli import eval_lm, generate
 
-    main = {"eval-lm": eval_lm.cli_main, "generate": generate.cli_main}[command[0]]
+    name, main = ("eval-lm", eval_lm.cli_main) if plan.task == LANGUAGE_MODEL else ("generate", generate.cli_main)
+    words = [str(plan.binarised), "--path", str(model), "--gen-subset", test_set.subset, "--num-workers", "0"]
     # A progress bar for a terminal only.
     quiet = [] if sys.stderr.isatty() else ["--no-progress-bar", "--log-format", "none"]
     root, before = logging.getLogger(), sys.argv
@@ -338,7 +322,7 @@ def decode(command: Sequence[str], output: Path) -> None:
         root.handlers[:] = [logging.StreamHandler(stream)]
         root.handlers[0].setFormatter(lines)
         root.setLevel(logging.INFO)
-        sys.argv = [f"fairseq-deep {command[0]}", *command[1:], *quiet]
+        sys.argv = [f"fairseq-deep {name}", *words, *plan.batches, *plan.flags, *quiet]
         try:
             main()
         finally:

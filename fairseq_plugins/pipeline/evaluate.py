@@ -18,13 +18,12 @@ from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.pipeline.checkout import commit
 from fairseq_plugins.pipeline.commands import interruptible
-from fairseq_plugins.pipeline.decoding import LANGUAGE_MODEL, Plan, TestSet, decode, decoding_command, make_plan
+from fairseq_plugins.pipeline.decoding import LANGUAGE_MODEL, Plan, TestSet, decode, make_plan
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
 from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.pipeline.self_check import plain_text, write_check
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
-from fairseq_plugins.process import exit_code
 
 # --- options --------------------------------------------------------------------------------------------------------
 
@@ -110,9 +109,10 @@ def parser() -> OneLineParser:
     return flags
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Evaluate; 0, or 2 after one line for each problem."""
-    return exit_code(lambda: evaluate(parser().read(argv)))
+def main(argv: Sequence[str]) -> int:
+    """``fairseq-deep evaluate RUN DATA [TEST_SET ...]``."""
+    evaluate(parser().read(argv))
+    return 0
 
 
 # --- the stages -----------------------------------------------------------------------------------------------------
@@ -129,6 +129,10 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.output is not None:
         require_apart(args.output, args.data, "--output")
     plan = make_plan(args)
+    # Imported late, with torch.
+    from fairseq_plugins.checkpoints.average import average_checkpoints
+    from fairseq_plugins.pipeline.averaging import inputs
+
     model = (args.output or args.run) / AVERAGED
     workspace = Workspace(args.output or args.run / EVALUATION)
     with interruptible(), workspace.claimed():
@@ -146,7 +150,10 @@ def evaluate(args: argparse.Namespace) -> None:
         if model.exists():
             say(f"{model}: exists already, kept")
         else:
-            _average(plan, model)
+            checkpoints = inputs(plan.average, plan.run.checkpoints)
+            average_checkpoints(checkpoints, model, ema=plan.ema)
+            averages = "moving averages in " if plan.ema else ""
+            say(f"{model}: mean of {averages}{len(checkpoints)}: {', '.join(path.name for path in checkpoints)}")
         for test_set, place in places.items():
             settings = (*made_with, ("subset", test_set.subset), *plan.settings, ("metrics", args.metrics))
             _remember(place, settings, place.directory / plan.log)
@@ -163,22 +170,11 @@ def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result:
     workspace.remember(settings)
 
 
-def _average(plan: Plan, model: Path) -> None:
-    """Write the averaged checkpoint, a whole file or none."""
-    from fairseq_plugins.checkpoints.average import average_checkpoints
-    from fairseq_plugins.pipeline.averaging import inputs
-
-    checkpoints = inputs(plan.average, plan.run.checkpoints)
-    average_checkpoints(checkpoints, model, ema=plan.ema)
-    averages = "moving averages in " if plan.ema else ""
-    say(f"{model}: mean of {averages}{len(checkpoints)}: {', '.join(path.name for path in checkpoints)}")
-
-
 def _evaluate(plan: Plan, test_set: TestSet, model: Path, workspace: Workspace) -> None:
     """Translate and score one test set, or score it with a language model; write the signature. Each file is whole."""
     place, make = workspace.directory, workspace.make
     log = place / plan.log
-    make(log, lambda target: decode(decoding_command(plan, test_set, model), target))
+    make(log, lambda target: decode(plan, test_set, model, target))
     if plan.task == LANGUAGE_MODEL:
         make(place / SCORES, lambda target: write_perplexity(log, test_set.published, target))
     else:

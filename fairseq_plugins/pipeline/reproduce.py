@@ -10,7 +10,7 @@ import os
 import runpy
 import shlex
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,6 @@ from fairseq_plugins.pipeline.compare import How, Training, add_options, report,
 from fairseq_plugins.pipeline.decoding import test_sets
 from fairseq_plugins.pipeline.published import PublishedRow, rows_by_table
 from fairseq_plugins.pipeline.workspace import Workspace
-from fairseq_plugins.process import exit_code
 
 
 class Wanted(NamedTuple):
@@ -45,18 +44,15 @@ class Wanted(NamedTuple):
         """The YAML file."""
         return CONFIGS / f"{self.config}.yaml"
 
-    def recipe(self) -> dict[str, dict[str, Any]]:
+    def recipe(self) -> Mapping[str, Mapping[str, Any]]:
         """The content of the YAML file."""
-        recipe: dict[str, dict[str, Any]] = yaml.safe_load(self.file.read_text(encoding="utf-8"))
-        return recipe
+        return dict(yaml.safe_load(self.file.read_text(encoding="utf-8")))
 
 
 def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[Wanted]:
     """The trainings of the rows of one table, each once, in their order.
 
-    Args:
-        rows: the rows.
-        only: corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``); all if empty.
+    ``only`` are corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``).
 
     Raises:
         UserError: ``only`` contains an unknown name.
@@ -111,12 +107,9 @@ def smaller(recipe: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
     Method, optimizer, schedule, criterion, shared embeddings and decoding stay; only sizes and budgets shrink.
     """
-    overrides: dict[str, Any] = {}
-    for name in recipe["model"]:
-        sizes = [size for ending, size in SIZES.items() if name.endswith(ending)]
-        overrides |= {f"model.{name}": size for size in sizes[:1]}
+    sizes = {name: [size for end, size in SIZES.items() if name.endswith(end)] for name in recipe["model"]}
+    overrides = {f"model.{name}": fitting[0] for name, fitting in sizes.items() if fitting} | BUDGET
     configured = {f"{group}.{name}" for group, values in recipe.items() for name in values or {}}
-    overrides |= BUDGET
     overrides |= {name: value for name, value in WHERE_SET.items() if name in configured}
     return [f"{name}={value}" for name, value in overrides.items()]
 
@@ -168,12 +161,7 @@ def script_of(corpus: str, place: Path) -> Path | None:
 
 
 def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Sequence[str]]:
-    """Reduce evaluations to the prepared test sets; if none of theirs was prepared, evaluate all that were.
-
-    Args:
-        evaluations: the test sets of each, then its flags.
-        data: the prepared directory.
-    """
+    """Reduce evaluations (test sets, then flags) to the prepared test sets; if none of theirs was prepared, to all."""
     prepared = {"valid", *(test_set.name for test_set in test_sets(data, []))}
     kept = []
     for words in evaluations:
@@ -186,12 +174,8 @@ def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Se
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Reproduce a table; 0, or the code of a command that failed, or 2 after one line for each problem."""
-    return exit_code(lambda: _main(argv))
-
-
-def _main(argv: Sequence[str] | None) -> None:
+def main(argv: Sequence[str]) -> int:
+    """``fairseq-deep reproduce PAPER TABLE [NAME ...]``; the code of a command that failed passes through."""
     flags = ScriptParser(
         prog="fairseq-deep reproduce", description=(__doc__ or "").partition(": ")[2].replace("``", "")
     )
@@ -230,8 +214,13 @@ def _main(argv: Sequence[str] | None) -> None:
         help="the whole chain at toy size, one training of each method: minutes on a CPU; in a checkout the text is "
         "generated, without one --data must hold it",
     )
-    how = add_options(flags)
-    _reproduce(flags.read(argv), how)
+    read_how = add_options(flags)
+    args = flags.read(argv)
+    if args.smoke:
+        args.average = args.average or "last-updates=2"
+        args.precision = "fp32" if args.precision == "auto" else args.precision
+    _reproduce(args, read_how(args))
+    return 0
 
 
 def _setting(text: str) -> tuple[str, str, str]:
@@ -242,7 +231,7 @@ def _setting(text: str) -> tuple[str, str, str]:
     return corpus, name, value
 
 
-def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
+def _reproduce(args: Namespace, how: How) -> None:
     tables = rows_by_table()
     if (args.paper, args.table) not in tables:
         raise UserError(unknown_name("table", f"{args.paper} {args.table}", [" ".join(key) for key in tables]))
@@ -251,9 +240,6 @@ def _reproduce(args: Namespace, read_how: Callable[[Namespace], How]) -> None:
     out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem + ("_smoke" if args.smoke else ""))
     if args.smoke:
         wanted = of_each_method(wanted)
-        args.average = args.average or "last-updates=2"
-        args.precision = "fp32" if args.precision == "auto" else args.precision
-    how = read_how(args)
     require_slurm(how.nodes)
     evaluations = [] if args.train_only else [shlex.split(words) for words in args.evaluate or [""]]
     corpora = dict.fromkeys(training.corpus for training in wanted)

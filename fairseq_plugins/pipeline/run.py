@@ -54,7 +54,7 @@ from fairseq_plugins.pipeline.progress import Progress, Screen
 from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION
 from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
 from fairseq_plugins.pipeline.workspace import Workspace, require_apart
-from fairseq_plugins.process import end_with, exit_code, users_mistake
+from fairseq_plugins.process import end_with, users_mistake
 from fairseq_plugins.text.description import described
 
 DEFAULT_PORT = 29500
@@ -127,8 +127,8 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Train; 0, 1 where the loss was not finite, or 2 after one line for each problem."""
+def main(argv: Sequence[str]) -> int:
+    """``fairseq-deep run CONFIG DATA RUN [KEY=VALUE ...]``; 0, or 1 for a training that ended in a failure."""
     flags = OneLineParser(
         prog="fairseq-deep run",
         description="Train one configuration on all GPUs, or on the CPU without one; the same command resumes.",
@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     several.add_argument("--master-addr", default="localhost", metavar="HOST", help="address of machine 0")
     several.add_argument("--master-port", type=at_least(1), metavar="PORT", help=f"default: {DEFAULT_PORT}")
     flags.add_argument("--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the command")
-    return exit_code(lambda: train(Request(**vars(flags.read(argv)))))
+    return train(Request(**vars(flags.read(argv))))
 
 
 def train(request: Request) -> int:

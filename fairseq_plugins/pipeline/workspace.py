@@ -18,9 +18,6 @@ from fairseq_plugins.files import locked, write_whole
 SETTINGS = "settings"
 """The file with the settings of the results, one ``NAME=VALUE`` per line."""
 
-LOCK = ".lock"
-
-
 Settings = Mapping[str, object] | Iterable[tuple[str, object]]
 """Values by name; pairs if a name occurs several times."""
 
@@ -50,23 +47,21 @@ class Workspace:
         make_directory(self.directory)
         in_use = f"{self.directory}: in use by another job; wait for it, or use another directory"
         # A child that outlives a killed parent still works here, so it keeps the lock.
-        with locked(self.directory / LOCK, in_use, inherited=True):
+        with locked(self.directory / ".lock", in_use, inherited=True):
             yield
 
     def remember(self, settings: Settings) -> None:
         """Record the settings of the results, so that results of other settings are never reused.
 
         Raises:
-            UserError: the directory was made with other settings, or the file cannot be written.
+            UserError: the directory was made with other settings.
         """
+        if self.dry_run:
+            return
+        self.require(settings)
         path = self.directory / SETTINGS
-        if path.is_file() and not self.dry_run:
-            self.require(settings)
-        elif not self.dry_run:
-            try:
-                write_whole(path, "".join(f"{line}\n" for line in _lines(settings)))
-            except OSError:
-                raise UserError(f"{path}: cannot be written; is the disk full?") from None
+        if not path.is_file():
+            write_whole(path, "".join(f"{line}\n" for line in _lines(settings)))
 
     def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
         """Refuse a directory that was made with other settings; accept one without recorded settings.
@@ -91,28 +86,25 @@ class Workspace:
                 "or delete it"
             )
 
-    def make(self, target: Path, make: Callable[[Path], None]) -> bool:
-        """Create one file or directory unless it exists; return whether it was created.
+    def make(self, target: Path, make: Callable[[Path], None]) -> None:
+        """Create one file or directory unless it exists.
 
         Args:
             target: appears when it is whole.
             make: receives the path to write, ``TARGET.partial``.
 
         Raises:
-            UserError: ``make`` raised it or wrote nothing, or the parent directory cannot be created.
+            UserError: ``make`` raised it, or the parent directory cannot be created.
         """
         if target.exists():
             say(f"{target}: exists already, kept")
-            return False
+            return
         say(f"{target}: creating")
         partial = target.with_name(target.name + ".partial")
         make_directory(target.parent)
         remove(partial)
         make(partial)
-        if not partial.exists():
-            raise UserError(f"{target}: not created, although no command failed")
         os.replace(partial, target)
-        return True
 
 
 def _lines(settings: Settings) -> list[str]:
@@ -121,15 +113,10 @@ def _lines(settings: Settings) -> list[str]:
 
 
 def require_apart(results: Path, data: Path, name: str) -> None:
-    """Refuse to write results into the directory of the data.
-
-    Args:
-        results: the directory of the results.
-        data: a prepared directory, or the one that fairseq reads.
-        name: of the argument that is ``results``, for the message.
+    """Refuse to write results into the directory of the data, prepared or as fairseq reads it.
 
     Raises:
-        UserError: they are the same directory.
+        UserError: they are the same directory; ``name`` is the argument that is ``results``.
     """
     if results.resolve() in {data.resolve(), (data / "data-bin").resolve()}:
         raise UserError(f"{results}: the prepared directory; give {name} another name")

@@ -13,8 +13,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from fairseq_plugins.cli.main import main
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline import averaging, corpus, decoding, evaluate
+from fairseq_plugins.pipeline import averaging, corpus, decoding
 from fairseq_plugins.pipeline.decoding import Plan, TestSet, make_plan
 from fairseq_plugins.pipeline.evaluate import parser
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
@@ -164,8 +165,7 @@ def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
         " ".join(ours.flags) == "--sample-break-mode none --tokens-per-sample 512 --context-window 400 --add-bos-token"
     )
     assert ("context-window", "0") in plan(run, data, "--context-window", "0").settings
-    command = decoding.decoding_command(ours, ours.test_sets[0], Path("averaged.pt"))
-    assert command[:4] == ["eval-lm", str(data / "data-bin"), "--path", "averaged.pt"]
+    assert (ours.binarised, ours.log) == (data / "data-bin", "eval-lm.log")
 
 
 def test_what_is_missing_or_unknown_is_one_line(run, data, tmp_path):
@@ -195,7 +195,7 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
         raise AssertionError("fairseq was loaded")
 
     monkeypatch.setattr(decoding.fairseq_plugins, "register", loaded)
-    assert evaluate.main([str(run), str(data), "tset"]) == 2
+    assert main(["evaluate", str(run), str(data), "tset"]) == 2
     line = f"error: {data}: unknown test set 'tset' (did you mean 'test'?); legal values: test, valid\n"
     assert capsys.readouterr() == ("", line)
 

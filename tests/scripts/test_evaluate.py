@@ -14,7 +14,7 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.checkpoints.files import read_checkpoint
-from fairseq_plugins.pipeline import evaluate
+from fairseq_plugins.cli.main import main
 from tests import toy
 from tests.scripts.running import lines, times
 
@@ -131,5 +131,5 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         (["x", "y", "--max-tokens=0"], f"--max-tokens 0: not a whole number of at least 1 {more}"),
         (["nowhere", "y"], "nowhere: no such directory"),
     ):
-        assert evaluate.main(arguments) == 2
+        assert main(["evaluate", *arguments]) == 2
         assert capsys.readouterr() == ("", f"error: {line}\n")

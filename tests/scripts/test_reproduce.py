@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics import BLEU
 
+from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline import reproduce
 from fairseq_plugins.pipeline.published import ROWS
 
@@ -111,9 +112,9 @@ def test_without_a_checkout_the_text_must_be_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reproduce, "checkout", lambda: None)
-    command = ["Admin", "Table 2", "admin_6e6d", "--smoke", "--out", str(tmp_path / "out"), "--data"]
+    command = ["reproduce", "Admin", "Table 2", "admin_6e6d", "--smoke", "--out", str(tmp_path / "out"), "--data"]
     command += [str(tmp_path / "data"), "--dry-run"]
-    assert reproduce.main(command) == 2
+    assert main(command) == 2
     error = capsys.readouterr().err.splitlines()[0]
     assert error == (
         f"error: {tmp_path}/data/iwslt14_de_en: no such directory, and the scripts that prepare corpora are in a "
@@ -122,7 +123,7 @@ def test_without_a_checkout_the_text_must_be_there(
     assert list(tmp_path.iterdir()) == []
     for corpus in ("iwslt14_de_en", "wmt14_en_de", "wmt14_en_fr"):
         (tmp_path / "data" / corpus / "data-bin").mkdir(parents=True)
-    assert reproduce.main(command) == 0
+    assert main(command) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert f"iwslt14_de_en/admin_6e6d.yaml {tmp_path}/data/iwslt14_de_en {tmp_path}/out/" in first
     assert "optimization.max_update=24" in first
