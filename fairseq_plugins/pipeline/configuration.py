@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -68,6 +68,8 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
     Raises:
         UserError: a key or value in the file or in ``changes`` is not legal.
     """
+    from omegaconf import OmegaConf
+
     import fairseq_plugins
 
     fairseq_plugins.register()
@@ -82,13 +84,24 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
     # With ``++`` Hydra takes any key: the YAML may lack one of a named group. A group is chosen by its ``_name`` alone.
     forced = [f"++{key}={value}" for key, value in split.items() if "." in key]
     config = _composed(path, [f"task.data={quoted(data)}", *forced])
-    problems = [*_unknown_keys(split, set(_legal_keys(path, config))), *_unknown_choices(config)]
+    legal, problems = sorted(set(_legal_keys(path, config))), []
+    for key in split:
+        if key not in legal:
+            siblings = [name for name in legal if name.startswith(f"{key.rpartition('.')[0]}.")]
+            problems.append(f"unknown key '{key}'{nearest(key, siblings) or nearest(key, legal)}")
+    problems += _unknown_choices(config)
     if problems:
         raise UserError(problems)
     overrides = tuple(
         f"{'++' if key.split('.')[0] in GROUPS_BY_NAME else ''}{key}={value}" for key, value in split.items()
     )
-    return Configuration(path, _completed(path, config), overrides, _processes(path, split))
+    # fairseq's own default is the number of GPUs of the machine, so the batch would depend on the machine.
+    key = "distributed_training.distributed_world_size"
+    configured = OmegaConf.select(OmegaConf.load(path), key)
+    processes = split.get(key, 1 if configured is None else configured)
+    if not str(processes).isdigit() or int(processes) < 1:
+        raise UserError(f"{key} must be a whole number of at least 1, not '{processes}'")
+    return Configuration(path, _completed(path, config), overrides, int(processes))
 
 
 def _composed(path: Path, overrides: Sequence[str]) -> Any:
@@ -152,27 +165,17 @@ def _legal_keys(path: Path, config: Any) -> Iterator[str]:
 
     written: Any = OmegaConf.load(path)
     groups = get_type_hints(FairseqConfig)
-    for group in GROUPS_BY_NAME:
+    tables = {group: REGISTRIES.get(group, {}).get("dataclass_registry", {}) for group in GROUPS_BY_NAME}
+    tables |= {"task": TASK_DATACLASS_REGISTRY, "model": MODEL_DATACLASS_REGISTRY}
+    for group, table in tables.items():
         yield f"{group}._name"
         name = _name_in(config, group) or ""
-        if group == "task":
-            groups[group] = TASK_DATACLASS_REGISTRY.get(name)
-        elif group == "model":
-            groups[group] = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(name, name))
-        else:
-            groups[group] = REGISTRIES.get(group, {}).get("dataclass_registry", {}).get(name)
+        groups[group] = table.get(ARCH_MODEL_NAME_REGISTRY.get(name, name) if group == "model" else name)
     for group, known in groups.items():
         # Some of fairseq's tasks have no dataclass.
         yield from (f"{group}.{key}" for key in written.get(group) or ())
         if is_dataclass(known):
             yield from (f"{group}.{field.name}" for field in fields(known))
-
-
-def _unknown_keys(keys: Iterable[str], legal: set[str]) -> Iterator[str]:
-    for key in keys:
-        if key not in legal:
-            siblings = sorted(name for name in legal if name.startswith(f"{key.rpartition('.')[0]}."))
-            yield f"unknown key '{key}'{nearest(key, siblings) or nearest(key, sorted(legal))}"
 
 
 def _name_in(config: Any, group: str) -> str | None:
@@ -195,21 +198,6 @@ def _unknown_choices(config: Any) -> Iterator[str]:
             # There are hundreds of architectures.
             every = "" if group == "model" else f"; legal values: {', '.join(sorted(known))}"
             yield f"unknown {group}._name '{name}'{nearest(name, sorted(known))}{every}"
-
-
-def _processes(path: Path, changes: Mapping[str, str]) -> int:
-    """Number of GPUs that the configuration was written for; default: 1.
-
-    fairseq's own default is the number of GPUs of the machine, so the batch would depend on the machine.
-    """
-    from omegaconf import OmegaConf
-
-    key = "distributed_training.distributed_world_size"
-    configured = OmegaConf.select(OmegaConf.load(path), key)
-    value = changes.get(key, 1 if configured is None else configured)
-    if not str(value).isdigit() or int(value) < 1:
-        raise UserError(f"{key} must be a whole number of at least 1, not '{value}'")
-    return int(value)
 
 
 def count_parameters(config: Any) -> int:

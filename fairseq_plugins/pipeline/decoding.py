@@ -47,10 +47,8 @@ class Plan:
 
     Args:
         task: :data:`TRANSLATION`, :data:`LANGUAGE_MODEL` or :data:`SPEECH`.
-        run: the training.
-        data: the prepared directory.
+        run, data, test_sets: the training, the prepared directory and its test sets.
         binarised: the directory that fairseq reads.
-        test_sets: the test sets.
         average: the checkpoints to average, as :func:`~fairseq_plugins.pipeline.averaging.inputs` reads it.
         ema: whether the moving averages in these checkpoints are taken.
         updates: of the newest checkpoint.
@@ -215,9 +213,7 @@ def _translation(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]
 
 
 def _language_model(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
-    task, window = config["task"], args.context_window
-    if window is None:
-        window = config.get("eval_lm", {}).get("context_window") or 0
+    task, window = config["task"], config.get("eval_lm", {}).get("context_window") or 0
     flags = ["--sample-break-mode", str(task.get("sample_break_mode") or "none")]
     flags += ["--tokens-per-sample", str(task.get("tokens_per_sample") or 1024), "--context-window", str(window)]
     start = ("--add-bos-token",) if task.get("add_bos_token") else ()

@@ -23,26 +23,21 @@ from fairseq_plugins.process import NO_ROOM
 from fairseq_plugins.text.archives import checksum_like, is_web_page, known_checksums
 
 TIMEOUT_SECONDS = 60.0
-NOTHING_MORE = 416
-"""Status for a range that begins at the end of the file."""
-
-
-def place_of(name: str) -> Path:
-    """Where :func:`get` leaves a file: in ``ARCHIVE_DIR`` or else ``CACHE`` of the environment, or in data/cache."""
-    return Path(os.environ.get("ARCHIVE_DIR") or os.environ.get("CACHE") or "data/cache") / name
 
 
 def get(name: str, urls: Sequence[str]) -> Path:
     """Get the file ``name`` from the first of ``urls`` that has it; continue an interrupted download.
 
-    A web page, a damaged archive or a file with the wrong checksum is kept as ``NAME.wrong`` and never used. The
-    user's own copies in ``ARCHIVE_DIR`` are used instead of the network, and checked, too.
+    It is left in ``CACHE`` of the environment, or in data/cache. A web page, a damaged archive or a file with the wrong
+    checksum is kept as ``NAME.wrong`` and never used. The user's own copies in ``ARCHIVE_DIR`` are used instead of the
+    network, and checked, too.
 
     Raises:
         UserError: no URL gave it, the user's own copy is missing or wrong, or the cache cannot be written.
     """
-    target, known = place_of(name), known_checksums().get(name)
-    if os.environ.get("ARCHIVE_DIR"):
+    own = os.environ.get("ARCHIVE_DIR")
+    target, known = Path(own or os.environ.get("CACHE") or "data/cache") / name, known_checksums().get(name)
+    if own:
         if not target.exists():
             raise UserError(
                 f"{target}: no such file; ARCHIVE_DIR is set, so it is not downloaded from {' '.join(urls)}"
@@ -94,29 +89,25 @@ def _what_is_wrong(path: Path, name: str, known: str | None) -> str | None:
     if known is not None:
         actual = checksum_like(known, path)
         return None if actual == known else f"wrong checksum: {known} expected, {actual} found"
+    # Truncation and wrong sums show at the end of an archive.
     try:
-        _read_through(path, name)
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(path) as archive:
+                if member := archive.testzip():
+                    return f"damaged: {member} has another checksum"
+        elif name.endswith((".gz", ".tgz")):
+            with open(path, "rb") as file:
+                # Proxies may decompress a .tgz and keep its name.
+                compressed = file.peek(2)[:2] == b"\x1f\x8b"
+                stream = gzip.open(file) if compressed else file
+                while stream.read(1 << 20):
+                    pass
+        elif name.endswith(".tar"):
+            with tarfile.open(path) as tar:
+                tar.getmembers()
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         return f"damaged: {error}"
     return None
-
-
-def _read_through(path: Path, name: str) -> None:
-    """Read an archive to its end, where truncation and wrong sums show; the error is the one of its library."""
-    if name.endswith(".zip"):
-        with zipfile.ZipFile(path) as archive:
-            if member := archive.testzip():
-                raise zipfile.BadZipFile(f"{member} has another checksum")
-    elif name.endswith((".gz", ".tgz")):
-        with open(path, "rb") as file:
-            # Proxies may decompress a .tgz and keep its name.
-            compressed = file.peek(2)[:2] == b"\x1f\x8b"
-            stream = gzip.open(file) if compressed else file
-            while stream.read(1 << 20):
-                pass
-    elif name.endswith(".tar"):
-        with tarfile.open(path) as tar:
-            tar.getmembers()
 
 
 def fetch(url: str, part: Path) -> None:
@@ -130,8 +121,8 @@ def fetch(url: str, part: Path) -> None:
         try:
             return _fetch_rest(url, part, before)
         except (HTTPException, OSError) as error:
-            if isinstance(error, HTTPError) and error.code == NOTHING_MORE and before:
-                return None  # Whether it is the right file is checked next.
+            if isinstance(error, HTTPError) and error.code == 416 and before:
+                return None  # The range begins at the end of the file; whether it is the right one is checked next.
             if not part.exists() or part.stat().st_size <= before:
                 raise
 

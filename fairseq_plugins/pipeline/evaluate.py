@@ -54,12 +54,6 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--length-penalty", type=finite, metavar="X", help="default: generation.lenpen of the configuration"
         ),
         group.add_argument(
-            "--context-window",
-            type=at_least(0),
-            metavar="N",
-            help="language models: tokens of context that are not scored; default: the configuration's",
-        ),
-        group.add_argument(
             "--metrics", default="", metavar="A,B,...", help="names for fairseq-deep score; default: those of the task"
         ),
         group.add_argument(

@@ -6,8 +6,6 @@ the stages in this order. Each is a function of :mod:`fairseq_plugins.text`, or 
 
 from __future__ import annotations
 
-import os
-import shutil
 from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields
@@ -32,11 +30,6 @@ FINGERPRINT = 16
 
 class Preparation:
     """Prepares one directory.
-
-    Args:
-        directory: the result.
-        sets: the texts.
-        settings: of the preparation.
 
     Raises:
         UserError: a file is missing or empty, or where results are written; sets and settings contradict each other.
@@ -120,21 +113,6 @@ class Preparation:
         if not path.stat().st_size:
             raise UserError(f"{path}: empty")
         return checksum(path)
-
-    def _require_unchanged(self) -> None:
-        """Check that each file is still the one whose fingerprint the settings hold.
-
-        Raises:
-            UserError: one of them is another. The directory is refused from now on, for stages may have read either.
-        """
-        for path, before in self.checksums.items():
-            if not path.is_file() or checksum(path) != before:
-                with (self.directory / SETTINGS).open("a", encoding="utf-8") as settings:
-                    settings.write(f"changed={path}\n")
-                raise UserError(
-                    f"{path}: changed while it was prepared; when it is whole, delete {self.directory} and give the "
-                    "command again"
-                )
 
     def _check_texts(self) -> None:
         """Check that each pair of files is UTF-8, not empty and of equal length, and what the sets share."""
@@ -342,20 +320,14 @@ class Preparation:
             self._make(words.join_subwords, cut, tokens, kind=self.settings.given_subwords)
 
     def _select(self, kept: Path | None, path: Path, output: Path) -> None:
-        """The lines with the numbers in ``kept``; all lines without it, as a hard link where there are hard links."""
-        if kept is not None:
+        """The lines with the numbers in ``kept``; all lines without it."""
+        if kept is None:
+            self._make(parallel.copy, path, output)
+        else:
             self._make(parallel.select, [path], output, lines=kept)
-            return
-
-        def link(partial: Path) -> None:
-            try:
-                os.link(path, partial)
-            except OSError:
-                shutil.copyfile(path, partial)
-
-        self.workspace.make(output, link)
 
     def _binarise(self, output: Path) -> None:
+        """Binarise, and check that each file is still the one whose fingerprint the settings hold."""
         settings = self.settings
         words = ["--source-lang", settings.source, "--target-lang", settings.target, "--workers", settings.workers]
         words += ["--destdir", output, "--trainpref", self.text / "train", "--validpref", self.text / "valid"]
@@ -365,7 +337,15 @@ class Preparation:
         words += ["--srcdict", settings.source_dict] if settings.source_dict else []
         words += ["--tgtdict", settings.target_dict] if settings.target_dict else []
         commands.deep("preprocess", *words)
-        self._require_unchanged()
+        for path, before in self.checksums.items():
+            if not path.is_file() or checksum(path) != before:
+                # Stages may have read either text, so the directory is refused from now on.
+                with (self.directory / SETTINGS).open("a", encoding="utf-8") as remembered:
+                    remembered.write(f"changed={path}\n")
+                raise UserError(
+                    f"{path}: changed while it was prepared; when it is whole, delete {self.directory} and give the "
+                    "command again"
+                )
 
     def _pair(self, prefix: str) -> list[Path]:
         return [_file(prefix, language) for language in self.settings.languages]

@@ -119,16 +119,16 @@ class Settings:
         defaults = {setting.name: setting.default for setting in fields(self)}
         recorded = [name for name in defaults if name not in UNRECORDED + LATER]
         changed = [name for name in LATER if getattr(self, name) != defaults[name]]
+        written = {
+            name: f"{value:g}" if isinstance(value, float) else str(int(value) if isinstance(value, bool) else value)
+            for name, value in vars(self).items()
+        }
         return {
-            **{name.upper(): self._written(name) for name in recorded},
+            **{name.upper(): written[name] for name in recorded},
             "valid": "" if every is None else f"every-{every}",
             "moses": "Python",  # Earlier releases could use Moses' Perl.
-            **{name.upper(): self._written(name) for name in changed},
+            **{name.upper(): written[name] for name in changed},
         }
-
-    def _written(self, name: str) -> str:
-        value = getattr(self, name)
-        return f"{value:g}" if isinstance(value, float) else str(int(value) if isinstance(value, bool) else value)
 
 
 @dataclass(frozen=True)
@@ -148,17 +148,14 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Sets:
-    """The texts to prepare.
-
-    Args:
-        train: prefixes of files to concatenate.
-        every: every N-th training pair is the validation set; None if one is given.
-        given: the validation set (``valid``) and test sets, by name.
-    """
+    """The texts to prepare."""
 
     train: Sequence[str]
+    """Prefixes of files to concatenate."""
     every: int | None
+    """Every N-th training pair is the validation set; None if one is given."""
     given: Mapping[str, HeldOut]
+    """The validation set (``valid``) and test sets, by name."""
 
     @property
     def tests(self) -> list[str]:

@@ -164,7 +164,6 @@ def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
     assert (
         " ".join(ours.flags) == "--sample-break-mode none --tokens-per-sample 512 --context-window 400 --add-bos-token"
     )
-    assert ("context-window", "0") in plan(run, data, "--context-window", "0").settings
     assert (ours.binarised, ours.log) == (data / "data-bin", "eval-lm.log")
 
 
@@ -174,7 +173,6 @@ def test_what_is_missing_or_unknown_is_one_line(run, data, tmp_path):
         ("--metrics=sacrebleu,blue", "unknown metric 'blue'; legal values: chrf, chrf++, "),
         ("--average=last-epoch=10", "unknown --average 'last-epoch=10'; legal values: last-epochs=N"),
         ("--length-penalty=nan", "--length-penalty nan: not a finite number"),
-        ("--context-window=-1", "--context-window -1: not a whole number of at least 0"),
     ):
         assert refusal(run, data, argument).startswith(message)
     raw = data / "raw" / "test.en"
