@@ -89,25 +89,29 @@ def _what_is_wrong(path: Path, name: str, known: str | None) -> str | None:
     if known is not None:
         actual = checksum_like(known, path)
         return None if actual == known else f"wrong checksum: {known} expected, {actual} found"
-    # Truncation and wrong sums show at the end of an archive.
     try:
-        if name.endswith(".zip"):
-            with zipfile.ZipFile(path) as archive:
-                if member := archive.testzip():
-                    return f"damaged: {member} has another checksum"
-        elif name.endswith((".gz", ".tgz")):
-            with open(path, "rb") as file:
-                # Proxies may decompress a .tgz and keep its name.
-                compressed = file.peek(2)[:2] == b"\x1f\x8b"
-                stream = gzip.open(file) if compressed else file
-                while stream.read(1 << 20):
-                    pass
-        elif name.endswith(".tar"):
-            with tarfile.open(path) as tar:
-                tar.getmembers()
+        _read_through(path, name)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         return f"damaged: {error}"
     return None
+
+
+def _read_through(path: Path, name: str) -> None:
+    """Read an archive to its end, where truncation and wrong sums show; the error is the one of its library."""
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(path) as archive:
+            if member := archive.testzip():
+                raise zipfile.BadZipFile(f"{member} has another checksum")
+    elif name.endswith((".gz", ".tgz")):
+        with open(path, "rb") as file:
+            # Proxies may decompress a .tgz and keep its name.
+            compressed = file.peek(2)[:2] == b"\x1f\x8b"
+            stream = gzip.open(file) if compressed else file
+            while stream.read(1 << 20):
+                pass
+    elif name.endswith(".tar"):
+        with tarfile.open(path) as tar:
+            tar.getmembers()
 
 
 def fetch(url: str, part: Path) -> None:

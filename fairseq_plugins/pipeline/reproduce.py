@@ -108,7 +108,7 @@ def smaller(recipe: Mapping[str, Mapping[str, Any]]) -> list[str]:
     Method, optimizer, schedule, criterion, shared embeddings and decoding stay; only sizes and budgets shrink.
     """
     sizes = {name: [size for end, size in SIZES.items() if name.endswith(end)] for name in recipe["model"]}
-    overrides = {f"model.{name}": fitting[0] for name, fitting in sizes.items() if fitting} | BUDGET
+    overrides = {f"model.{name}": fitting[0] for name, fitting in sizes.items() if fitting} | dict(BUDGET)
     configured = {f"{group}.{name}" for group, values in recipe.items() for name in values or {}}
     overrides |= {name: value for name, value in WHERE_SET.items() if name in configured}
     return [f"{name}={value}" for name, value in overrides.items()]
