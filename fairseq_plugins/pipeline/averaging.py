@@ -26,10 +26,8 @@ _COUNTED = re.compile(r"(last-epochs|last-updates|best)=([1-9]\d*)")
 def choose(run: Run, requested: str) -> str:
     """The checkpoints to average: ``last-epochs=10``, ``last-updates=5``, ``best=1``, ``none`` or a checkpoint's path.
 
-    Args:
-        run: the training.
-        requested: one of these. If it is empty, the published row of the configuration decides; without a row, the last
-            :data:`MOST` checkpoints, or fewer if there are fewer.
+    If none is requested, the published row of the configuration decides; without a row, the last :data:`MOST`
+    checkpoints, or fewer if there are fewer.
 
     Raises:
         UserError: ``requested`` is not legal, or the published rows of the configuration disagree.
@@ -76,8 +74,6 @@ def newest(checkpoints: Path) -> Path:
     last = checkpoints / LAST
     if last.is_file():
         return last
-    if not checkpoints.is_dir():
-        raise UserError(f"{checkpoints}: no such directory")
     for pattern in _SAVED.values():
         if saved := numbered_checkpoints(checkpoints, pattern):
             return saved[-1]

@@ -36,11 +36,7 @@ def deep(*words: object) -> None:
 
 
 def run(*words: object, environment: Mapping[str, str] | None = None) -> None:
-    """Run any command. A command that fails prints its own error message.
-
-    Args:
-        words: the command and its arguments.
-        environment: variables to add to ours.
+    """Run any command, with more variables of the environment. A command that fails prints its own error message.
 
     Raises:
         SystemExit: as :func:`require_success`.

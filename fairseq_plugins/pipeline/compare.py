@@ -70,22 +70,11 @@ class How:
 
 
 def compare(
-    data: Path,
-    out: Path,
-    configs: Sequence[Path],
-    changes: Sequence[str],
-    seeds: Sequence[int],
-    how: How,
+    data: Path, out: Path, configs: Sequence[Path], changes: Sequence[str], seeds: Sequence[int], how: How
 ) -> None:
-    """Train, average, decode and score every configuration with every seed; write ``OUT/report``.
+    """Train, average, decode and score every configuration with every seed, in ``OUT/CONFIGURATION/seedN``.
 
-    Args:
-        data: a prepared directory.
-        out: directory for ``OUT/CONFIGURATION/seedN`` of each run, and ``OUT/report``.
-        configs: YAML files; the others are tested against the first.
-        changes: KEY=VALUE, for all of them.
-        seeds: one training each.
-        how: parallel trainings, and the flags of each.
+    ``OUT/report`` tests the other configurations against the first; ``changes`` (KEY=VALUE) are for all of them.
 
     Raises:
         UserError: a file or a name does not exist, or ``out`` was made with other settings.
@@ -147,12 +136,9 @@ def report(runs: Sequence[Path], out: Path, how: How, notes: Sequence[str] = ())
 
 
 def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Sequence[str]] = ((),)) -> None:
-    """Train and evaluate each, ``how.parallel`` at a time.
+    """Train and evaluate each, ``how.parallel`` at a time; they start in this order.
 
-    Args:
-        trainings: in the order in which they start.
-        how: flags, and how many at a time.
-        evaluations: one call of ``fairseq-deep evaluate`` each: the test sets, then its own flags.
+    ``evaluations`` are one call of ``fairseq-deep evaluate`` each: the test sets, then its own flags.
 
     Raises:
         SystemExit: a command failed and has printed its error; the others are ended.

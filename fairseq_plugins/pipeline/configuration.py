@@ -59,11 +59,7 @@ class Configuration(NamedTuple):
 def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Mapping[str, str]) -> Configuration:
     """Compose the configuration of a training and check every key and value.
 
-    Args:
-        path: the YAML file.
-        changes: the user's KEY=VALUE.
-        data: value of ``task.data``.
-        fixed: keys that the user cannot set, and what to do instead.
+    ``fixed`` are keys that the user cannot set, and what to do instead; ``data`` is the value of ``task.data``.
 
     Raises:
         UserError: a key or value in the file or in ``changes`` is not legal.

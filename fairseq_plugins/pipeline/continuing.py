@@ -10,6 +10,7 @@ import json
 import math
 import operator
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -103,14 +104,7 @@ def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a training.
-
-    Args:
-        num_updates: updates made.
-        epochs: epochs begun.
-        reason: why it failed; empty for a completed training.
-        outcome: the name of the failure.
-    """
+    """The end of a training after ``epochs`` begun; the reason of a completed one is empty."""
 
     num_updates: int
     epochs: int
@@ -142,13 +136,9 @@ def finished(run: Path) -> Ending | None:
 
 
 def say_how_it_ended(run: Path, code: int, log: Path, since: int) -> Ending:
-    """Write ``RUN/finished`` for a training that completed or diverged.
+    """Write ``RUN/finished`` for a training that completed or diverged, by its exit code and its log.
 
-    Args:
-        run: the training's directory.
-        code: exit code of the training.
-        log: its log.
-        since: bytes of ``log`` that earlier attempts wrote.
+    Earlier attempts wrote the first ``since`` bytes of the log.
 
     Raises:
         UserError: it failed with an error; the message is the training's own.
@@ -174,11 +164,8 @@ def is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
     from fairseq_plugins.checkpoints.damaged import LAST
     from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
 
-    last = run / CHECKPOINTS / LAST
     at_its_limit = record["configuration"]["optimization"]["max_update"] == ending.num_updates
-    if ending.reason or not at_its_limit or not last.is_file():
-        return False
-    try:
-        return (num_updates(read_checkpoint(last)) or 0) < ending.num_updates
-    except UserError:  # said by what uses it: a training that has ended has nothing left to do
-        return False
+    with suppress(UserError):  # a damaged or missing one is said by what uses it
+        if at_its_limit and not ending.reason:
+            return (num_updates(read_checkpoint(run / CHECKPOINTS / LAST)) or 0) < ending.num_updates
+    return False

@@ -36,12 +36,11 @@ class TrainingLog:
     A resumed training repeats the updates since its last checkpoint. The latest record of an update counts.
 
     Attributes:
-        updates: made so far.
+        updates, epochs: updates made and epochs begun.
         train_loss, valid_loss, valid_bleu, tokens_per_second: by update.
         updates_per_second: of the last interval.
         not_finite: whether a loss or a gradient was not.
         max_update: limit of updates, from the configuration at the top of the log; None without a limit.
-        epochs: epochs begun.
         ended_by_guard: why the guard ended it as diverged or failed to train, if nothing was trained since.
     """
 
@@ -127,12 +126,7 @@ class TrainingLog:
 
 
 class LogReader:
-    """Follows a growing log file. An incomplete line is read later.
-
-    Args:
-        path: the log, which may not exist yet.
-        since: bytes at its beginning that are not read.
-    """
+    """Follows a growing log file, which may not exist yet, from byte ``since``. An incomplete line is read later."""
 
     def __init__(self, path: Path, since: int = 0) -> None:
         self.path = path

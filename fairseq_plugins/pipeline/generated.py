@@ -33,12 +33,7 @@ class Texts(NamedTuple):
 
 
 def texts_of(log: Path, published: Path, tokenised: Path) -> Texts:
-    """Read the translations of a test set.
-
-    Args:
-        log: the output of ``fairseq-generate``.
-        published: the published references.
-        tokenised: the tokenised references, which may not exist.
+    """Read the translations of a test set from the output of ``fairseq-generate``; ``tokenised`` may not exist.
 
     Raises:
         UserError: a sentence was not translated exactly once.

@@ -17,21 +17,15 @@ BF16_CAPABILITY = (8, 0)
 
 @dataclass(frozen=True)
 class Machine:
-    """The devices for trainings: all GPUs, or the CPU.
-
-    Args:
-        gpus: names of the GPUs; empty to train on the CPU.
-        has_bf16: whether the device supports bfloat16, a CPU in software if need be.
-        processor: name of the CPU.
-        cores: CPU cores that this process may use.
-        fast_bf16: whether this is a CPU that is known to have instructions for bfloat16.
-    """
+    """The devices for trainings: all GPUs, by their names, or the CPU with the cores that this process may use."""
 
     gpus: tuple[str, ...]
     has_bf16: bool
+    """Whether the device supports bfloat16, a CPU in software if need be."""
     processor: str = "CPU"
     cores: int = 1
     fast_bf16: bool = False
+    """Whether this is a CPU that is known to have instructions for bfloat16."""
 
     @property
     def on_cpu(self) -> bool:
@@ -87,13 +81,7 @@ def chosen(wanted: str, configured: str, machine: Machine, before: str | None = 
 
     ``auto`` is the configured one if the device supports it, else the nearest: fp16 for bf16 on an older GPU. For fp16
     and amp on a CPU it is amp, which is in bfloat16 there, if the CPU has instructions for bfloat16, and else fp32. A
-    training that continues on a CPU keeps the one of the two that it began in.
-
-    Args:
-        wanted: ``auto`` or one of :data:`PRECISIONS`.
-        configured: the one of the configuration.
-        machine: its devices.
-        before: what the training began in; None for a new one.
+    training that continues on a CPU keeps the one of the two that it began in (``before``).
 
     Raises:
         UserError: ``wanted`` is unknown or not supported by this machine.

@@ -133,17 +133,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A validation or test set that the user gives.
-
-    Args:
-        prefix: of its text, to be tokenised.
-        raw: prefix of its published references, if they differ.
-        changed: how the text differs from the references.
-    """
+    """A validation or test set that the user gives: prefixes of its text and of its published references, if others."""
 
     prefix: str
     raw: str | None = None
     changed: Sequence[str] = ()
+    """How the text differs from the references."""
 
 
 @dataclass(frozen=True)

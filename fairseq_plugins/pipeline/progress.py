@@ -64,10 +64,7 @@ class Screen:
 class Progress:
     """What the user of one training sees while it runs: its status, validations with sample translations, warnings.
 
-    Args:
-        log: the log of the training.
-        since: bytes of ``log`` that earlier attempts wrote.
-        screen: where to show it.
+    Earlier attempts wrote the first ``since`` bytes of the log.
     """
 
     def __init__(self, log: Path, since: int, screen: Screen) -> None:

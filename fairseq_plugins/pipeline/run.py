@@ -187,27 +187,17 @@ def train(request: Request) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """A training fitted to this machine.
-
-    Args:
-        command: the command of the training.
-        record: the content of ``run.json``.
-        lines: for the user.
-        ending: of a training that has ended already, else None.
-    """
+    """A training fitted to this machine: its command, the content of ``run.json``, and lines for the user."""
 
     command: tuple[str, ...]
     record: dict[str, Any]
     lines: tuple[str, ...]
     ending: Ending | None = None
+    """Of a training that has ended already."""
 
 
 def make_plan(request: Request, machine: Machine | None = None) -> Plan:
-    """Check everything that can be checked before a training starts, and fit it to this machine.
-
-    Args:
-        request: the user's request.
-        machine: its devices; None to inspect it.
+    """Check everything that can be checked before a training starts, and fit it to this machine (default: this one).
 
     Raises:
         UserError: the configuration, the data or the number of processes do not fit.

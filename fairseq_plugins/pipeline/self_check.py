@@ -41,23 +41,18 @@ Tokens = Sequence[str | None]
 
 @dataclass(frozen=True)
 class Result:
-    """Result of the check.
-
-    Args:
-        lines: number of compared lines.
-        differing: number of lines that differ in more than white space.
-        bleu: of the prepared references against the published ones; None if every token must be the same.
-        allowed: descriptions of the known differences that were allowed for.
-        problem: why the check failed; empty if it passed.
-        examples: the first lines that differ, prepared against published.
-    """
+    """Result of the check: how many of the compared lines differ in more than white space."""
 
     lines: int
     differing: int
     bleu: float | None = None
+    """Of the prepared references against the published ones; None if every token must be the same."""
     allowed: tuple[str, ...] = ()
+    """The known differences that were allowed for."""
     problem: str = ""
+    """Why the check failed; empty if it passed."""
     examples: tuple[str, ...] = ()
+    """The first lines that differ."""
 
     def __str__(self) -> str:
         score = "" if self.bleu is None else f"{self.bleu:.2f} BLEU, "

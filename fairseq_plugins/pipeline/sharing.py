@@ -103,19 +103,14 @@ class Batches:
 
 @dataclass(frozen=True)
 class Sharing:
-    """How the batches of one update are shared among processes.
-
-    Args:
-        processes: of this machine.
-        update_freq: batches that each process takes for one update, by epoch as in fairseq.
-        batches: the batches of the processes, cut or as configured.
-        note: a line for the user; empty if the batches are as configured.
-    """
+    """How the batches of one update, cut or as configured, are shared among the processes of this machine."""
 
     processes: int
     update_freq: tuple[int, ...]
+    """Batches that each process takes for one update, by epoch as in fairseq."""
     batches: Batches
     note: str = ""
+    """A line for the user; empty if the batches are as configured."""
 
     def overrides(self, config: Any) -> list[str]:
         """The overrides that give each process its share; validation batches are never cut."""

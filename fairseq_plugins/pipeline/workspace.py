@@ -23,12 +23,7 @@ Settings = Mapping[str, object] | Iterable[tuple[str, object]]
 
 
 class Workspace:
-    """A directory of results.
-
-    Args:
-        directory: created when it is claimed.
-        dry_run: neither claim it nor remember settings.
-    """
+    """A directory of results, created when it is claimed; a dry run neither claims it nor remembers settings."""
 
     def __init__(self, directory: Path, *, dry_run: bool = False) -> None:
         self.directory = directory
@@ -66,9 +61,7 @@ class Workspace:
     def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
         """Refuse a directory that was made with other settings; accept one without recorded settings.
 
-        Args:
-            settings: as for :meth:`remember`.
-            only: names to compare; default: all.
+        ``only`` names those to compare; default: all.
 
         Raises:
             UserError: a setting differs.
@@ -87,11 +80,7 @@ class Workspace:
             )
 
     def make(self, target: Path, make: Callable[[Path], None]) -> None:
-        """Create one file or directory unless it exists.
-
-        Args:
-            target: appears when it is whole.
-            make: receives the path to write, ``TARGET.partial``.
+        """Create one file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``.
 
         Raises:
             UserError: ``make`` raised it, or the parent directory cannot be created.
