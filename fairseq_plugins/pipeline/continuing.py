@@ -20,7 +20,7 @@ from fairseq_plugins.files import write_whole
 from fairseq_plugins.outcomes import DIVERGED
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME
 from fairseq_plugins.pipeline.fairseq_log import LogReader, error_message, floating_point_error, read_log
-from fairseq_plugins.pipeline.results import CHECKPOINTS, FINISHED, SETTINGS
+from fairseq_plugins.pipeline.results import CHECKPOINTS, FINISHED
 
 LIMITS = ("max_update", "max_epoch")
 """Settings of ``optimization`` that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
@@ -30,16 +30,12 @@ NOT_TO_CHANGE = ("config", "precision", "tokens_per_update")
 # --- which training it is -------------------------------------------------------------------------------------------
 
 
-def read_record(run: Path) -> dict[str, Any] | None:
-    """The content of ``run.json``; None if no training was started.
+def read_record(file: Path) -> dict[str, Any] | None:
+    """The content of ``run.json`` or ``finished``; None if there is none.
 
     Raises:
         UserError: the file is damaged.
     """
-    return _read_object(run / SETTINGS)
-
-
-def _read_object(file: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -128,7 +124,7 @@ def finished(run: Path) -> Ending | None:
     Raises:
         UserError: the file is damaged.
     """
-    record = _read_object(run / FINISHED)
+    record = read_record(run / FINISHED)
     try:
         return None if record is None else Ending(**record)
     except TypeError as error:

@@ -50,7 +50,6 @@ class Plan:
         run, data, test_sets: the training, the prepared directory and its test sets.
         binarised: the directory that fairseq reads.
         average: the checkpoints to average, as :func:`~fairseq_plugins.pipeline.averaging.inputs` reads it.
-        ema: whether the moving averages in these checkpoints are taken.
         updates: of the newest checkpoint.
         metrics: names of the scores; empty for those of a translation.
         batches: flags of ``fairseq-deep generate`` or ``eval-lm`` that change no result.
@@ -68,7 +67,6 @@ class Plan:
     binarised: Path
     test_sets: tuple[TestSet, ...]
     average: str = "none"
-    ema: bool = False
     updates: int = 0
     metrics: tuple[str, ...] = ()
     batches: tuple[str, ...] = ()
@@ -80,11 +78,6 @@ class Plan:
     target: str = ""
     text: Description | None = None
     units: str = "config.yaml"
-
-    @property
-    def averaged(self) -> str:
-        """The checkpoints to average, as in the settings and in the signature."""
-        return self.average + (",ema" if self.ema else "")
 
     @property
     def log(self) -> str:
@@ -139,7 +132,6 @@ def make_plan(args: argparse.Namespace) -> Plan:
         binarised=binarised,
         test_sets=tuple(sets),
         average=averaging.choose(run, args.average),
-        ema=args.ema,
         updates=num_updates(newest) or run.updates,
         metrics=metrics,
         batches=("--max-tokens", str(args.max_tokens or MAX_TOKENS[task]), *(() if on_gpu else ("--cpu",))),

@@ -31,7 +31,6 @@ from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, requ
 def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
     """Add the options that a comparison passes on to each evaluation."""
     group = flags.add_argument_group("evaluation")
-    yes_or_no = argparse.BooleanOptionalAction
     return [
         group.add_argument(
             "--average",
@@ -40,12 +39,6 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             help="last-epochs=N, last-updates=N, best=N, none (the last checkpoint), or the path of a checkpoint; "
             "default: as in the published row of the configuration; without a row, the last 5 checkpoints "
             "saved by update or 10 saved by epoch, or fewer if there are fewer",
-        ),
-        group.add_argument(
-            "--ema",
-            action=yes_or_no,
-            default=False,
-            help="average the moving averages of the weights; needs a training with ema.store_ema",
         ),
         group.add_argument(
             "--beam", type=at_least(1), metavar="N", help="default: generation.beam of the configuration"
@@ -132,10 +125,10 @@ def evaluate(args: argparse.Namespace) -> None:
     with interruptible(), workspace.claimed():
         if plan.run.finished is None:
             say(f"{args.run}: the training has not finished; evaluating it after {plan.updates} updates")
-        made_with = (("average", plan.averaged), ("updates", str(plan.updates)))
+        made_with = (("average", plan.average), ("updates", str(plan.updates)))
         _remember(workspace, made_with, model)
         search = f", beam {plan.beam}, length penalty {plan.length_penalty}" if plan.beam else ""
-        say(f"{args.run}: {plan.averaged}{search}")
+        say(f"{args.run}: {plan.average}{search}")
         places = {test_set: Workspace(workspace.directory / test_set.name) for test_set in plan.test_sets}
         # Check all test sets before the first is translated, which may take hours.
         for test_set, place in places.items():
@@ -145,9 +138,8 @@ def evaluate(args: argparse.Namespace) -> None:
             say(f"{model}: exists already, kept")
         else:
             checkpoints = inputs(plan.average, plan.run.checkpoints)
-            average_checkpoints(checkpoints, model, ema=plan.ema)
-            averages = "moving averages in " if plan.ema else ""
-            say(f"{model}: mean of {averages}{len(checkpoints)}: {', '.join(path.name for path in checkpoints)}")
+            average_checkpoints(checkpoints, model)
+            say(f"{model}: mean of {len(checkpoints)}: {', '.join(path.name for path in checkpoints)}")
         for test_set, place in places.items():
             settings = (*made_with, ("subset", test_set.subset), *plan.settings, ("metrics", args.metrics))
             _remember(place, settings, place.directory / plan.log)
@@ -220,7 +212,7 @@ def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
         "commit": f"{revision[:12]}{revision[40:]}" if revision else "-",
         "seed": plan.run.seed,
         "checkpoint": checksum(model)[:12],
-        "average": plan.averaged,
+        "average": plan.average,
         "updates": plan.updates,
         "beam": plan.beam,
         "length-penalty": plan.length_penalty,

@@ -41,7 +41,7 @@ def this_machine(*, cpu_wanted: bool = False) -> Machine:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = names[0] if names else platform.processor() or "CPU"
+    processor = next(iter(names), platform.processor() or "CPU")
     if not count:
         return Machine((), True, processor, core_count(), bool(has_bf16()))
     capabilities = [torch.cuda.get_device_capability(index) for index in range(count)]

@@ -51,7 +51,7 @@ from fairseq_plugins.pipeline.continuing import (
 from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
 from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
 from fairseq_plugins.pipeline.progress import Progress, Screen
-from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION
+from fairseq_plugins.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS
 from fairseq_plugins.pipeline.sharing import Batches, Sharing, share
 from fairseq_plugins.pipeline.workspace import Workspace, require_apart
 from fairseq_plugins.process import end_with, users_mistake
@@ -216,7 +216,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     config = recipe.config
     corpus = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
-    before = (read_record(request.run) or {}).get("precision")
+    before = (read_record(request.run / SETTINGS) or {}).get("precision")
     precision = choose_precision(request.precision, config, machine, before)
     batches = Batches.of(config, recipe.processes)
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
@@ -361,9 +361,9 @@ def begun(request: Request) -> Plan:
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
-    old, ending = read_record(request.run), finished(request.run)
+    old, ending = read_record(request.run / SETTINGS), finished(request.run)
     # Without a checkpoint, for example after a wrong value, the settings may change.
-    if old is not None and (ending is not None or any((request.run / "checkpoints").glob("*.pt"))):
+    if old is not None and (ending is not None or any((request.run / CHECKPOINTS).glob("*.pt"))):
         check_unchanged(old, plan.record, request.run)
     longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
     if ending is not None and not longer and not is_lost(request.run, ending, plan.record):
@@ -377,7 +377,7 @@ def begun(request: Request) -> Plan:
         )
     from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
 
-    checkpoints = request.run / "checkpoints"
+    checkpoints = request.run / CHECKPOINTS
     only_planned = request.dry_run or request.rank != 0
     repairs = [] if only_planned else restore_last_checkpoint(checkpoints)
     if longer and not (checkpoints / LAST).is_file():
@@ -386,8 +386,8 @@ def begun(request: Request) -> Plan:
         return plan
     request.run.mkdir(parents=True, exist_ok=True)
     if longer:
-        (request.run / "finished").unlink(missing_ok=True)
-    write_whole(request.run / "run.json", json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
+        (request.run / FINISHED).unlink(missing_ok=True)
+    write_whole(request.run / SETTINGS, json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
     return Plan(plan.command, plan.record, (*plan.lines, *repairs))
 
 
