@@ -31,7 +31,7 @@ def step(function: Callable[Parameters, str | None], *files: Parameters.args, **
 
 
 def deep(*words: object) -> None:
-    """Run ``fairseq-deep COMMAND ...`` in its own process; arguments and errors as for :func:`run`."""
+    """Run ``fairseq-deep COMMAND ...`` as :func:`run`."""
     run(*DEEP, *words)
 
 

@@ -50,23 +50,16 @@ class Training:
 
 @dataclass(frozen=True)
 class How:
-    """How the trainings of a comparison run.
-
-    Args:
-        training: flags of ``fairseq-deep run``.
-        evaluation: flags of ``fairseq-deep evaluate``.
-        parallel: trainings at a time.
-        nodes: machines of each training; more than one only in a job of Slurm.
-        dry_run: only print the commands.
-        output: a file to which the commands' standard output goes, while ours shows the progress; default: ours.
-    """
+    """How the trainings of a comparison run: flags of ``run`` and of ``evaluate``, and how many at a time."""
 
     training: tuple[str, ...] = ()
     evaluation: tuple[str, ...] = ()
     parallel: int = 1
     nodes: int = 1
+    """Machines of each training; more than one only in a job of Slurm."""
     dry_run: bool = False
     output: Path | None = None
+    """A file to which the commands' standard output goes, while ours shows the progress; default: ours."""
 
 
 def compare(

@@ -41,19 +41,13 @@ def taken_as_it_is(path: Path) -> Path:
 
 
 class Configuration(NamedTuple):
-    """A YAML file with the user's changes.
-
-    Args:
-        file: the YAML file.
-        config: the complete configuration, with every default.
-        overrides: the user's changes as Hydra overrides.
-        processes: the number of GPUs that it was written for; their batches make one update.
-    """
+    """A YAML file, its complete configuration with the user's changes, and these as Hydra overrides."""
 
     file: Path
     config: Any
     overrides: tuple[str, ...]
     processes: int
+    """The number of GPUs that it was written for; their batches make one update."""
 
 
 def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Mapping[str, str]) -> Configuration:
@@ -146,9 +140,7 @@ def _completed(path: Path, config: Any) -> Any:
         plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     except (OmegaConfBaseException, ValueError) as error:
         raise UserError(f"{path}: {_one_line(error)}") from error
-    completed = OmegaConf.create(plain)
-    OmegaConf.set_struct(completed, True)
-    return completed
+    return OmegaConf.create(plain, flags={"struct": True})
 
 
 def _legal_keys(path: Path, config: Any) -> Iterator[str]:

@@ -120,8 +120,6 @@ def make_plan(args: argparse.Namespace) -> Plan:
     task = str(config.get("task", {}).get("_name"))
     if task not in MAX_TOKENS:
         raise UserError(f"{args.run}: task '{task}' is not supported; supported tasks: {', '.join(MAX_TOKENS)}")
-    if binarised == args.data and task != SPEECH and not any(binarised.glob("dict*.txt")):
-        raise UserError(f"{args.data}: not prepared data: it contains neither data-bin/ nor a dictionary (dict.*.txt)")
     on_gpu = args.device != "cpu" and torch.cuda.is_available()
     if args.device == "gpu" and not on_gpu:
         raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")

@@ -18,18 +18,12 @@ _TOKENS = re.compile(r"Evaluated ([\d,]+) tokens")
 
 
 class Texts(NamedTuple):
-    """The sentences of a test set in its order.
-
-    Args:
-        hypotheses: translations; subwords are joined.
-        references: as published.
-        tokenised_references: the text before subwords, so unknown words stay; without that file what
-            ``fairseq-generate`` printed, as the model's dictionary knows it.
-    """
+    """The sentences of a test set in its order: translations with joined subwords, and the published references."""
 
     hypotheses: list[str]
     references: list[str]
     tokenised_references: list[str]
+    """The text before subwords, so unknown words stay; without that file as ``fairseq-generate`` printed them."""
 
 
 def texts_of(log: Path, published: Path, tokenised: Path) -> Texts:

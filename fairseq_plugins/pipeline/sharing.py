@@ -126,13 +126,8 @@ def share(batches: Batches, nodes: int, requested: int | None, devices: int) -> 
     """Share the batches of an update so that each update has as many tokens as configured.
 
     fairseq deals the shuffled batches of an epoch to its processes in turn. So an update has the same batches for any
-    number of processes, unless they have to be cut.
-
-    Args:
-        batches: as configured.
-        nodes: machines.
-        requested: processes of each machine; None for one per device.
-        devices: devices of this machine; 1 for a CPU.
+    number of processes, unless they have to be cut. Without a requested number each device of this machine, or the CPU,
+    has a process.
 
     Raises:
         UserError: the processes cannot have equal shares. Devices are never left idle without the user's request.

@@ -180,7 +180,7 @@ def test_what_is_missing_or_unknown_is_one_line(run, data, tmp_path):
     assert refusal(run, data).startswith(f"{raw}: 59 lines, but test.de-en.en in data-bin has 60 sentences")
     raw.unlink()
     assert refusal(run, data).startswith(f"{raw}: no such file")
-    assert "neither data-bin/ nor a dictionary" in refusal(run, run)
+    assert "no text.json describes its text" in refusal(run, run)
     assert refusal(run, tmp_path / "nowhere").endswith("nowhere: no such directory")
     save(last, {"_name": "masked_lm"})
     assert "task 'masked_lm' is not supported; supported tasks: translation, " in refusal(run, data)

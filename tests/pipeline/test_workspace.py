@@ -109,10 +109,3 @@ def test_a_stage_that_was_stopped_is_made_again_and_a_whole_one_is_kept(
     assert [path.name for path in target.parent.rglob("*")] == ["target", "whole"]
     workspace.make(target, stopped)
     assert capsys.readouterr().out == f"{target}: creating\n" * 2 + f"{target}: exists already, kept\n"
-
-
-def test_a_dry_run_touches_nothing(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path / "out", dry_run=True)
-    with workspace.claimed():
-        workspace.remember({"SIZE": 3})
-    assert not (tmp_path / "out").exists()
