@@ -132,8 +132,8 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "cfg": {**config, "model": {**vars(options), "_name": architecture(settings)}}}
 
 
-def parser() -> OneLineParser:
-    """Return the parser of ``fairseq-deep average``."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``fairseq-deep average``; returns 0, or 2 after one line per problem."""
     flags = OneLineParser(prog="fairseq-deep average", description="Average the weights of checkpoints.")
     which = flags.add_mutually_exclusive_group(required=True)
     which.add_argument("--inputs", nargs="+", type=Path, metavar="FILE", help="these checkpoints, the newest last")
@@ -145,12 +145,7 @@ def parser() -> OneLineParser:
     flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="the directory of the last or best N")
     flags.add_argument("--ema", action="store_true", help="take the moving averages that --store-ema kept")
     flags.add_argument("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
-    return flags
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``fairseq-deep average``; returns 0, or 2 after one line per problem."""
-    return exit_code(lambda: average(parser().read(argv)))
+    return exit_code(lambda: average(flags.read(argv)))
 
 
 def average(args: Namespace) -> None:

@@ -186,7 +186,7 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
 
 
 def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], task: Any, path: Path) -> Any:
-    """Return the model of :func:`own_options` with its weights, in float32 and evaluation mode.
+    """Return the model of a flat configuration with its weights, in float32 and evaluation mode.
 
     Raises:
         UserError: the weights, in messages called ``path``, are of another architecture or dictionary.
@@ -248,8 +248,8 @@ def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> float:
     return difference
 
 
-def parser() -> OneLineParser:
-    """Return the parser of ``fairseq-deep fold``."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``fairseq-deep fold``; returns 0, or 2 after one line per problem."""
     flags = OneLineParser(
         prog="fairseq-deep fold",
         description="Fold the scales of the residual stream (Admin's omega) into the other weights: the result is a "
@@ -258,14 +258,9 @@ def parser() -> OneLineParser:
     flags.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint of this package")
     flags.add_argument("out", type=Path, metavar="OUT", help="the folded checkpoint")
     flags.add_argument("--force", action="store_true", help="overwrite OUT")
-    return flags
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``fairseq-deep fold``; returns 0, or 2 after one line per problem."""
 
     def run() -> None:
-        args = parser().read(argv)
+        args = flags.read(argv)
         difference = fold_checkpoint(args.checkpoint, args.out, args.force)
         print(f"largest difference of log-probabilities on random sentences: {difference:.1e}")
         print(f"{args.out}: a checkpoint of stock fairseq, --arch {STOCK_ARCH}, float32")

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check(places: Sequence[Path]) -> int:
-    """Print a table for each place, which exists and has checkpoints; the exit code."""
+    """Print a table for each place; return the exit code. A UserError names a place without checkpoints."""
     files = {place: sorted(place.glob("*.pt")) if place.is_dir() else [place] for place in places}
     for place, paths in files.items():
         if not paths or not place.exists():

@@ -29,8 +29,8 @@ from fairseq_plugins.scoring.tables import as_json, as_text
 from fairseq_plugins.scoring.text import read_sentences
 
 
-def parser() -> OneLineParser:
-    """Return the parser of ``fairseq-deep score``."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``fairseq-deep score``; returns 0, or 2 after one line per problem. Warnings go to standard error."""
     flags = OneLineParser(
         prog="fairseq-deep score",
         description=__doc__.replace("``", ""),
@@ -54,15 +54,10 @@ def parser() -> OneLineParser:
     group.add_argument("--seed", type=at_least(1), metavar="N", help="default: SACREBLEU_SEED, else 12345")
     written: dict[str, Any] = {"type": Path, "action": "append", "default": [], "metavar": "FILE"}
     flags.add_argument("--output", **written, help="write there, FILE.json as JSON; several times for several files")
-    return flags
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``fairseq-deep score``; returns 0, or 2 after one line per problem. Warnings go to standard error."""
     # Log lines of sacreBLEU and rouge-score are not meant for users of this command.
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
     logging.getLogger("absl").setLevel(logging.ERROR)
-    return exit_code(lambda: _score(parser().read(argv)))
+    return exit_code(lambda: _score(flags.read(argv)))
 
 
 def _score(args: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ from fairseq_plugins.workers import map_lines
 
 
 def learn_merges(inputs: Sequence[Path], output: Path, *, merges: int) -> str:
-    """Learn byte-pair merges, joint for all files; a UserError if no pair of symbols occurs twice."""
+    """Learn byte-pair merges, joint for all files; some pair of symbols occurs twice."""
     codes = io.StringIO()
     # Hide the learner's progress bar; the number of lines shows whether it stopped early.
     with redirect_stderr(io.StringIO()):

@@ -16,7 +16,7 @@ _THREADS = 16
 
 
 def learn_model(inputs: Sequence[Path], output: Path, *, size: int) -> None:
-    """Learn a SentencePiece model of unigrams, joint for all files; a UserError if they do not yield so many pieces."""
+    """Learn a SentencePiece model of unigrams, joint for all files, if they yield so many pieces."""
     # Read before, because the trainer turns every exception into text.
     for _ in read_lines(*inputs):
         pass

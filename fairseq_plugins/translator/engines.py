@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.search.settings import GNMT, STOCK, GenerationConfigWithForm
-from fairseq_plugins.translator.package import FASTEST, Package
+from fairseq_plugins.translator.package import FASTEST, Package, require_unchanged
 
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
 DEVICES = ("auto", "cpu", "gpu")
@@ -230,7 +230,8 @@ def choose(package: Package, wanted: str, how: How) -> str:
     if obstacle:
         raise UserError(f"engine {wanted}: {obstacle}")
     name = wanted if wanted in exported else exported[0]
-    package.require_engine(name)
+    for file, expected in engines[name]["files"].items():
+        require_unchanged(package.directory / file, expected)
     return name
 
 

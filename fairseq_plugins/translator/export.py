@@ -33,8 +33,8 @@ LARGEST_MEAN = 0.5
 """A larger mean difference (natural log) is no rounding of weights; int8 at width 64 has 0.025, wider models less."""
 
 
-def parser() -> OneLineParser:
-    """Flags of ``fairseq-deep export``."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Export; 0, or 2 after one line for each problem."""
     flags = OneLineParser(
         prog="fairseq-deep export",
         description="Convert the model of a package for CTranslate2, a faster engine: pip install "
@@ -46,12 +46,7 @@ def parser() -> OneLineParser:
         "--quantization", choices=FASTEST, default="float32", help="how the weights are stored (default: float32)"
     )
     flags.add_argument("--force", action="store_true", help="overwrite an export")
-    return flags
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Export; 0, or 2 after one line for each problem."""
-    return exit_code(lambda: export(parser().read(argv)))
+    return exit_code(lambda: export(flags.read(argv)))
 
 
 def export(args: argparse.Namespace) -> None:

@@ -50,11 +50,6 @@ class Package:
         """The form of its text."""
         return Form(**self.content["text"])
 
-    def require_engine(self, name: str) -> None:
-        """Check that the files of an engine are those that were exported, or raise a UserError."""
-        for file, expected in self.content["engines"][name]["files"].items():
-            _check(self.directory / file, expected)
-
     def dictionaries(self) -> Any:
         """Return ``source_dictionary`` and ``target_dictionary``."""
         form = self.form
@@ -69,7 +64,7 @@ class Package:
 def open_package(directory: Path) -> Package:
     """Open a package and check that its files are those that were packaged.
 
-    Its engines are checked when they are used, see :meth:`Package.require_engine`.
+    Its engines are checked when they are used, see :func:`~fairseq_plugins.translator.engines.choose`.
 
     Raises:
         UserError: it is absent, damaged, of a later format, or no package.
@@ -90,7 +85,7 @@ def open_package(directory: Path) -> Package:
         raise UserError(f"{manifest}: damaged: {type(error).__name__}: {error}") from None
     for name, expected in content["files"].items():
         if name != EDITED:
-            _check(directory / name, expected)
+            require_unchanged(directory / name, expected)
     return Package(directory, content)
 
 
@@ -121,7 +116,8 @@ def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:
         raise UserError(f"{out}: not a package, and --force overwrites nothing else; choose another OUT")
 
 
-def _check(path: Path, expected: str) -> None:
+def require_unchanged(path: Path, expected: str) -> None:
+    """Check that a file of a package has the SHA-256 ``expected``, or raise a UserError."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; the package is incomplete")
     if checksum(path) != expected:

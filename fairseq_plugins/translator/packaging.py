@@ -41,8 +41,8 @@ from fairseq_plugins.translator.package import (
 )
 
 
-def parser() -> OneLineParser:
-    """Flags of ``fairseq-deep package``."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the package; 0, or 2 after one line for each problem."""
     flags = OneLineParser(
         prog="fairseq-deep package",
         description="Make one directory that is a whole translator: weights, dictionaries, subwords and what else the "
@@ -59,12 +59,7 @@ def parser() -> OneLineParser:
     flags.add_argument("--codes", type=Path, metavar="FILE", help="merges or sentencepiece model, where DIR has none")
     flags.add_argument("--truecaser", type=Path, metavar="FILE", help="of truecased text: Moses' model")
     flags.add_argument("--force", action="store_true", help="overwrite OUT, a package, and its exports")
-    return flags
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Make the package; 0, or 2 after one line for each problem."""
-    return exit_code(lambda: package(parser().read(argv)))
+    return exit_code(lambda: package(flags.read(argv)))
 
 
 def package(args: argparse.Namespace) -> None:

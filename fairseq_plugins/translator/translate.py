@@ -213,8 +213,8 @@ def longest_of(package: Package) -> int:
     return int(min([*limits, search["max_len_b"]] if search["max_len_a"] == 0 else limits))
 
 
-def parser() -> IntermixedParser:
-    """Flags of ``fairseq-deep translate``."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Translate; 0, 2 after one line for each problem, 130 after Ctrl-C."""
     flags = IntermixedParser(
         prog="fairseq-deep translate",
         description="Translate raw text, a sentence or a paragraph a line, with a directory of fairseq-deep package. "
@@ -258,12 +258,7 @@ def parser() -> IntermixedParser:
         action="store_true",
         help="print for each token the source token that it attends to most; means --json",
     )
-    return flags
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Translate; 0, 2 after one line for each problem, 130 after Ctrl-C."""
-    return exit_code(lambda: translate(parser().read(argv)))
+    return exit_code(lambda: translate(flags.read(argv)))
 
 
 def translate(args: argparse.Namespace) -> None:

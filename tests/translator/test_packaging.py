@@ -47,7 +47,7 @@ def test_a_raw_line_becomes_what_the_preparation_made_of_it(
     data = tmp_path / "data"
     kept = packaging.settings_of(data)
     form = form_of(("de", "en"), described(data), kept)
-    args = packaging.parser().read(["run", "out", "--data", str(data)])
+    args = Namespace(data=data, codes=None, truecaser=None)
     (tmp_path / "package").mkdir()
     for name, path in packaging.files_of(args, form, kept).items():
         shutil.copyfile(path, tmp_path / "package" / name)
