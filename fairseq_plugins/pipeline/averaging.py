@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from fairseq_plugins.checkpoints.damaged import LAST
 from fairseq_plugins.checkpoints.selection import (
     EPOCH_CHECKPOINT,
     UPDATE_CHECKPOINT,
@@ -16,7 +17,6 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.published import published_rows
 from fairseq_plugins.pipeline.results import Run
 
-LAST = "checkpoint_last.pt"
 MOST = {"last-updates": 5, "last-epochs": 10}
 """Default for the number of checkpoints, as in most of the papers."""
 _SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}

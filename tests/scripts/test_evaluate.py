@@ -14,7 +14,6 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.checkpoints.files import read_checkpoint
-from fairseq_plugins.cli.main import main
 from tests import toy
 from tests.scripts.running import lines, times
 
@@ -121,15 +120,3 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
     assert accepted.returncode == 0, accepted.stderr
     assert "accepted: a word more, on purpose" in accepted.stderr
     assert " accepted:a_word_more,_on_purpose " in (tmp_path / "out" / "test" / "signature").read_text()
-
-
-def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    more = "(fairseq-deep evaluate --help says more)"
-    for arguments, line in (
-        ([], f"the following arguments are required: RUN, DATA {more}"),
-        (["x", "y", "--device=tpu"], "unknown --device 'tpu' (did you mean 'gpu'?); legal values: auto, cpu, gpu"),
-        (["x", "y", "--max-tokens=0"], f"--max-tokens 0: not a whole number of at least 1 {more}"),
-        (["nowhere", "y"], "nowhere: no such directory"),
-    ):
-        assert main(["evaluate", *arguments]) == 2
-        assert capsys.readouterr() == ("", f"error: {line}\n")
