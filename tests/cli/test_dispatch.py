@@ -15,13 +15,13 @@ from fairseq_plugins.cli.stock import USER_DIR
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command line that each of fairseq's commands would have seen; none of them is run."""
-    seen: list[list[str]] = []
+    seen: list[str] = []
     for command in COMMANDS.values():
         module = ModuleType(command.module)
-        module.cli_main = lambda: seen.append(list(sys.argv))  # type: ignore[attr-defined]
-        module.main = lambda argv: seen.append([str(len(argv)), *argv])  # type: ignore[attr-defined]
+        module.cli_main = lambda: seen.append(" ".join(sys.argv))  # type: ignore[attr-defined]
+        module.main = lambda argv: seen.append(" ".join([str(len(argv)), *argv]))  # type: ignore[attr-defined]
         module._hydra_main = lambda cfg: 1.5  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, command.module, module)
     return seen
@@ -35,22 +35,13 @@ def _command_line_is_put_back() -> Iterator[None]:
 
 
 GIVEN = {
-    "generate data --beam 5 -s de": [
-        "fairseq-deep generate",
-        "--user-dir",
-        USER_DIR,
-        "data",
-        "--beam",
-        "5",
-        "-s",
-        "de",
-    ],
-    f"interactive data --user-dir={USER_DIR}/": ["fairseq-deep interactive", "--user-dir", USER_DIR, "data"],
-    "train --help": ["fairseq-deep train", "--user-dir", USER_DIR, "--help"],
-    "preprocess -s de": ["fairseq-deep preprocess", "-s", "de"],
-    "score h r": ["2", "h", "r"],
-    "average --output x": ["2", "--output", "x"],
-    "hydra-train -m a=b,c": ["fairseq-deep hydra-train", "-m", "a=b,c"],
+    "generate data --beam 5 -s de": f"fairseq-deep generate --user-dir {USER_DIR} data --beam 5 -s de",
+    f"interactive data --user-dir={USER_DIR}/": f"fairseq-deep interactive --user-dir {USER_DIR} data",
+    "train --help": f"fairseq-deep train --user-dir {USER_DIR} --help",
+    "preprocess -s de": "fairseq-deep preprocess -s de",
+    "score h r": "2 h r",
+    "average --output x": "2 --output x",
+    "hydra-train -m a=b,c": "fairseq-deep hydra-train -m a=b,c",
 }
 REFUSED = {
     "": "error: no command given; one of: train, ",
@@ -64,13 +55,13 @@ REFUSED = {
 }
 
 
-def test_what_a_command_is_given(calls: list[list[str]]) -> None:
+def test_what_a_command_is_given(calls: list[str]) -> None:
     for words in GIVEN:
         assert main(words.split()) == 0
     assert calls == list(GIVEN.values())
 
 
-def test_one_line_and_code_2(calls: list[list[str]], capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_line_and_code_2(calls: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     for words, line in REFUSED.items():
         assert main(words.split()) == 2
         output, errors = capfd.readouterr()
@@ -86,7 +77,7 @@ def test_help_names_every_command_and_each_exists(capfd: pytest.CaptureFixture[s
 
 
 def test_a_deleted_directory_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[list[str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[str]
 ) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.cli.main import main
-from fairseq_plugins.process import print_utf_8
 from tests import toy
 
 
@@ -56,15 +55,6 @@ def test_a_training_begins_with_few_lines(
     assert start < 30
     for kept in ("num. shared model params: 12,448 (num. trained: 12,448)", f"{data} train de-en 120 examples"):
         assert kept in lines[:start]
-
-
-def test_text_is_printed_as_utf_8_where_there_is_no_locale(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    for encoding, expected in (("ascii", "utf-8"), ("latin-1", "latin-1"), ("utf-8", "utf-8")):
-        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-        monkeypatch.setattr(sys, "stdout", stream)
-        print_utf_8()
-        assert stream.encoding == expected
 
 
 @pytest.mark.slow

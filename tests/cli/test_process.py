@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -25,14 +24,6 @@ def raising(error: BaseException) -> Callable[[], NoReturn]:
         raise error
 
     return command
-
-
-def test_an_unbuffered_stream_of_the_caller_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with open(tmp_path / "out", "wb", buffering=0) as raw:
-        stream = io.TextIOWrapper(raw, write_through=True)
-        monkeypatch.setattr(sys, "stdout", stream)
-        assert exit_code(lambda: None) == 0
-        assert sys.stdout is stream
 
 
 TRACE = (
@@ -69,12 +60,6 @@ def test_what_the_user_can_mend_is_one_line_and_a_defect_keeps_its_trace(capfd: 
             exit_code(raising(defect))
         assert caught.value is defect
     assert capfd.readouterr() == ("", "")
-
-
-def test_assertion_of_a_fairseq_command_is_the_users() -> None:
-    stated: dict[str, object] = {"__name__": "fairseq_cli.train"}
-    exec("def main():\n    assert False, 'Must specify batch size'", stated)
-    assert exit_code(stated["main"]) == 2  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -61,17 +61,6 @@ def test_every_pair_of_parts_trains_or_is_refused_by_name(first: Axis, second: A
     assert list(offenders(first, second)) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("axis", STRUCTURE)
-def test_every_part_with_every_initialisation(axis: Axis) -> None:
-    """No initialisation makes a structure impossible."""
-    pairs, undecided = list(itertools.product(PARTS[Axis.INIT], PARTS[Axis.BASE_INIT])), []
-    for name in PARTS[axis]:
-        built = {refusal(**{axis.value: name}, init=init, base_init=base) == () for init, base in pairs}
-        undecided += [name] if len(built) != 1 else []
-    assert undecided == []
-
-
 def one_or_two(values: list[str]) -> st.SearchStrategy[str]:
     """One value for both stacks, or one for each."""
     one = st.sampled_from(values)

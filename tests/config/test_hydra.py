@@ -112,14 +112,6 @@ def test_an_architecture_means_the_same_by_yaml_and_by_flag(archs: list[str], tm
         assert [(name, by_yaml.model[name]) for name in names if by_yaml.model[name] != by_flag.model[name]] == []
 
 
-def test_overrides_of_the_command_line(tmp_path: Path) -> None:
-    content = minimal("admin_transformer", **TINY, init="ds_init", admin_profile="paper")
-    model = model_of(resolved(tmp_path, content, "model.encoder_layers=3", "+model.ds_init_alpha='0.5,1'"))
-    assert len(model.encoder.layers) == 3
-    options = [stack.design.options for stack in (model.encoder, model.decoder)]
-    assert [(own.ds_init_alpha, own.admin_profile) for own in options] == [(0.5, "paper"), (1.0, "paper")]
-
-
 def test_numbers_need_no_quotes_and_what_is_misspelt_is_refused(tmp_path: Path) -> None:
     arch = "admin_transformer_iwslt_de_en"
     parts = {"norm": "none", "residual": "rezero", "init": "b2t", "rezero_alpha": 0.5, "b2t_init_scale": 0.1}

@@ -116,28 +116,6 @@ def test_as_many_numbers_as_test_sets_or_names_in_the_metric_and_their_mean() ->
     assert means == 15 + 2 + 3 + 1  # Tables 1, 2 and 8, and the README
 
 
-def test_what_the_b2t_paper_prints_is_there() -> None:
-    """Rows of each of its tables, and how many of them failed; text and tables name the methods."""
-    tables = {table: rows for (paper, table), rows in rows_by_table().items() if paper == "B2T"}
-    counts = {table: (len(rows), sum(row.failed for row in rows)) for table, rows in tables.items()}
-    assert counts == {
-        "Table 1": (16 + 2, 1),
-        "Table 2": (3, 1),
-        "Table 3": (16, 1),
-        "Table 4": (6, 1),
-        "Table 5": (6, 1),
-        "Table 8": (3, 0),
-        "Table 9": (2, 0),
-        "Figure 8": (2, 0),
-        "Figure 9": (6, 0),
-        "Figure 10": (2, 1),
-        "README": (1, 0),
-    }
-    curves = [row for rows in tables.values() for row in rows if row.printed == "curve"]
-    assert {row.table for row in curves} == {"Figure 8", "Figure 9", "Figure 10"}
-    assert not any(row.has_number or row.failed for row in curves)
-
-
 def test_every_table_has_its_script() -> None:
     tables = rows_by_table()
     assert sum(map(len, tables.values())) == len(ROWS)

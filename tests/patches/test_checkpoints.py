@@ -155,13 +155,6 @@ def test_a_copy_that_is_cut_off_leaves_the_last_checkpoint_whole_but_in_stock(
         assert last.stat().st_size == (tmp_path / "checkpoint_1_4.pt").stat().st_size // 2
 
 
-def test_a_copy_is_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"new")
-    (tmp_path / "b").write_bytes(b"old and longer")
-    assert PathManager.copy(str(tmp_path / "a"), str(tmp_path / "b"), overwrite=True)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"new", "b": b"new"}
-
-
 def test_a_full_disk_leaves_no_partial_file_and_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,7 +11,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from fairseq.distributed import utils as distributed_utils
-from fairseq.models import distributed_fairseq_model
 from fairseq_cli import train
 
 from fairseq_plugins.patches import cpu_processes
@@ -74,11 +73,3 @@ def gloo_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_logs_that_cannot_be_summed_are_gathered(gloo_group) -> None:
     logs = {"hypotheses": ["eins", "zwei"], "loss": 1.5}
     assert distributed_utils.all_gather_list([logs], group=gloo_group) == [[logs]]
-
-
-def test_default_backend_wraps_a_model_on_cpu(gloo_group) -> None:
-    given = {"module": torch.nn.Linear(2, 2), "device_ids": [0], "output_device": 0, "process_group": gloo_group}
-    parallel = distributed_fairseq_model.DistributedDataParallel
-    assert isinstance(parallel(**given), torch.nn.parallel.DistributedDataParallel)
-    with pytest.raises(ValueError, match="device_ids"):
-        inspect.unwrap(parallel)(**given)

@@ -50,12 +50,6 @@ def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd
     assert not (tmp_path / "out").exists()
 
 
-def test_results_do_not_go_into_the_prepared_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    ended = compared(capfd, tmp_path, tmp_path / ".", ADMIN, POST_LN)
-    assert (ended.code, ended.error) == (2, f"error: {tmp_path}: the prepared directory; give OUT another name")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_seeds_that_are_none_are_refused_at_once(tmp_path: Path) -> None:
     line = "--seeds x: not a whole number of at least 0 (fairseq-deep {} --help says more)"
     refused = refusal("reproduce/admin_table2.sh", "iwslt14_de_en", SEEDS="1 x", OUT=str(tmp_path / "out"))

@@ -53,8 +53,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def start(data: Path, run: Path, *changes: str, config: Path = ADMIN) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "fairseq_plugins.cli", "run", *map(str, (config, data, run)), *TINY, *changes]
+def start(data: Path, run: Path, *changes: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "fairseq_plugins.cli", "run", *map(str, (ADMIN, data, run)), *TINY, *changes]
     return subprocess.Popen(
         [*command, "--quiet"],
         cwd=run.parent,
@@ -66,9 +66,9 @@ def start(data: Path, run: Path, *changes: str, config: Path = ADMIN) -> subproc
     )
 
 
-def train(data: Path, run: Path, *changes: str, config: Path = ADMIN) -> tuple[str, str]:
+def train(data: Path, run: Path, *changes: str) -> tuple[str, str]:
     """Run the script to its end; what it printed and its errors."""
-    child = start(data, run, *changes, config=config)
+    child = start(data, run, *changes)
     output, errors = child.communicate(timeout=300)
     assert child.returncode == 0, output + errors
     return output, errors
@@ -142,24 +142,6 @@ def check_what_is_left(run: Path) -> None:
     sizes = [path.stat().st_size for path in (run / "checkpoints").glob("*.pt")]
     # 12 bytes a parameter; at this size the names, settings and meters beside them are larger still.
     assert all(12 * record["parameters"] < size < 12 * record["parameters"] + 120_000 for size in sizes)
-
-
-@needs_cpu
-@pytest.mark.slow
-def test_two_processes_train_what_one_does(prepared: Path, tmp_path: Path) -> None:
-    """Seven updates; the third of each epoch is smaller, since 10 batches are shared by fours.
-
-    Not with Admin: each process adds its first batch to the profile, so two profile on twice as much.
-    """
-    changes = ("optimization.update_freq=[4]", "optimization.max_update=7", "model.dropout=0")
-    one = train_here(Request(POST_LN, prepared, tmp_path / "one", (*TINY, *changes)))
-    output, errors = train(prepared, tmp_path / "two", *changes, "--processes=2", config=POST_LN)
-    assert errors == ""
-    assert "120 tokens x update_freq 2 x 2 = at most 480 tokens an update, as configured" in output
-    expected, reached = weights(one), weights(tmp_path / "two" / "checkpoints" / LAST)
-    torch.testing.assert_close(reached, expected, rtol=1e-5, atol=1e-6)
-    both = [torch.load(path, weights_only=True) for path in (one, tmp_path / "two/checkpoints" / LAST)]
-    assert [state["optimizer_history"][-1]["num_updates"] for state in both] == [7, 7]
 
 
 def test_the_scripts_are_the_commands() -> None:

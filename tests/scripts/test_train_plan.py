@@ -297,10 +297,10 @@ def test_results_are_not_written_into_the_data(data: Path, tmp_path: Path, fairs
     place = tmp_path / "data"
     shutil.copytree(data, place / "data-bin")
     for results in (place, place / "data-bin"):
-        for words in (["run", ADMIN, place, results], ["evaluate", results, place]):
+        for words in (["run", ADMIN, place, results], ["evaluate", results, place], ["compare", place, results, ADMIN]):
             ended = fairseq_deep(*map(str, words))
             assert (ended.code, ended.output) == (2, "")
-            assert ended.errors.startswith(f"error: {results}: the prepared directory; give RUN another name")
+            assert ended.errors.startswith(f"error: {results}: the prepared directory; give ")
     assert [path.name for path in place.iterdir()] == ["data-bin"]
 
 
