@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import resource
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +36,18 @@ class Ended(NamedTuple):
 
 Command = Callable[..., Ended]
 """``fairseq-deep`` with arguments."""
+
+
+@contextmanager
+def full_disk_after(size: int) -> Iterator[None]:
+    """No file of this process grows beyond so many bytes, as on a disk that is full then."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 def fork_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,8 @@ from fairseq_plugins.checkpoints.files import write_checkpoint
 from fairseq_plugins.checkpoints.fsck import main
 from fairseq_plugins.errors import UserError
 from tests import toy
+from tests.processes import full_disk_after
+from tests.scripts.running import contents
 
 
 def save(path: Path, updates: int) -> Path:
@@ -22,10 +22,6 @@ def save(path: Path, updates: int) -> Path:
     with open(path, "wb") as stream:
         torch.save(state, stream)
     return path
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def test_the_beginning_of_a_checkpoint_is_damaged(tmp_path: Path) -> None:
@@ -109,14 +105,8 @@ def test_mistakes_of_fsck(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_disk_that_fills_in_the_middle_of_a_save_is_one_line(tmp_path: Path) -> None:
-    output, before = tmp_path / "a.pt", resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
-    try:
-        with pytest.raises(UserError) as caught:
-            write_checkpoint({"model": {"weight": torch.zeros(100_000)}}, output)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
+    output = tmp_path / "a.pt"
+    with full_disk_after(100_000), pytest.raises(UserError) as caught:
+        write_checkpoint({"model": {"weight": torch.zeros(100_000)}}, output)
     assert caught.value.problems == (f"{output}: cannot be written: File too large",)
     assert list(tmp_path.iterdir()) == []

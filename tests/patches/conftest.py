@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fairseq.tasks.translation import TranslationTask
 
 from fairseq_plugins import patches
 from tests import toy
@@ -25,6 +26,19 @@ def unpatch(monkeypatch: pytest.MonkeyPatch) -> Unpatch:
             monkeypatch.setattr(owner, name, inspect.unwrap(getattr(owner, name)))
 
     return restore
+
+
+def watched(patch: pytest.MonkeyPatch, step: str) -> list[list[int]]:
+    """The numbers of the sentences of each batch with which a step of the task is made from now on."""
+    seen: list[list[int]] = []
+    stock = getattr(TranslationTask, step)
+
+    def watch(self, sample, *args, **kwargs):  # type: ignore[no-untyped-def]
+        seen.append(sample["id"].tolist())
+        return stock(self, sample, *args, **kwargs)
+
+    patch.setattr(TranslationTask, step, watch)
+    return seen
 
 
 @pytest.fixture(scope="session")

@@ -23,10 +23,8 @@ from fairseq_plugins.patches.executed_options import MODULES, calculated
 PROGRAMS = (
     "__import__('os').system('touch executed')",
     "[open('executed', 'w'), 1]",
-    "(lambda: 1)()",
     "().__class__.__base__.__subclasses__()",
     "[x for x in (1, 2)]",
-    "f'{1}'",
     "9 ** 9 ** 9",
     "name",
     "1; 2",

@@ -14,7 +14,10 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.optim import FP16Optimizer
+from hydra.core.utils import JobReturn, JobStatus
 
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches import hydra_traces
 from fairseq_plugins.process import users_mistake
 from tests import toy
 
@@ -91,3 +94,26 @@ def test_a_failure_of_another_kind_keeps_its_trace(toy_checkpoint: Path, monkeyp
 
     monkeypatch.setattr(checkpoint_utils, "load_checkpoint_to_cpu", broken)
     assert line_of(checkpoint_utils.load_model_ensemble, [str(toy_checkpoint)]) is None
+
+
+def finished(status: JobStatus, value: object) -> JobReturn:
+    job = JobReturn(overrides=[], status=status)
+    job.return_value = value
+    return job
+
+
+def test_a_user_error_under_stock_hydra_ends_in_its_lines_and_code_2_and_all_else_is_hydras(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = finished(JobStatus.FAILED, UserError(["first", "second"]))
+    with pytest.raises(SystemExit) as end:
+        _ = failed.return_value
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "error: first\nerror: second\n"
+    with pytest.raises(KeyError):
+        _ = finished(JobStatus.FAILED, KeyError("x")).return_value
+    assert finished(JobStatus.COMPLETED, 7).return_value == 7
+    # Hydra itself raises the user's mistake, too, into the handler that prints a trace.
+    monkeypatch.setattr(JobReturn, "return_value", hydra_traces.STOCK_RESULT)
+    with pytest.raises(UserError):
+        _ = finished(JobStatus.FAILED, UserError("first")).return_value

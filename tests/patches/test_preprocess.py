@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import resource
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from fairseq_cli import preprocess
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.process import users_mistake
 from tests import toy
+from tests.processes import full_disk_after
 
 PAIR = ("-s", "de", "-t", "en")
 FILES: dict[str, bytes] = {
@@ -178,23 +176,11 @@ def test_a_stopped_run_leaves_nothing(text: Path, tmp_path: Path, monkeypatch: p
     assert (preprocess.logger.handlers, preprocess.logger.filters) == (handlers, [])
 
 
-@pytest.fixture
-def at_most_one_kb() -> Iterator[None]:
-    """Files of this process end at 1,000 bytes, as on a disk that is full then."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
-
-
-@pytest.mark.usefixtures("at_most_one_kb")
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", False)
-    with pytest.raises(UserError) as caught:
+    with full_disk_after(1_000), pytest.raises(UserError) as caught:
         binarise(*PAIR, "--trainpref", text / "train", "--destdir", tmp_path / "x")
     assert caught.value.problems == (f"--destdir {tmp_path / 'x'}: File too large; nothing was written",)
     assert list(tmp_path.iterdir()) == []

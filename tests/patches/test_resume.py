@@ -13,14 +13,13 @@ import torch
 from fairseq.data import EpochBatchIterator, FairseqDataset
 from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
 from fairseq.tasks.fairseq_task import FairseqTask
-from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.rounded_master_weights import COUNTS, MASTERS, SCALER
 from tests import toy
 from tests.faults.exact import differences, state_of
-from tests.patches.conftest import Unpatch
+from tests.patches.conftest import Unpatch, watched
 
 UPDATES_PER_EPOCH = 12
 UPDATES = 30
@@ -33,14 +32,7 @@ slow = pytest.mark.slow
 @pytest.fixture
 def run(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Train up to each of these numbers of updates: the sentences of every batch in order, and the last state."""
-    seen: list[list[int]] = []
-    train_step = TranslationTask.train_step
-
-    def watch(self, sample, model, *args, **kwargs):  # type: ignore[no-untyped-def]
-        seen.append(sample["id"].tolist())
-        return train_step(self, sample, model, *args, **kwargs)
-
-    monkeypatch.setattr(TranslationTask, "train_step", watch)
+    seen = watched(monkeypatch, "train_step")
 
     def train(*stops: int) -> tuple[list[list[int]], Any]:
         seen.clear()

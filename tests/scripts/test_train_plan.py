@@ -119,19 +119,12 @@ def test_examples_of_sharing() -> None:
     assert admin.note == (
         "batches are cut: max_tokens 8192 -> 2048 on 16 processes, 32,768 tokens per update as before"
     )
-    # That of DS-Init there: tokens are whole.
-    assert share(of(8, tokens=3125), 2, None, 8).note == (
-        "batches are cut: max_tokens 3125 -> 1562 on 16 processes, 24,992 tokens per update instead of 25,000"
-    )
-    assert share(of(4), 2, 2, 8).note == ""
     with pytest.raises(UserError) as refused:
         share(of(4, sentences=7), 1, None, 6)
     assert str(refused.value) == (
         "4 batches of 8192 tokens an update cannot be shared equally among 6 processes (batch_size 7 cannot be divided "
         "by 3); legal values of --processes: 1, 2, 4"
     )
-    with pytest.raises(UserError, match="; use another --nodes$"):
-        share(of(8, sentences=7), 3, None, 8)
     with pytest.raises(UserError, match="a batch has no limit of tokens or sentences"):
         share(of(4, tokens=None), 1, None, 8)
 
@@ -161,13 +154,6 @@ def test_the_gpus_of_a_configuration_count(data: Path, tmp_path: Path) -> None:
     assert plan.command[plan.command.index("--nproc_per_node") + 1] == "8"
     with pytest.raises(UserError, match="--processes 8: this machine has 1 GPUs"):
         planned(data, tmp_path, *written_for, machine=Machine(("T4",), False), processes=8)
-
-
-def test_several_machines(data: Path, tmp_path: Path) -> None:
-    several = {"nodes": 2, "rank": 1, "master_addr": "node0"}
-    command = " ".join(planned(data, tmp_path, "optimization.update_freq=[2]", **several).command)
-    place = "--nnodes 2 --node_rank 1 --nproc_per_node 1 --master_addr node0 --master_port 29500"
-    assert f"-m torch.distributed.run {place} -m fairseq_plugins.cli hydra-train " in command
 
 
 # Precision ---------------------------------------------------------------------------------------------------------
@@ -250,8 +236,6 @@ def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> 
         ("optimisation.max_update=3", r"unknown key '.*' \(did you mean 'optimization.max_update'"),
         ("model.droput=0.1", r"unknown key 'model.droput' \(did you mean 'model.dropout'\?\)"),
         ("dropout=0.1", r"unknown key 'dropout' \(did you mean 'model.dropout'\?\)"),
-        ("criterion=cross_entropy", r"unknown key 'criterion' \(did you mean 'criterion._name'"),
-        ("model.resid=admin", r"unknown key 'model.resid' \(did you mean 'model.residual'\?\)"),
         ("optimization.max_update=many", r"max_update=many; .*'many' .*"),
         ("model.residual=admn", r"'admn' \(did you mean 'admin'\?\)"),
         ("model._name=admn_transformer", r"unknown model\._name 'admn_transformer' \(did you mean 'admin_transformer'"),
@@ -260,7 +244,6 @@ def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> 
         ("optimization.lr=0.001", r"optimization.lr is a list, even of one value: optimization.lr=\[0.001\]"),
         ("optimization.update_freq=[0]", r"update_freq has whole numbers of at least 1, as \[2\]; not \[0\]"),
         ("max_update", "'max_update' is not of the form KEY=VALUE"),
-        ("optimizer._name=adan", r"unknown optimizer\._name 'adan' \(did you mean 'adam'\?\); legal .*: adadelta, "),
     ):
         with pytest.raises(UserError, match=message) as refused:
             planned(data, tmp_path, change)

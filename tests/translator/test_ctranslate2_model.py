@@ -15,16 +15,8 @@ pytest.importorskip("ctranslate2")
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.translator.ctranslate2_model import (
-    ModelConverter,
-    obstacles_to_export,
-    without_scaled_streams,
-)
-from fairseq_plugins.translator.engines import (
-    CTranslate2Engine,
-    FairseqEngine,
-    How,
-)
+from fairseq_plugins.translator.ctranslate2_model import ModelConverter, obstacles_to_export, without_scaled_streams
+from fairseq_plugins.translator.engines import CTranslate2Engine, FairseqEngine, How
 from fairseq_plugins.translator.export import LARGEST_DIFFERENCE
 from tests.models import CASES, configuration, dictionary, task, trained
 from tests.representatives import for_each
@@ -59,13 +51,10 @@ def sentences(count: int, longest: int, seed: int) -> list[list[str]]:
 
 
 def exported(model: Any, path: Path, quantization: str | None = None) -> CTranslate2Engine:
-    plain = without_scaled_streams(model, flat_options(model), path)
+    options = vars(plain_namespace(Namespace(**model.given), type(model).config_class))
+    plain = without_scaled_streams(model, options, path)
     ModelConverter(plain).convert(str(path), quantization=quantization)
     return CTranslate2Engine(path, HOW, model.max_positions()[1])
-
-
-def flat_options(model: Any) -> dict[str, Any]:
-    return vars(plain_namespace(Namespace(**model.given), type(model).config_class))
 
 
 def trained_with_options(case: str, *flags: str) -> Any:

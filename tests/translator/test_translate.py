@@ -8,7 +8,6 @@ import json
 import math
 import os
 import pty
-import resource
 import signal
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from fairseq_plugins.translator.form import Form
 from fairseq_plugins.translator.translate import Candidate, NBest, Translation, Translator, longest_of
 from fairseq_plugins.workers import grouped
 from tests import toy
+from tests.processes import full_disk_after
 from tests.translator.conftest import MOST, Made
 
 Run = Callable[..., tuple[int, bytes, str]]
@@ -363,16 +363,13 @@ def test_a_file_that_takes_some_of_the_bytes_is_an_error(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a disk that fills; ``PYTHONUNBUFFERED=1`` gives standard output no buffer that would notice."""
-    text, limits = made.data / "raw" / "test.de", resource.getrlimit(resource.RLIMIT_FSIZE)
+    text = made.data / "raw" / "test.de"
     unbuffered = io.TextIOWrapper(io.FileIO(tmp_path / "out", "w"), write_through=True)
     for name in ("stdout", "__stdout__"):
         monkeypatch.setattr(sys, name, unbuffered)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    try:
+    with full_disk_after(100):
         assert module.main([str(made.package), str(text), "--beam", "1"]) == 2
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (tmp_path / "out").stat().st_size == 100
 
 
