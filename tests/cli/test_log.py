@@ -15,14 +15,9 @@ from fairseq_plugins.cli.main import main
 from tests import toy
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return toy.binarise(tmp_path_factory.mktemp("log"))
-
-
 @pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
 def test_a_training_begins_with_few_lines(
-    level: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    level: int, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed = io.StringIO()
     root = logging.getLogger()
@@ -34,7 +29,7 @@ def test_a_training_begins_with_few_lines(
         patched.setattr(root, "handlers", [logging.StreamHandler(printed)])
         patched.setattr(root, "level", level)
         patched.setattr(logging.getLogger("fairseq_cli.train"), "handlers", [])
-        assert main(["train", str(data), *flags, str(tmp_path / "saved"), "--log-file", str(file)]) == 0
+        assert main(["train", str(toy_data), *flags, str(tmp_path / "saved"), "--log-file", str(file)]) == 0
         assert not root.handlers[0].filters
     lines = printed.getvalue().splitlines()
     expected = (
@@ -53,16 +48,16 @@ def test_a_training_begins_with_few_lines(
     assert "DeepTransformerModel(" not in lines
     start = lines.index("Start iterating over samples")
     assert start < 30
-    for kept in ("num. shared model params: 12,448 (num. trained: 12,448)", f"{data} train de-en 120 examples"):
+    for kept in ("num. shared model params: 12,448 (num. trained: 12,448)", f"{toy_data} train de-en 120 examples"):
         assert kept in lines[:start]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["fairseq_plugins.cli generate", "fairseq_cli.generate"])
-def test_generate_without_a_locale(module: str, data: Path, tmp_path: Path) -> None:
-    model = toy.train_toy(data, tmp_path, "--max-update", "1", arch="admin_transformer")
+def test_generate_without_a_locale(module: str, toy_data: Path, tmp_path: Path) -> None:
+    model = toy.train_toy(toy_data, tmp_path, "--max-update", "1", arch="admin_transformer")
     own = [] if "plugins" in module else ["--user-dir", "fairseq_plugins"]
-    words = [*module.split(), str(data), "--path", str(model), "--cpu", "--beam", "1", *own]
+    words = [*module.split(), str(toy_data), "--path", str(model), "--cpu", "--beam", "1", *own]
     none = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
     root = Path(__file__).resolve().parents[2]
     ended = subprocess.run([sys.executable, "-m", *words], capture_output=True, cwd=root, env={**os.environ, **none})

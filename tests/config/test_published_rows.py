@@ -77,19 +77,13 @@ def test_a_row_is_read_as_it_stands() -> None:
 
 
 def test_how_a_training_ended_may_be_all_that_is_printed() -> None:
-    """Table 1 of the Admin paper; section 5.2: no length of the warm-up helps."""
-    tables = rows_by_table()
-    ends = {row.config.rpartition("/")[2]: row for row in tables["Admin", "Table 1"]}
+    """Table 1 of the Admin paper."""
+    ends = {row.config.rpartition("/")[2]: row for row in rows_by_table()["Admin", "Table 1"]}
     assert {name: (row.printed, row.failed, row.has_number) for name, row in ends.items()} == {
         "post_ln_18e18d": ("fail", True, False),
         "hybrid_ln_18e18d": ("fail", True, False),
         "pre_ln_18e18d": ("converged", False, False),
     }
-    longer = [row for row in tables["Admin", "Section 5"] if row.config == "wmt14_en_de/post_ln_18e18d"]
-    assert {override for row in longer for override in row.overrides} == {
-        f"lr_scheduler.warmup_updates={updates}" for updates in (16000, 24000, 32000)
-    }
-    assert all(row.failed for row in longer)
 
 
 def test_the_grid_without_warm_up_is_whole() -> None:

@@ -42,12 +42,6 @@ def watched(patch: pytest.MonkeyPatch, step: str) -> list[list[int]]:
 
 
 @pytest.fixture(scope="session")
-def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The binarised toy corpus: 120 training, 20 validation, 60 test sentences."""
-    return toy.binarise(tmp_path_factory.mktemp("toy"))
-
-
-@pytest.fixture(scope="session")
 def toy_checkpoint(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model trained for four updates, stored as ``fairseq-train --eval-bleu`` stores it."""
     flags = ("--max-update", "4", "--no-epoch-checkpoints", "--eval-bleu", "--eval-bleu-args", '{"beam": 1}')

@@ -37,8 +37,7 @@ def completed(script: str, *arguments: object, **settings: str) -> str:
 def dry_run(script: str, *arguments: object, **settings: str) -> list[list[str]]:
     """The words of each command that a script would run; ``deep NAME`` for a command of fairseq-deep."""
     printed = completed(script, *arguments, DRY_RUN="1", **settings).splitlines()
-    commands = [shlex.split(line) for line in printed if " -m fairseq_plugins." in line]
-    return [[*words[2:]] for words in commands]
+    return [shlex.split(line)[2:] for line in printed if " -m fairseq_plugins." in line]
 
 
 def refusal(script: str, *arguments: object, **settings: str) -> str:

@@ -16,6 +16,7 @@ from sacrebleu.metrics import BLEU
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline import reproduce
 from fairseq_plugins.pipeline.published import ROWS
+from tests.scripts.running import refusal
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REPRODUCE = CHECKOUT / "scripts" / "reproduce"
@@ -79,11 +80,17 @@ def test_every_table_has_its_script_and_the_other_way_round() -> None:
     assert SCRIPTS == sorted({row.script for row in ROWS})
 
 
-def test_misspelt_row(tmp_path: Path) -> None:
-    done = chain("admin_table2.sh", tmp_path / "out", "admin_6e6")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: unknown row 'admin_6e6' (did you mean 'admin_6e6d'?)")
-    assert len(done.stderr.splitlines()) == 1
+REFUSED: tuple[tuple[str, dict[str, str], str], ...] = (
+    ("admin_6e6", {}, "unknown row 'admin_6e6' (did you mean 'admin_6e6d'?)"),
+    ("iwslt14_de_en", {"SEEDS": "1 x"}, "--seeds x: not a whole number of at least 0 "),
+    ("iwslt14_de_en", {"NODES": "2"}, "--nodes 2 needs a Slurm job: sbatch --nodes 2 [OPTION ...] scripts/slurm.sh "),
+)
+
+
+def test_a_mistake_is_one_line_before_anything_is_made(tmp_path: Path) -> None:
+    for name, settings, line in REFUSED:
+        chosen = {**settings, "SLURM_JOB_ID": "", "OUT": str(tmp_path / "out")}
+        assert refusal("reproduce/admin_table2.sh", name, **chosen).startswith(line)
     assert not (tmp_path / "out").exists()
 
 

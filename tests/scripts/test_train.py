@@ -20,9 +20,8 @@ from omegaconf import OmegaConf
 from fairseq_plugins.pipeline.machine import Machine
 from fairseq_plugins.pipeline.run import Request, make_plan
 from tests import toy
-from tests.scripts.running import refusal
+from tests.scripts.running import ROOT, refusal
 
-ROOT = Path(__file__).resolve().parents[2]
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
 POST_LN = ADMIN.with_name("post_ln_3e3d.yaml")
 TINY = (
@@ -64,14 +63,6 @@ def start(data: Path, run: Path, *changes: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-
-
-def train(data: Path, run: Path, *changes: str) -> tuple[str, str]:
-    """Run the script to its end; what it printed and its errors."""
-    child = start(data, run, *changes)
-    output, errors = child.communicate(timeout=300)
-    assert child.returncode == 0, output + errors
-    return output, errors
 
 
 def wait_for(path: Path, child: subprocess.Popen[str]) -> None:
@@ -119,8 +110,9 @@ def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Pa
     assert errors.strip() == "interrupted; the same command continues where this one stopped"
     assert f"{last}: truncated, removed" in output
 
-    output, errors = train(prepared, run, *LENGTH)
-    assert errors == ""
+    child = start(prepared, run, *LENGTH)
+    output, errors = child.communicate(timeout=300)
+    assert (child.returncode, errors) == (0, "")
     assert output.splitlines()[-1] == f"{run}: finished (200 updates, 20 epochs)"
     expected = weights(train_here(Request(ADMIN, prepared, tmp_path / "undisturbed", (*TINY, *LENGTH))))
     reached = weights(last)
