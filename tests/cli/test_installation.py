@@ -6,7 +6,6 @@ the entries of the path that lead to a checkout are left behind, since Python re
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import subprocess
@@ -14,12 +13,9 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from fairseq import utils
-from fairseq.models import ARCH_MODEL_REGISTRY
 
 import fairseq_plugins
 from tests import toy
@@ -79,13 +75,6 @@ def test_the_path_of_the_user_directory(site: Path, tmp_path: Path) -> None:
     for cwd, path in ((ROOT, None), (tmp_path, site)):
         printed = output(sys.executable, "-m", "fairseq_plugins", cwd=cwd, path=path)
         assert printed == f"{(path or ROOT) / 'fairseq_plugins'}\n"
-
-
-def test_imported_and_given_as_user_dir() -> None:
-    before = list(ARCH_MODEL_REGISTRY)
-    utils.import_user_module(Namespace(user_dir=str(PACKAGE)))
-    assert importlib.import_module("fairseq_plugins") is fairseq_plugins
-    assert list(ARCH_MODEL_REGISTRY) == before
 
 
 def test_wheel_holds_the_package(site: Path) -> None:

@@ -85,11 +85,6 @@ def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path)
     assert largest_difference(model, exported(model, tmp_path / "model")) < 0.1 * LARGEST_DIFFERENCE
 
 
-def test_all_reasons_are_given_at_once() -> None:
-    model = trained_with_options("b2t_matt", "--activation-fn", "tanh")
-    assert obstacles_to_export(model) == ["--residual b2t", "--activation-fn tanh", "--attention matt"]
-
-
 @pytest.mark.parametrize(
     "flags",
     [

@@ -72,11 +72,11 @@ def test_a_failed_proof_leaves_nothing(package: Path, run: Run, monkeypatch: pyt
 
 
 def test_what_ctranslate2_has_not_is_said(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = models.trained("b2t_matt")
+    model = models.trained("b2t_matt", "--activation-fn", "tanh")
     monkeypatch.setattr(Package, "model", lambda self: model)
     code, out, errors = run(package)
     assert (code, out) == (2, "")
-    assert errors.startswith("error: CTranslate2 has not: --residual b2t, --attention matt; ")
+    assert errors.startswith("error: CTranslate2 has not: --residual b2t, --activation-fn tanh, --attention matt; ")
     assert not list(package.glob("ctranslate2*"))
 
 
