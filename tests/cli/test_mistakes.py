@@ -37,6 +37,19 @@ NO_POSITIONS = "tokens with the end mark, at most {} are possible with this mode
 
 MISTAKES: Mapping[str, Mapping[str, str]] = {
     "train": {
+        "data --arch post_ln_transformer --encoder-layrs 3": "unknown option '--encoder-layrs' (did you mean '--enco",
+        "data --arhc post_ln_transformer": "unknown option '--arhc' (did you mean '--arch'?)",
+        "data --arch post_ln_transformer more": "unexpected: 'more' (",
+        "--arch post_ln_transformer": "the following arguments are required: data (",
+        "data": "--arch is missing; legal: METHOD_transformer or ",
+        "data --arch admin_transfromer": "unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); ",
+        "data --arch dsinit_matt_transformer_lm": "--attention matt is part of the cross-attention, and a language",
+        "data --arch t_fixup_transformer_lm_gpt": "--init t_fixup has no published rule for a language model",
+        "data --arch transformer --optimizer admm": "unknown --optimizer 'admm' (did you mean 'adam'?); legal values: ",
+        "data --arch transformer --lr": "argument --lr: expected one argument (",
+        "data --arch transformer --lr abc": "--lr abc: not a number, or several with commas between them",
+        "data --arch transformer --max-tokens 4k": "--max-tokens 4k: not a whole number",
+        "data --arch transformer --dropout 0,1": "--dropout 0,1: not a number",
         f"nowhere {UNCHECKED}": NOT_THERE,
         f"text {UNCHECKED}": RAW,
         f"run {UNCHECKED}": NO_DATA,
@@ -44,7 +57,6 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {TRAINING} --valid-subset tst": NO_SPLIT,
         f"data-bin {UNCHECKED} -s fr -t en": "No such file or directory: data-bin/dict.fr.txt",
         f"data-bin {UNCHECKED.replace('--max-tokens 120', '')}": NO_BATCH,
-        f"data-bin {UNCHECKED} --update-freq 0": "--update-freq must be at least 1, not [0]",
         f"data-bin {UNCHECKED} --max-tokens 7": NO_ROOM.format(7),
         f"data-bin {TRAINING} --max-tokens-valid 5": NO_ROOM.format(5),
         f"data-bin {UNCHECKED} --max-source-positions 1": "no training sentence is within --max-source-positions and ",
@@ -52,7 +64,12 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {UNCHECKED} --num-batch-buckets 2": "--num-batch-buckets, which is meant for TPUs, does not work ",
         **({} if torch.cuda.is_available() else {f"data-bin {UNCHECKED} --fp16": "--fp16 needs a GPU; on a CPU "}),
     },
+    "preprocess": {"--trainprf x": "unknown option '--trainprf' (did you mean '--trainpref'"},
     "generate": {
+        "data --beem 5": "unknown option '--beem' (did you mean '--beam'?)",
+        "data --beam 0": "--beam must be at least 1, not 0",
+        "data --lenpen nan": "--lenpen must be a finite number, not nan",
+        "data --temperature 0": "--temperature must be above 0, not 0.0",
         f"nowhere {GENERATION}": NOT_THERE,
         f"text {GENERATION}": RAW,
         f"data-bin {GENERATION} --gen-subset tst": NO_SPLIT,
@@ -79,6 +96,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin --cpu --path {MODEL}": NO_BATCH,
     },
     "eval-lm": {
+        "data --context-widow 5": "unknown option '--context-widow' (did you mean '--context-window'?)",
         f"nowhere {VALIDATION}": "No such file or directory: nowhere/dict.txt",
         "words --cpu": NO_PATH,
     },

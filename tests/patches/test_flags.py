@@ -1,4 +1,7 @@
-"""Flags and settings: a mistake is one line, with the nearest name or the legal values, before anything is loaded."""
+"""Numbers that no training can have are refused in one line, by flag and in a configuration, before anything is loaded.
+
+Misspelt flags are in ``tests/cli/test_mistakes.py``.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +21,6 @@ BETAS = "numbers in brackets, each at least 0 and below 1"
 SEED = "from 0 to 4294967295, as numpy requires"
 NOWHERE = ("nowhere", "--arch", "transformer", "--optimizer", "adam", *toy.RECIPE)
 
-TRAINING: Mapping[str, str] = {
-    # Names.
-    "data --arch post_ln_transformer --encoder-layrs 3": "unknown option '--encoder-layrs' (did you mean '--enco",
-    "data --arhc post_ln_transformer": "unknown option '--arhc' (did you mean '--arch'?)",
-    "data --arch post_ln_transformer more": "unexpected: 'more' (",
-    "--arch post_ln_transformer": "the following arguments are required: data (",
-    "data": "--arch is missing; legal: METHOD_transformer or ",
-    "data --arch admin_transfromer": "unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); legal: ",
-    "data --arch dsinit_matt_transformer_lm": "--attention matt is part of the cross-attention, and a language",
-    "data --arch t_fixup_transformer_lm_gpt": "--init t_fixup has no published rule for a language model",
-    "data --arch transformer --optimizer admm": "unknown --optimizer 'admm' (did you mean 'adam'?); legal values: ",
-    # Values of another kind.
-    "data --arch transformer --lr": "argument --lr: expected one argument (",
-    "data --arch transformer --lr abc": "--lr abc: not a number, or several with commas between them",
-    "data --arch transformer --max-tokens 4k": "--max-tokens 4k: not a whole number",
-    "data --arch transformer --dropout 0,1": "--dropout 0,1: not a number",
-}
-"""What fairseq-train is given, and how its line begins."""
 NUMBERS: Mapping[str, str] = {
     "--lr -0.1": "--lr must be at least 0, not [-0.1]",
     "--lr 0.1,1e999": "--lr must be at least 0, not [0.1, inf]",
@@ -50,17 +35,6 @@ NUMBERS: Mapping[str, str] = {
     "--adam-betas '(0.9, 1)'": f"--adam-betas must be {BETAS}, not (0.9, 1)",
 }
 """What is added to a good training, and its whole line."""
-OTHER: Mapping[Callable[[], object], Mapping[str, str]] = {
-    options.get_generation_parser: {
-        "data --beem 5": "unknown option '--beem' (did you mean '--beam'?)",
-        "data --beam 0": "--beam must be at least 1, not 0",
-        "data --lenpen nan": "--lenpen must be a finite number, not nan",
-        "data --temperature 0": "--temperature must be above 0, not 0.0",
-    },
-    options.get_eval_lm_parser: {
-        "data --context-widow 5": "unknown option '--context-widow' (did you mean '--context-window'?)",
-    },
-}
 
 
 def parse(*flags: str) -> object:
@@ -72,19 +46,6 @@ def problems(read: Callable[[], object]) -> list[str]:
         read()
     assert "\n" not in str(caught.value)
     return list(caught.value.problems)
-
-
-def test_flags() -> None:
-    for words, line in TRAINING.items():
-        parser = options.get_training_parser()
-        (problem,) = problems(lambda: options.parse_args_and_arch(parser, shlex.split(words)))  # noqa: B023
-        assert problem.startswith(line), words
-    for make, lines in OTHER.items():
-        for words, line in lines.items():
-            (problem,) = problems(lambda: options.parse_args_and_arch(make(), words.split()))  # noqa: B023
-            assert problem.startswith(line), words
-    (line,) = problems(lambda: options.get_preprocessing_parser().parse_args(["--trainprf", "x"]))
-    assert line.startswith("unknown option '--trainprf' (did you mean '--trainpref'")
 
 
 def test_numbers() -> None:
