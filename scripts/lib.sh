@@ -71,7 +71,7 @@ once() {
 # variable of the environment (SIZE=8000), become such variables; all other arguments stay in `words`.
 read_settings() {
     local name
-    names=" $(sed -n '/^# Settings:/,/^[^#]/p' "$0" | grep -oE '[A-Z][A-Z_]+' | tr '\n' ' ') "
+    names=" $(sed -n '/^# Settings:/,/^[^#]/{/^#/p}' "$0" | grep -oE '[A-Z][A-Z_]+' | tr '\n' ' ') "
     words=()
     while (($#)); do
         name=${1#--} name=${name%%=*} name=${name//-/_}
@@ -88,7 +88,29 @@ read_settings() {
         fi
         shift
     done
+    # Those that change the text, for note_call. The archives are checked, unless CHECKSUMS names others.
+    given=
+    for name in $names; do
+        [[ " WORKERS CACHE ARCHIVE_DIR TEST_SETS DRY_RUN PREP_PYTHON VARIANT " == *" $name "* || -z ${!name:-} ]] ||
+            given+=" $name=${!name}"
+    done
 }
+
+# note_call: note how this script was called, as the lines "# Data:" of configs/ have it, before the first step.
+# Another call that goes on with the text adds a line; whatever is in DIR already may come from anywhere.
+note_call() {
+    local line="scripts/${0##*/}$given"
+    [[ $names != *" VARIANT "* || $VARIANT == fairseq ]] || line="VARIANT=$VARIANT $line"
+    if ((DRY_RUN)); then
+        say "$DIR/prepared_by: $line"
+    elif [[ -e $DIR/calls ]] || ! compgen -G "$DIR/*" >/dev/null; then
+        mkdir -p -- "$DIR"
+        grep -sqxF -- "$line" "$DIR/calls" || printf '%s\n' "$line" >>"$DIR/calls"
+    fi
+}
+
+# note_prepared: the text is whole; fairseq-deep run copies the note.
+note_prepared() { [[ ! -e $DIR/calls ]] || run mv -T -- "$DIR/calls" "$DIR/prepared_by"; }
 
 # pass_on SETTING ...: those that the environment has, as `options` for fairseq-deep prepare.
 pass_on() {

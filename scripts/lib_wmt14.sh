@@ -16,6 +16,7 @@ options+=(
 )
 fairseq_deep prepare "$DIR" "${options[@]}" --valid "$valid" --check
 exit_if_prepared
+note_call
 
 years=()
 [[ $valid == every-* ]] || IFS=+ read -r -a years <<<"$valid"
@@ -51,3 +52,4 @@ for name in "${test_sets[@]}"; do
 done
 
 fairseq_deep prepare "$DIR" "${options[@]}" "${sets[@]}"
+note_prepared

@@ -21,6 +21,7 @@ options=(
 pass_on WORKERS
 fairseq_deep prepare "$DIR" "${options[@]}" --check
 exit_if_prepared
+note_call
 [[ $other != zh || $DRY_RUN == 1 ]] || "$PYTHON" -c 'import jieba' 2>/dev/null ||
     die "$PYTHON cannot import jieba, which splits the Chinese test sets into words: pip install jieba"
 
@@ -53,3 +54,4 @@ fairseq_deep prepare "$DIR" "${options[@]}" --train "$train" --valid "$original/
     --test "newstest2018=$original/tokens/newstest2018" \
     --raw "valid=$original/test/newstest2017" "newstest2018=$original/test/newstest2018" \
     --changed valid=punctuation newstest2018=punctuation
+note_prepared

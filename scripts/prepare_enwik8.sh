@@ -9,6 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 
 set_directory "$ROOT/data/enwik8" "${words[@]}"
+note_call
 claim "$DIR"
 
 if [[ ! -e $DIR/raw ]]; then
@@ -28,4 +29,5 @@ done
 text describe --tokeniser bytes "$DIR/text.json"
 once "$DIR/data-bin" preprocess "$DIR/data-bin" --only-source --workers "${WORKERS:-$(nproc)}" \
     --trainpref "$DIR/text/train.txt" --validpref "$DIR/text/valid.txt" --testpref "$DIR/text/test.txt"
+note_prepared
 say "$DIR: prepared"

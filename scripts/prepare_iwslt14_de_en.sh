@@ -36,6 +36,7 @@ options=(
 )
 pass_on SIZE JOINED JOINT_CODES VOCABULARY_THRESHOLD CODES SOURCE_DICT TARGET_DICT WORKERS
 fairseq_deep prepare "$DIR" "${options[@]}" --check
+note_call
 claim "$DIR/published"
 
 if [[ ! -e $published ]]; then
@@ -66,3 +67,4 @@ fi
 
 fairseq_deep prepare "$DIR" "${options[@]}" --train "$train" \
     --test "test=$published/test" --raw "test=$published/test.raw" --changed test=apostrophes
+note_prepared

@@ -32,6 +32,7 @@ if ((!DRY_RUN)) && [[ ! -e $DIR/features.made ]]; then # before 61 GB are downlo
         die "$PREP_PYTHON cannot import pandas, sentencepiece, soundfile and torchaudio.sox_effects; see $0 --help"
 fi
 
+note_call
 claim "$DIR"
 if [[ -f $DIR/settings && $(<"$DIR/settings") != "SIZE=$SIZE" ]]; then
     die "$DIR was made with other settings (SIZE=$SIZE; was $(<"$DIR/settings")); use another directory, or delete it"
@@ -79,4 +80,5 @@ if [[ ! -e $DIR/data-bin ]]; then
     cp -- "$features/config.yaml" "$features/spm_unigram$SIZE".{model,txt} "$made"
     mv -T -- "$made" "$DIR/data-bin"
 fi
+note_prepared
 say "$DIR: prepared"

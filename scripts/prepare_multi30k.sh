@@ -10,6 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 [[ ${#words[@]} -gt 0 && ${words[0]} != -* ]] || die "usage: prepare_multi30k.sh DIR; --help says more"
 
+DIR=${words[0]%/}
 SOURCE=${SOURCE:-de} TARGET=${TARGET:-en}
 if [[ -z ${RAW:-} ]]; then
     # The names of the files do not tell the corpus, so they have a folder of their own.
@@ -25,7 +26,11 @@ fi
 sets=(--train "$RAW/train" --valid "$RAW/val" --test "test=$RAW/test_2016_flickr")
 compgen -G "$RAW/test_2017_flickr.$SOURCE*" >/dev/null && sets+=("test_2017=$RAW/test_2017_flickr")
 options=(--source "$SOURCE" --target "$TARGET" --size "${SIZE:-4000}")
-pass_on WORKERS NORMALISE TOKENISER GIVEN_TRUECASED GIVEN_TOKENISER GIVEN_SUBWORDS GIVEN_LOWER_CASE AGGRESSIVE \
+pass_on NORMALISE TOKENISER GIVEN_TRUECASED GIVEN_TOKENISER GIVEN_SUBWORDS GIVEN_LOWER_CASE AGGRESSIVE \
     ESCAPE LOWER_CASE CLEAN MIN_LENGTH MAX_LENGTH RATIO SUBWORDS JOINT_CODES CODES VOCABULARY_THRESHOLD JOINED \
     TYPES SOURCE_DICT TARGET_DICT
+for word in "${options[@]:6}" "${words[@]:1}"; do given+=" $word"; done
+note_call
+pass_on WORKERS
 fairseq_deep prepare "${words[0]}" "${options[@]}" "${sets[@]}" "${words[@]:1}"
+note_prepared

@@ -9,6 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 
 set_directory "$ROOT/data/wikitext103" "${words[@]}"
+note_call
 claim "$DIR"
 
 if [[ ! -e $DIR/raw ]]; then
@@ -27,4 +28,5 @@ fi
 text describe --tokeniser none "$DIR/text.json"
 once "$DIR/data-bin" preprocess "$DIR/data-bin" --only-source --workers "${WORKERS:-$(nproc)}" \
     --trainpref "$DIR/raw/train" --validpref "$DIR/raw/valid" --testpref "$DIR/raw/test"
+note_prepared
 say "$DIR: prepared"

@@ -55,6 +55,7 @@ pass_on WORKERS
 if [[ $VARIANT == wmt16-google ]]; then
     fairseq_deep prepare "$DIR" "${options[@]}" --check
     exit_if_prepared
+    note_call
     claim "$original"
     google=$original/wmt16_en_de
     if [[ ! -e $google ]]; then
@@ -68,6 +69,7 @@ if [[ $VARIANT == wmt16-google ]]; then
         sets+=(--test "$name=$google/$name.tok.bpe.32000" --raw "$name=$google/$name")
     done
     fairseq_deep prepare "$DIR" "${options[@]}" --train "$google/train.tok.clean.bpe.32000" "${sets[@]}"
+    note_prepared
     exit
 fi
 

@@ -20,10 +20,13 @@ from fairseq_plugins.pipeline.checkout import commit
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.decoding import LANGUAGE_MODEL, Plan, TestSet, decode, make_plan
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
-from fairseq_plugins.pipeline.results import AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
+from fairseq_plugins.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
 from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.pipeline.self_check import plain_text, write_check
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
+
+WIDE = 1 / 5
+"""Share of a training's updates from which the span of an average is worth a warning."""
 
 # --- options --------------------------------------------------------------------------------------------------------
 
@@ -138,6 +141,7 @@ def evaluate(args: argparse.Namespace) -> None:
             say(f"{model}: exists already, kept")
         else:
             checkpoints = inputs(plan.average, plan.run.checkpoints)
+            _warn_if_wide(checkpoints, plan.updates, workspace.directory / AVERAGE_WARNING)
             average_checkpoints(checkpoints, model)
             say(f"{model}: mean of {len(checkpoints)}: {', '.join(path.name for path in checkpoints)}")
         for test_set, place in places.items():
@@ -154,6 +158,19 @@ def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result:
         remove(result)
     workspace.directory.mkdir(parents=True, exist_ok=True)
     workspace.remember(settings)
+
+
+def _warn_if_wide(checkpoints: Sequence[Path], updates: int, warned: Path) -> None:
+    """Warn of an average that spans much of a training's ``updates``, and keep the line in ``warned`` for the report."""
+    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+
+    first, last = (num_updates(read_checkpoint(path)) or 0 for path in (checkpoints[0], checkpoints[-1]))
+    remove(warned)
+    # Updates 100 to 400 of 400 cost 7 to 9 BLEU on Multi30k, and reversed the order of two methods.
+    if last - first > updates * WIDE:
+        line = f"the average spans updates {first:,} to {last:,} of {updates:,}, which may cost BLEU"
+        print(f"warning: {line}; average fewer checkpoints, or none", file=sys.stderr)
+        write_whole(warned, f"{line}\n")
 
 
 def _evaluate(plan: Plan, test_set: TestSet, model: Path, workspace: Workspace) -> None:

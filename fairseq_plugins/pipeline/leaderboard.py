@@ -6,14 +6,14 @@ import math
 import os
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.pipeline.published import PublishedRow, rows_of, rows_reproduced
-from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Evaluation, Run
+from fairseq_plugins.pipeline.published import Difference, PublishedRow, differences, published_rows, rows_of
+from fairseq_plugins.pipeline.results import AVERAGE_WARNING, EVALUATION, HYPOTHESES, REFERENCES, Evaluation, Run
 from fairseq_plugins.pipeline.verdicts import OK, verdict_of
 from fairseq_plugins.scoring.metrics import METRICS
 from fairseq_plugins.scoring.significance import Comparison, compare
@@ -50,11 +50,27 @@ class Column:
 
 @dataclass(frozen=True)
 class Group:
-    """A recipe with all its runs, by seed; ``label`` is its unique name in the table."""
+    """A recipe with all its runs, by seed.
+
+    Attributes:
+        label: its unique name in the table.
+        runs: the seeds.
+        published: the rows of its configuration, each with what keeps the runs from being its recipe.
+    """
 
     label: str
     runs: tuple[Run, ...]
-    published: tuple[PublishedRow, ...] = ()
+    published: Mapping[PublishedRow, tuple[Difference, ...]] = field(default_factory=dict)
+
+    @property
+    def reproduced(self) -> list[PublishedRow]:
+        """The rows whose recipe the runs are."""
+        return [row for row, differing in self.published.items() if not differing]
+
+    @property
+    def departures(self) -> tuple[Difference, ...]:
+        """What keeps the runs from being the recipe of the nearest row; empty if they are one, or there is no row."""
+        return min(self.published.values(), key=len, default=())
 
     @property
     def layers(self) -> str | None:
@@ -103,7 +119,11 @@ def gather(runs: Sequence[Run]) -> tuple[Group, ...]:
         recipes.setdefault(recipe, []).append(run)
     labels = _labels([members[0] for members in recipes.values()])
     return tuple(
-        Group(label, tuple(sorted(members, key=lambda run: run.seed or 0)), tuple(rows_reproduced(members[0])))
+        Group(
+            label,
+            tuple(sorted(members, key=lambda run: run.seed or 0)),
+            {row: differences(members, row) for row in published_rows(members[0]) or rows_of(members[0].config or "")},
+        )
         for label, members in zip(labels, recipes.values(), strict=True)
     )
 
@@ -176,25 +196,16 @@ def remarks(groups: Sequence[Group]) -> Iterator[str]:
             if verdict.outcome != OK:
                 yield f"{run.directory}: {verdict.outcome}: {verdict.reason}"
             yield from run.problems
+            warning = run.directory / EVALUATION / AVERAGE_WARNING
+            if warning.is_file():
+                yield f"{run.directory}: {warning.read_text(encoding='utf-8').strip()}"
         for seed, count in Counter(run.seed for run in group.runs).items():
             if count > 1:
                 yield f"{group.label}: {count} runs of seed {seed}; they are counted as {count} seeds"
-        yield from _departures(group)
+        if group.departures:
+            differing = "; ".join(difference.full for difference in group.departures)
+            yield f"{group.label}: differs from the published recipe, so its number is not shown: {differing}"
     yield from _unlike(groups)
-
-
-def _departures(group: Group) -> Iterator[str]:
-    """A line if the recipe is not the paper's, and one for every average that is not."""
-    first = group.runs[0]
-    if not group.published and rows_of(first.config or ""):
-        differences = " ".join(first.changes) or "the published recipe has overrides"
-        yield f"{group.label}: differs from the published recipe, so its number is not shown: {differences}"
-    printed = {row.average for row in group.published}
-    averages = {(scored.test_set, scored.decoding.get("average", "")) for scored in group.evaluations()}
-    for test_set, made in sorted(averages):
-        if made and printed and made not in printed:
-            papers = ", ".join(sorted(printed))
-            yield f"{group.label}: {test_set} uses average={made}, the published score {papers}"
 
 
 def _unlike(groups: Sequence[Group]) -> Iterator[str]:

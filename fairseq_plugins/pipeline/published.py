@@ -8,10 +8,13 @@ nowhere else. ``tests/config/test_published_rows.py`` checks the file.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fairseq_plugins.pipeline.checkout import CONFIGS
 
 if TYPE_CHECKING:
     from fairseq_plugins.pipeline.results import Run
@@ -19,6 +22,12 @@ if TYPE_CHECKING:
 FILE = Path(__file__).with_name("published.tsv")
 FAIL, CONVERGED, CURVE = "fail", "converged", "curve"
 WITHOUT_NUMBER = (FAIL, CONVERGED, CURVE)
+APART = (
+    *("task.data", "task.seed", "checkpoint.save_dir", "common.seed", "common.cpu", "hydra.sweeper"),
+    *("common.fp16", "common.memory_efficient_fp16", "optimization.max_update"),
+    *("dataset.max_tokens", "optimization.update_freq", "distributed_training.distributed_world_size"),
+)
+"""Settings that say where a training runs, and those that are compared by what the training did."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +140,68 @@ def published_rows(run: Run) -> list[PublishedRow]:
     return [row for row in rows if len(row.overrides) == most]
 
 
-def rows_reproduced(run: Run) -> list[PublishedRow]:
-    """The published rows with exactly the run's recipe, whatever its seed."""
-    own = {change.lstrip("+") for change in run.changes}
-    return [row for row in rows_of(run.config or "") if _changes(row) == own]
+class Difference(NamedTuple):
+    """What keeps a run from being a published row's recipe: in short for a table, and in full for a remark."""
+
+    short: str
+    full: str
+
+
+def differences(runs: Sequence[Run], row: PublishedRow) -> tuple[Difference, ...]:
+    """What keeps the seeds of one recipe from being the row's; if there is nothing, its number is comparable."""
+    found = dict.fromkeys(difference for run in runs for difference in _differences(run, row))
+    seeds = {run.seed for run in runs}
+    if not seeds.issuperset(row.seeds):
+        own, papers = (" ".join(sorted(map(str, numbers))) for numbers in (seeds, row.seeds))
+        count = len(seeds.intersection(row.seeds))
+        found[Difference(f"seeds {count} of {len(row.seeds)}", f"seeds {own}, not {papers}")] = None
+    return tuple(found)
+
+
+def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
+    from omegaconf import OmegaConf
+
+    file = (CONFIGS / f"{row.config}.yaml").read_text(encoding="utf-8")
+    groups: Any = OmegaConf.merge(OmegaConf.create(file), OmegaConf.from_dotlist(sorted(_changes(row))))
+    groups = OmegaConf.to_container(groups)
+    recipe = {f"{group}.{key}": value for group, values in groups.items() for key, value in values.items()}
+    text, papers = run.settings.get("prepared_by"), "".join(re.findall(r"^# Data: (.*?);", file, re.MULTILINE))
+    if text != papers:
+        yield Difference("other text" if text else "text unknown", f"text by {text or 'an unknown call'}, not {papers}")
+    changed = {change.lstrip("+").partition("=")[0] for change in run.changes}
+    keys = sorted((recipe.keys() | changed).difference(APART))
+    values = [(key, run.configured(*key.partition(".")[::2]), recipe.get(key)) for key in keys]
+    others = [f"{key} {own}, not {wanted}" for key, own, wanted in values if own != wanted]
+    if others:
+        yield Difference(f"{len(others)} setting{'s' * (len(others) > 1)}", "; ".join(others))
+    precision = "fp16" if recipe.get("common.fp16") or recipe.get("common.memory_efficient_fp16") else "fp32"
+    if run.precision != precision:
+        yield Difference(run.precision or "precision unknown", f"precision {run.precision}, not {precision}")
+    tokens = recipe["dataset.max_tokens"] * recipe.get("optimization.update_freq", [1])[-1]
+    if (own := run.settings.get("tokens_per_update")) != tokens:
+        yield Difference(f"{own} tokens per update", f"{own} tokens per update, not {tokens}")
+    yield from _unfinished(run, row, recipe)
+    # B2T decodes one of its test sets with another length penalty; the file names it in a comment.
+    penalties = {name: float(value) for value, name in re.findall(r"lenpen: .*# ([\d.]+) for (\w+):", file)}
+    for name in (name for name in row.test if name in run.evaluations):
+        penalty = penalties.get(name, recipe.get("generation.lenpen"))
+        search = {"average": row.average, "beam": recipe.get("generation.beam"), "lenpen": penalty}
+        for key, value in search.items():
+            wanted = f"{value:g}" if isinstance(value, (int, float)) else value
+            if wanted is not None and (own := run.evaluations[name].decoding.get(key)) != wanted:
+                yield Difference(f"{key} {own}", f"{name} uses {key}={own}, not {wanted}")
+
+
+def _unfinished(run: Run, row: PublishedRow, recipe: Mapping[str, Any]) -> Iterator[Difference]:
+    """The updates, or epochs without a limit of updates, of a training that has not completed the recipe."""
+    finished = run.finished or {}
+    made = {"update": run.updates, "epoch": finished.get("epochs", 0)}
+    limits = {unit: limit for unit in made if (limit := recipe.get(f"optimization.max_{unit}"))}
+    completed = finished and not finished.get("outcome") and any(made[unit] == limits[unit] for unit in limits)
+    # A failure that the paper has, too, is a result.
+    if not completed and not (row.failed and finished):
+        unit, limit = next(iter(limits.items()))
+        yield Difference(*[f"{made[unit]:,} of {limit:,} {unit}s"] * 2)
 
 
 def _changes(row: PublishedRow) -> set[str]:

@@ -28,7 +28,6 @@ from fairseq_plugins.pipeline.leaderboard import (
     remarks,
     score_columns,
 )
-from fairseq_plugins.pipeline.published import PublishedRow
 from fairseq_plugins.pipeline.results import find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
 from fairseq_plugins.scoring.significance import WELCH, Comparison
@@ -102,7 +101,7 @@ def table(shown: Report) -> list[list[str]]:
             _mean(group, group.values(lambda run: float(run.updates)), ",.0f"),
             _mean(group, group.values(lambda run: run.log.final_valid_loss), ".3f"),
             *(_score(group, column, shown) for column in shown.columns),
-            _printed(group.published),
+            _printed(group),
             group.verdict,
             number(statistics.median(speeds) if speeds else None, ",.0f"),
             group.devices or ABSENT,
@@ -130,8 +129,11 @@ def _score(group: Group, column: Column, shown: Report) -> str:
     return f"{text} {''.join(marks)}".rstrip()
 
 
-def _printed(rows: Sequence[PublishedRow]) -> str:
-    """The paper's results; with the name of the score if there are several."""
+def _printed(group: Group) -> str:
+    """The paper's results, with the name of the score if there are several; or what differs from its recipe."""
+    if group.departures:
+        return "; ".join(dict.fromkeys(difference.short for difference in group.departures))
+    rows = group.reproduced
     kinds = [row.scorer if row.metric == "BLEU" else row.metric for row in rows]
     several = len(set(kinds)) > 1
     results = [f"{row.summary} {kind}" if several else row.summary for row, kind in zip(rows, kinds, strict=True)]
@@ -159,7 +161,7 @@ def legend(shown: Report) -> Iterator[str]:
     if any(test.test == WELCH for _, test in shown.tests):
         yield f"{SEEDS}: differs from {shown.baseline} with p < {LEVEL}, Welch's t-test over the seeds"
     for group in shown.groups:
-        for row in group.published:
+        for row in group.reproduced:
             where = f"{row.paper}, {row.table}, {row.row}"
             yield f"{group.label}: {row.printed} {row.metric} ({row.scorer}) on {' '.join(row.test)}: {where}"
 

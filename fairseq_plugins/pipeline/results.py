@@ -15,7 +15,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog, read_log
 
 SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
-AVERAGED = "averaged.pt"
+AVERAGED, AVERAGE_WARNING = "averaged.pt", "average.warning"
 SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"
 
 SEED = "common.seed"

@@ -321,6 +321,7 @@ def _record(
         "data": str(request.data.resolve()),
         "data_fingerprint": corpus.fingerprint,
         "data_content": checksum(*corpus.files),
+        "prepared_by": _prepared_by(request.data.resolve()),
         "nodes": request.nodes,
         "processes": sharing.processes * request.nodes,
         "devices": list(machine.gpus[: sharing.processes]) or [machine.processor],
@@ -331,6 +332,12 @@ def _record(
         "git_commit": commit(),
         "configuration": OmegaConf.to_container(config),
     }
+
+
+def _prepared_by(data: Path) -> str | None:
+    """How a script of ``scripts/`` was called that prepared the text; None if no file says so."""
+    file = (data.parent if data.name == "data-bin" else data) / "prepared_by"
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else None
 
 
 def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision: Precision) -> list[str]:

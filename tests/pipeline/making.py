@@ -48,10 +48,14 @@ def write_run(
     scores: Mapping[str, float] | None = None,
     texts: tuple[list[str], list[str]] | None = None,
     precision: str | None = None,
+    record: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A run with one test set ``test``; ``finished`` is the content of its file, an empty mapping for no file."""
+    """A run with one test set ``test``; ``finished`` is the content of its file, an empty mapping for no file.
+
+    ``record`` replaces what ``run.json`` says otherwise.
+    """
     directory.mkdir(parents=True)
-    record = {
+    settings = {
         "config": config,
         "overrides": [f"common.seed={seed}", *changes],
         "seed": seed,
@@ -65,8 +69,8 @@ def write_run(
         },
     }
     if precision:
-        record["precision"] = precision
-    (directory / "run.json").write_text(json.dumps(record))
+        settings["precision"] = precision
+    (directory / "run.json").write_text(json.dumps({**settings, **(record or {})}))
     (directory / "train.log").write_text(log_text({100: 4.0, 200: 3.5} if valid is None else valid, speeds))
     if finished is None:
         finished = {"num_updates": 500, "epochs": 3}

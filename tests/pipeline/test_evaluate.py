@@ -17,7 +17,7 @@ from fairseq_plugins.cli.main import main
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline import averaging, corpus, decoding
 from fairseq_plugins.pipeline.decoding import Plan, TestSet, make_plan
-from fairseq_plugins.pipeline.evaluate import parser
+from fairseq_plugins.pipeline.evaluate import _warn_if_wide, parser
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.results import read_run
 from tests import toy
@@ -306,3 +306,14 @@ def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path):
     # 1000 tokens of 3 bits are 3000 bits on 2000 bytes.
     values = {metric["name"]: metric["value"] for metric in json.loads(scores.read_text())["metrics"]}
     assert values == {"perplexity": 8.0, "bits per token": 3.0, "bits per byte": 1.5}
+
+
+def test_an_average_over_more_than_a_fifth_of_the_training_is_warned_of(tmp_path, monkeypatch, capsys):
+    checkpoints = [tmp_path / f"checkpoint_1_{updates}.pt" for updates in (100, 320, 400)]
+    monkeypatch.setattr("fairseq_plugins.checkpoints.files.read_checkpoint", lambda path: path)
+    monkeypatch.setattr("fairseq_plugins.checkpoints.files.num_updates", lambda path: int(path.stem.split("_")[2]))
+    for count, spanned in ((3, "100 to 400"), (2, ""), (1, "")):
+        _warn_if_wide(checkpoints[-count:], 400, tmp_path / "average.warning")
+        line = f"the average spans updates {spanned} of 400, which may cost BLEU"
+        warned = f"warning: {line}; average fewer checkpoints, or none\n" if spanned else ""
+        assert (capsys.readouterr().err, (tmp_path / "average.warning").exists()) == (warned, bool(spanned))

@@ -74,6 +74,8 @@ def test_the_sets_have_their_sentences_in_order(prepared: Path) -> None:
     assert lines(prepared / "text" / "test.tok.en")[0] == "it &apos;s a house , e.g. this ."
     assert (prepared / "test_sets").read_text() == "test\ttest\n"
     assert not (prepared / "work").exists()
+    called = "scripts/prepare_iwslt14_de_en.sh JOINED=0 SIZE=50 CHECKSUMS=/dev/null\n"
+    assert (prepared / "prepared_by").read_text() == called
     for language in MARKED:
         dictionary = Dictionary.load(str(prepared / "data-bin" / f"dict.{language}.txt"))
         for split in ("train", "valid", "test"):
