@@ -161,7 +161,7 @@ def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result:
 
 
 def _warn_if_wide(checkpoints: Sequence[Path], updates: int, warned: Path) -> None:
-    """Warn of an average that spans much of a training's ``updates``, and keep the line in ``warned`` for the report."""
+    """Warn of an average that spans much of a training's ``updates``, and keep the line in ``warned``."""
     from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
 
     first, last = (num_updates(read_checkpoint(path)) or 0 for path in (checkpoints[0], checkpoints[-1]))
