@@ -245,7 +245,7 @@ REFUSED = (
         f"{BASE} --subwords bep",
         "unknown --subwords 'bep' (did you mean 'bpe'?); legal values: bpe, none, sentencepiece",
     ),
-    (f"{BASE} --ratio 0.5", "--ratio 0.5: not a number of at least 1 (fairseq-deep prepare --help says more)"),
+    (f"{BASE} --size 10k", "--size 10k: not a whole number of at least 1 (fairseq-deep prepare --help says more)"),
     (f"{BASE} --target-dict d", "--target-dict needs --joined 0; give a joined dictionary as --source-dict"),
     (f"{BASE} --joint-codes 0 --codes {{text}}/none", "{text}/none.de: no such file"),
     (f"{BASE} --subwords none --codes c", "--codes is set, but --subwords is none"),
