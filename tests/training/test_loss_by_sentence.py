@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from fairseq_cli import train
 from torch import Tensor, nn
 
 from fairseq_plugins.training.loss_by_sentence import LabelSmoothedCrossEntropyBySentence
-from tests import models, toy
+from tests import models, processes, toy
 
 NAME = "label_smoothed_cross_entropy_by_sentence"
 BY_SENTENCE, BY_WORD = ("--criterion", NAME), "label_smoothed_cross_entropy"
@@ -119,9 +118,7 @@ def weights(directory: Path) -> dict[str, Tensor]:
 def test_two_processes_and_two_batches_of_one_make_the_same_updates(
     toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Forked, so that neither imports fairseq anew, which takes longer than the three trainings.
-    forked = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
-    monkeypatch.setattr(torch.multiprocessing, "spawn", forked)
+    processes.fork_ranks(monkeypatch)
     flags = (*BY_SENTENCE, "--dropout", "0", "--no-epoch-checkpoints", "--max-update", "3", "--optimizer", "sgd")
     two = toy.parse_training(toy_data, tmp_path / "two", *flags, "--distributed-world-size", "2")
     distributed_utils.call_main(two, train.main)
@@ -131,14 +128,3 @@ def test_two_processes_and_two_batches_of_one_make_the_same_updates(
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
     assert any(not torch.allclose(value, by_word[name], rtol=1e-4, atol=1e-6) for name, value in expected.items())
-
-
-def test_sentence_avg_changes_nothing(toy_data: Path, tmp_path: Path) -> None:
-    """The size of a batch is the number of its sentences in any case."""
-    sizes = []
-    for flags in ((), ("--sentence-avg",)):
-        config = toy.parse_training(toy_data, tmp_path, *BY_SENTENCE, *flags)
-        built = LabelSmoothedCrossEntropyBySentence.build_criterion(config.criterion, models.task())
-        target = models.batch().target
-        sizes.append(built(Table(target), sample_of(target))[1])
-    assert sizes == [len(models.batch().target)] * 2

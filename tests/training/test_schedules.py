@@ -94,17 +94,3 @@ def test_mistakes() -> None:
             scheduler(lr_decay_constant=constant)
     with pytest.raises(UserError, match="takes one --lr, not 2"):
         scheduler(lr=[0.1, 0.2])
-
-
-def admin_s_grid(lr: float, least: float, updates: int) -> dict[int, float]:
-    """One update of warm-up, which starts at 0, then a straight line that reaches ``least`` after ``updates``."""
-    return {0: 0.0, **{n: lr + (least - lr) * (n - 1) / (updates - 1) for n in range(1, updates)}}
-
-
-@pytest.mark.parametrize("least", [pytest.param(0.0, marks=pytest.mark.slow), 0.001])
-def test_stock_polynomial_decay_is_the_schedule_of_admin_s_grid_without_warm_up(
-    least: float, rates: dict[int, float], toy_data: Path, tmp_path: Path
-) -> None:
-    flags = "--lr-scheduler polynomial_decay --warmup-updates 1 --max-update 15 --total-num-update 15".split()
-    toy.train_toy(toy_data, tmp_path, *flags, "--end-learning-rate", str(least))
-    assert rates == pytest.approx(admin_s_grid(0.005, least, 15), rel=1e-9)

@@ -25,19 +25,6 @@ LEAST_SINGULAR, BINS = 1e-6, 60
 """Smaller singular values count as this one, and the number of bins of the histogram."""
 
 
-def require_size(words: int, width: int) -> None:
-    """Refuse a Jacobian that takes too long.
-
-    Raises:
-        UserError: it is too large; the message has the possible number of words.
-    """
-    if words * width > LARGEST:
-        raise UserError(
-            f"jacobian: {words} words of width {width} make a matrix of {words * width} rows, more than {LARGEST}; "
-            f"possible with this width: --length {LARGEST // width}"
-        )
-
-
 def jacobian(model: Any, batch: Batch) -> Tensor:
     """Return the Jacobian of the encoder's output, top norm included, by its embedded first sentence: ``(nC, nC)``."""
     encoder, source = model.encoder.eval(), batch.source[:1]
@@ -58,9 +45,18 @@ def of_function(function: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
 
 
 def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
-    """Histograms of log10 of the singular values."""
+    """Histograms of log10 of the singular values.
+
+    Raises:
+        UserError: a Jacobian would take too long; the message has the possible number of words.
+    """
     for subject in subjects:
-        require_size(int(settings.batch(subject).lengths[0]), subject.options.encoder_embed_dim)
+        words, width = int(settings.batch(subject).lengths[0]), subject.options.encoder_embed_dim
+        if words * width > LARGEST:
+            raise UserError(
+                f"jacobian: {words} words of width {width} make a matrix of {words * width} rows, "
+                f"more than {LARGEST}; possible with this width: --length {LARGEST // width}"
+            )
     by_label = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
     rows = [(label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1)]
     table = Table("", ("model", "number", "singular_value"), rows)

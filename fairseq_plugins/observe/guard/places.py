@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fairseq_plugins.core.sub_layers import forward_order
 from fairseq_plugins.observe.guard.signals import Band
@@ -29,27 +29,6 @@ class Place(NamedTuple):
 
     name: str
     how: str
-
-
-class Row(NamedTuple):
-    """One statistic of one place in an update, against its band.
-
-    Attributes:
-        place: its place.
-        kind: the statistic.
-        value: its value in this update.
-        band: ends of the band; None before :data:`LEAST_ENTRIES` entries.
-        distance: deviations from the mean of the logarithm; NaN before the first entry, infinite for a value that is
-            not finite.
-        since: first update of its time outside the band; ``None`` if it is inside.
-    """
-
-    place: str
-    kind: str
-    value: float
-    band: tuple[float, float] | None
-    distance: float
-    since: int | None
 
 
 def backward_culprit(values: Mapping[str, float]) -> Place | None:
@@ -78,57 +57,51 @@ class PlaceBands:
     def __call__(self, entry: Entry) -> None:
         """Add an entry."""
         self.last = entry.values
-        for row in self._rows(entry.update, entry.values):
-            name = f"{row.place}/{row.kind}"
-            if row.since is None:
-                self._since.pop(name, None)
-            else:
-                self._since[name] = row.since
-            if math.isfinite(row.value) and row.value > 0:
-                self._bands.setdefault(name, Band(FLOOR, window=20)).take_bounded(math.log(row.value), LIMIT)
+        self._since = self._outside(entry.update, entry.values)
+        for name, value in entry.values.items():
+            if _is_of_place(name) and math.isfinite(value) and value > 0:
+                self._bands.setdefault(name, Band(FLOOR, window=20)).take_bounded(math.log(value), LIMIT)
 
-    def _rows(self, update: int, values: Mapping[str, float]) -> list[Row]:
-        rows = []
+    def _outside(self, update: int, values: Mapping[str, float]) -> dict[str, int]:
+        """Return the statistics that are outside their bands, each with the first update of its time outside."""
+        since = {}
         for name, value in values.items():
-            place, _, kind = name.rpartition("/")
-            if place and kind in (*ACTIVATIONS, *GRADIENTS):
-                band = self._bands.get(name, Band(FLOOR))
-                known = band.count >= LEAST_ENTRIES
-                distance = math.inf
-                if math.isfinite(value):
-                    distance = band.distance(math.log(value)) if band.count and value > 0 else math.nan
-                outside = math.isinf(distance) or (known and abs(distance) > LIMIT)
-                low, high = map(math.exp, band.edges(LIMIT))
-                since = self._since.get(name, update) if outside else None
-                rows.append(Row(place, kind, value, (low, high) if known else None, distance, since))
-        return rows
+            band = self._bands.get(name, Band(FLOOR))
+            known = band.count >= LEAST_ENTRIES and value > 0
+            outside = not math.isfinite(value) or (known and abs(band.distance(math.log(value))) > LIMIT)
+            if outside and _is_of_place(name):
+                since[name] = self._since.get(name, update)
+        return since
 
     def place(self, update: int, values: Mapping[str, float]) -> Place | None:
-        """Return the place that left its band first; ``None`` if nothing was recorded before.
+        """Return the place that left its band first; ``None`` if all are inside.
 
-        Of several, the first activation of the forward pass, else the first gradient of the backward pass. If none has
-        left its band, the one furthest from its mean.
+        Of several, the first activation of the forward pass, else the first gradient of the backward pass.
         """
-        rows = self._rows(update, values)
-        if outside := [row for row in rows if row.since is not None]:
-            first = min(outside, key=_order)
-            band = f" outside {first.band[0]:.3g} to {first.band[1]:.3g}" if first.band else ""
-            return Place(first.place, f"{first.kind} {first.value:.3g}{band} since update {first.since}")
-        known = [row for row in rows if not math.isnan(row.distance)]
-        if not known:
+        since = self._outside(update, values)
+        if not since:
             return None
-        worst = max(known, key=lambda row: (abs(row.distance), row.kind in ACTIVATIONS))
-        return Place(
-            worst.place, f"{worst.kind} {worst.value:.3g} is furthest from its mean, {worst.distance:+.1f} deviations"
-        )
+        first = min(since, key=lambda name: (since[name], *_order(name)))
+        place, _, kind = first.rpartition("/")
+        how = f"{kind} {values[first]:.3g}"
+        if (band := self._bands.get(first)) and band.count >= LEAST_ENTRIES:
+            low, high = map(math.exp, band.edges(LIMIT))
+            how += f" outside {low:.3g} to {high:.3g}"
+        return Place(place, f"{how} since update {since[first]}")
 
 
-def _order(row: Row) -> tuple[Any, ...]:
-    """Sort key: by time; activations before gradients; the former in forward order, the latter in backward order."""
-    stack, part, layer, site, _ = forward_order(row.place)
-    if row.kind in ACTIVATIONS:
-        return row.since, 0, stack, part, layer, site, ACTIVATIONS.index(row.kind)
-    return row.since, 1, -stack, -part, -layer, -site, GRADIENTS.index(row.kind)
+def _is_of_place(name: str) -> bool:
+    place, _, kind = name.rpartition("/")
+    return bool(place) and kind in (*ACTIVATIONS, *GRADIENTS)
+
+
+def _order(name: str) -> tuple[int, ...]:
+    """Sort key: activations before gradients; the former in forward order, the latter in backward order."""
+    place, _, kind = name.rpartition("/")
+    stack, part, layer, site, _ = forward_order(place)
+    if kind in ACTIVATIONS:
+        return 0, stack, part, layer, site, ACTIVATIONS.index(kind)
+    return 1, -stack, -part, -layer, -site, GRADIENTS.index(kind)
 
 
 def weakest(values: Mapping[str, float]) -> Place | None:

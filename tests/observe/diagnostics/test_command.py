@@ -83,15 +83,7 @@ def test_numbers_and_plots_of_several_methods(tmp_path: Path, capsys: pytest.Cap
     assert {path.name for path in directory.iterdir()} == names | {"dependency.csv"}
     assert (directory / "dependency.png").read_bytes().startswith(b"\x89PNG")
     assert (directory / "dependency.pdf").read_bytes().startswith(b"%PDF")
-    for label in ("post_ln", "rezero"):
-        for sub_layer in ("1", "4"):
-            line = [
-                float(r["beta"])
-                for r in rows(directory / "dependency.csv")
-                if (r["model"], r["stack"], r["sub_layer"]) == (label, "encoder", sub_layer)
-            ]
-            assert len(line) == 5
-            assert sum(value**2 for value in line) == pytest.approx(1, abs=1e-5)
+    assert {row["model"] for row in rows(directory / "dependency.csv")} == {"post_ln", "rezero"}
     printed = capsys.readouterr()
     assert "post_ln" in printed.out
     assert "measuring rezero" in printed.err
@@ -174,7 +166,6 @@ def test_checkpoints_that_cannot_be_measured(
     checkpoints: list[Path], toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stock = train_toy(toy_data, tmp_path / "stock", "--max-update", "1", arch="transformer")
-    rezero = train_toy(toy_data, tmp_path / "saved", "--max-update", "1", arch="rezero_transformer")
     (tmp_path / "no.pt").write_text("nothing")
     larger = shutil.copytree(toy_data, tmp_path / "other")
     for dictionary in larger.glob("dict.*.txt"):
@@ -188,7 +179,6 @@ def test_checkpoints_that_cannot_be_measured(
             ["scales", "--checkpoint", last, "--encoder-layers=3", "--dropout=0"],
             "--dropout, --encoder-layers: a trained",
         ),
-        (["updates", "--checkpoint", rezero, last], "the two checkpoints are of different models"),
     ):
         assert diagnose(tmp_path / "out", *map(str, argv)) == 2
         (complaint,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
@@ -213,20 +203,6 @@ def test_the_figures_of_every_paper_can_be_made(subtests: pytest.Subtests) -> No
             for job, figure in zip(made, figures, strict=True):
                 assert [subject.label for subject in job.subjects] == [model.label for model in figure.models]
                 assert job.settings.batch(job.subjects[0]).source.numel() > 0
-
-
-def test_a_figure_of_a_paper_carries_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = papers.PaperFigure(
-        "some-figure-1",
-        "Figure 1",
-        "dependency",
-        " ".join(TINY),
-        (papers.Model("base", "post_ln", "--base-init xavier_apart"),),
-    )
-    monkeypatch.setattr(papers, "PAPERS", {"some": (small,)})
-    assert diagnose(tmp_path, "all", "--paper", "some") == 0
-    names = {path.name for path in tmp_path.iterdir()}
-    assert {"some-figure-1.csv", "some-figure-1-newest.png"} <= names
 
 
 def test_models_of_different_depths_share_a_figure() -> None:

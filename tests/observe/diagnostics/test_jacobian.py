@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
-from fairseq_plugins.observe.diagnostics.jacobian import jacobian, of_function, require_size
+from fairseq_plugins.observe.diagnostics.jacobian import jacobian, of_function
 from tests.observe.diagnostics.measured import batch, padded, subject
 
 
@@ -59,9 +57,3 @@ def test_deep_post_ln_loses_its_singular_values() -> None:
     medians = [float(torch.linalg.svdvals(jacobian(model, batch())).median()) for model in models]
     assert medians[0] > medians[1] > medians[2]
     assert medians[2] < 0.1
-
-
-def test_too_large_says_what_is_possible() -> None:
-    with pytest.raises(UserError, match="12800 rows, more than 4096; possible with this width: --length 8"):
-        require_size(25, 512)
-    require_size(8, 512)

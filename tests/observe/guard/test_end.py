@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import logging
 import math
 import re
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.models.transformer import TransformerModel
 from fairseq.trainer import Trainer
 
@@ -53,25 +51,17 @@ def ended(
     return run, code, errors.getvalue()
 
 
-def test_one_line_and_one_code(ended: tuple[Path, int, str]) -> None:
-    _, code, said = ended
-    assert code == DIVERGED_EXIT_CODE == 3
-    assert error_line(said).startswith("error: diverged at update ")
-    assert "Traceback" not in said
-    assert re.search(r"; first in \S+ \(.+\)$", error_line(said))
-
-
-def test_scripts_and_report_call_it_diverged(ended: tuple[Path, int, str], tmp_path: Path) -> None:
+def test_one_line_one_code_and_one_verdict(ended: tuple[Path, int, str], tmp_path: Path) -> None:
     run, code, said = ended
-    reason = error_line(said).split("diverged at update ")[1].split(": ", 1)[1]
-    assert "; first in " in reason
-    log = run / "train.log"
-    assert (judge(read_log(log), 3.0).outcome, judge(read_log(log), 3.0).reason) == ("diverged", reason)
-    finished = tmp_path / "run" / "finished"
-    finished.parent.mkdir()
-    assert continuing.say_how_it_ended(finished.parent, code, log, since=0).exit_code == 1
-    written = json.loads(finished.read_text())
-    assert (written["outcome"], written["reason"]) == ("diverged", reason)
+    assert code == DIVERGED_EXIT_CODE == 3
+    assert "Traceback" not in said
+    line = re.fullmatch(r"error: diverged at update \d+: (.+; first in \S+ \(.+\))", error_line(said))
+    assert line
+    log, judged = run / "train.log", judge(read_log(run / "train.log"), 3.0)
+    assert (judged.outcome, judged.reason) == ("diverged", line[1])
+    assert continuing.say_how_it_ended(tmp_path, code, log, since=0).exit_code == 1
+    written = json.loads((tmp_path / "finished").read_text())
+    assert (written["outcome"], written["reason"]) == ("diverged", line[1])
 
 
 def test_a_run_that_failed_to_train_is_called_that(tmp_path: Path) -> None:
@@ -122,14 +112,18 @@ def test_one_line_names_update_rate_and_place(
     line: str,
 ) -> None:
     processes.fork_ranks(monkeypatch)
+    log = tmp_path / "train.log"
     training = ["--arch", "post_ln_transformer", *toy.TINY_MODEL, *toy.RECIPE, "--save-dir", str(tmp_path)]
+    training += ["--log-file", str(log)]
     rate = "--lr 1000000 --lr-scheduler fixed --warmup-updates 0 --max-update 5"
     assert cli.main(["train", str(toy_data), *training, *rate.split(), *flags.split()]) == DIVERGED_EXIT_CODE
     out, err = capfd.readouterr()
     assert "Traceback" not in out + err
     assert "tensor(" not in out
-    (said,) = [text for text in err.splitlines() if text.startswith("error: ")]
+    said = error_line(err)
     assert re.fullmatch(f"error: diverged {line}", said), said
+    # The log file says the same to programs.
+    assert read_log(log).divergence == said.split(": ", 2)[2]
 
 
 def spoil_weight(model: torch.nn.Module) -> None:
@@ -168,29 +162,6 @@ def test_a_stock_model_is_searched_too(
     assert f"; first in {place}" in str(caught.value)
     # The last state, unless nobody can use it; fairseq's own crash.pt has no position in the data.
     assert [path.name for path in tmp_path.rglob("*.pt")] == ["last.pt"] * saved
-
-
-def test_log_and_pipeline_call_it_diverged(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compute = LabelSmoothedCrossEntropyCriterion.compute_loss
-    monkeypatch.setattr(
-        LabelSmoothedCrossEntropyCriterion,
-        "compute_loss",
-        lambda *args, **kwargs: tuple(loss * math.inf for loss in compute(*args, **kwargs)),
-    )
-    log = tmp_path / "train.log"
-    with pytest.raises(Diverged) as caught:
-        toy.train_toy(toy_data, tmp_path, "--max-update", "1", "--log-file", str(log))
-    for handler in list(logging.getLogger("fairseq_cli.train").handlers):
-        logging.getLogger("fairseq_cli.train").removeHandler(handler)
-        handler.close()
-    reason = str(caught.value).removeprefix("diverged at update 1: ")
-    assert read_log(log).divergence == reason
-    # The same from the line of the terminal alone.
-    log.write_text(f"error: {caught.value}\n")
-    assert continuing.say_how_it_ended(tmp_path, DIVERGED_EXIT_CODE, log, since=0).sentence() == (
-        f"diverged after 0 updates, 0 epochs ({reason})"
-    )
-    assert json.loads((tmp_path / "finished").read_text())["reason"] == reason
 
 
 def test_processes_with_different_gradients_are_a_mistake() -> None:

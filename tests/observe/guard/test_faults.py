@@ -70,21 +70,6 @@ def test_a_weight(training: Training, faults: Faults, said: Callable[[], list[st
     assert places(said()) == [place for _, place in planned.values()]
 
 
-def test_stop(training: Training, faults: Faults, said: Callable[[], list[str]]) -> None:
-    faults.weight(2, "decoder.layers.1.fc1.weight", INF)
-    place = r"first in decoder.layers.1.ffn \(.+\)"
-    message = rf"^diverged at update 2: the loss is not a number; learning rate \S+; {place}$"
-    with pytest.raises(Diverged, match=message):
-        training.run("run", *STOP)
-    (line,) = said()
-    assert line.startswith(
-        "update 2: the loss is not a number; learning rate 0.00125; first in decoder.layers.1.ffn (the out"
-    )
-    assert line.endswith("; stop: the training ends here")
-    # Weights that are not finite are of no use; none are saved.
-    assert not list((training.directory / "run").rglob("*.pt"))
-
-
 def test_a_gradient(training: Training, faults: Faults) -> None:
     """The forward pass is clean: what is not finite arises below the output of the second decoder layer's attention."""
 

@@ -22,8 +22,8 @@ from fairseq_cli import train
 
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.errors import Diverged, UserError
-from fairseq_plugins.observe.recorder import Entry, read, recording
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.recorder import Entry, read
 from tests import processes, toy
 from tests.language_model import text
 from tests.representatives import for_each
@@ -246,16 +246,6 @@ def test_resuming_goes_on_where_the_checkpoint_is(toy_data: Path, tmp_path: Path
     assert [entry.update for entry in again] == [1, 2]
 
 
-def test_a_training_without_it_can_be_recorded_from_its_checkpoint_on_and_back(toy_data: Path, tmp_path: Path) -> None:
-    toy.train_toy(toy_data, tmp_path / "on", *FEW, "2", arch="admin_transformer")
-    entries = recorded(toy_data, tmp_path / "on", updates=4)
-    assert [entry.update for entry in entries] == [3, 4]
-    toy.train_toy(toy_data, tmp_path / "on", *FEW, "5", arch="admin_transformer")
-    toy.train_toy(toy_data, tmp_path / "base", *FEW, "5", arch="admin_transformer")
-    found, base = weights(tmp_path / "on"), weights(tmp_path / "base")
-    assert [name for name, value in base.items() if not torch.equal(value, found[name])] == []
-
-
 def test_a_setting_of_earlier_recorders_is_forgotten(toy_data: Path, tmp_path: Path) -> None:
     """As fairseq-validate does: it builds the criterion of the checkpoint, and refuses unknown settings."""
     path = toy.train_toy(toy_data, tmp_path, *ON, *FEW, "1", arch="post_ln_transformer")
@@ -276,32 +266,6 @@ def test_an_overflow_is_recorded_as_not_applied(
     assert (entry.update, entry.applied) == (1, False)
     assert not math.isfinite(entry.values["gradient_norm"])
     assert entry.values["loss_scale"] == 2**40
-
-
-def test_the_update_that_ends_a_training_is_recorded(
-    toy_data: Path, tmp_path: Path, models: list[torch.nn.Module], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A weight that is not a number, from the second update on."""
-
-    def poison(entry: Entry) -> None:
-        if entry.update == 1:
-            with torch.no_grad():
-                models[0].encoder.layers[1].fc1.weight[0, 0] = math.nan
-
-    stock = recording.Recorder.__init__
-
-    def with_observer(self: Any, *args: Any) -> None:
-        stock(self, *args)
-        self.observers.append(poison)
-
-    monkeypatch.setattr(recording.Recorder, "__init__", with_observer)
-    with pytest.raises(Diverged):
-        recorded(toy_data, tmp_path, updates=3)
-    first, last = read(tmp_path / "recorder.jsonl")
-    assert (first.update, first.applied, last.update, last.applied) == (1, True, 2, False)
-    assert math.isnan(last.values["gradient_norm"])
-    assert math.isfinite(last.values["encoder.layers.0.ffn/branch_rms"])
-    assert math.isnan(last.values["encoder.layers.1.ffn/branch_rms"])
 
 
 @pytest.fixture
