@@ -74,13 +74,14 @@ class PlaceBands:
         return since
 
     def place(self, update: int, values: Mapping[str, float]) -> Place | None:
-        """Return the place that left its band first; ``None`` if all are inside.
+        """Return the place that left its band first; ``None`` if nothing was recorded before.
 
-        Of several, the first activation of the forward pass, else the first gradient of the backward pass.
+        Of several, the first activation of the forward pass, else the first gradient of the backward pass. If none has
+        left its band, the one furthest from its mean.
         """
         since = self._outside(update, values)
         if not since:
-            return None
+            return self._furthest(values)
         first = min(since, key=lambda name: (since[name], *_order(name)))
         place, _, kind = first.rpartition("/")
         how = f"{kind} {values[first]:.3g}"
@@ -88,6 +89,15 @@ class PlaceBands:
             low, high = map(math.exp, band.edges(LIMIT))
             how += f" outside {low:.3g} to {high:.3g}"
         return Place(place, f"{how} since update {since[first]}")
+
+    def _furthest(self, values: Mapping[str, float]) -> Place | None:
+        known = {name: value for name, value in values.items() if name in self._bands and value > 0}
+        if not known:
+            return None
+        distances = {name: self._bands[name].distance(math.log(value)) for name, value in known.items()}
+        worst = max(distances, key=lambda name: (abs(distances[name]), name.rpartition("/")[2] in ACTIVATIONS))
+        place, _, kind = worst.rpartition("/")
+        return Place(place, f"{kind} {known[worst]:.3g} is furthest from its mean, {distances[worst]:+.1f} deviations")
 
 
 def _is_of_place(name: str) -> bool:
