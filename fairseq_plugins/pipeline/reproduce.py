@@ -123,11 +123,15 @@ def of_each_method(wanted: Sequence[Wanted]) -> list[Wanted]:
     return list(methods.values())
 
 
+def small_texts() -> dict[str, Any]:
+    """The module of the tests that writes small archives and small prepared texts; empty without a checkout."""
+    top = checkout()
+    return runpy.run_path(str(top / "tests" / "scripts" / "archives.py")) if top else {}
+
+
 def small_archives(corpus: str, place: Path) -> dict[str, str]:
     """Write small archives with the published layout; return the settings of a preparation from them."""
-    top = checkout()
-    assert top is not None, "only a checkout has scripts that prepare archives, and the tests that write small ones"
-    write = runpy.run_path(str(top / "tests" / "scripts" / "archives.py"))["write_archives"]
+    write = small_texts()["write_archives"]  # without a checkout no script prepares archives
     Workspace(place.parent).make(place, lambda target: write(corpus, target))
     # Fewer test sets, and a validation set that is not empty with so few pairs.
     sets = {"TEST_SETS": "newstest2014", "VALID": "newstest2013"}
@@ -244,13 +248,17 @@ def _reproduce(args: Namespace, how: How) -> None:
     evaluations = [] if args.train_only else [shlex.split(words) for words in args.evaluate or [""]]
     corpora = dict.fromkeys(training.corpus for training in wanted)
     places = {corpus: (args.data or out / "data") / corpus for corpus in corpora}
-    scripts = {corpus: script_of(corpus, place) for corpus, place in places.items()}
+    # Texts that no script prepares, or only with packages of its own.
+    ready = small_texts().get("PREPARED", {}) if args.smoke and not args.data else {}
+    scripts = {corpus: script_of(corpus, place) for corpus, place in places.items() if corpus not in ready}
     workspace = Workspace(out, dry_run=how.dry_run)
     runs: list[Path] = []
     with interruptible(), workspace.claimed():
         workspace.remember({"smoke": int(args.smoke)})
         for corpus, data in places.items():
-            if script := scripts[corpus]:
+            if corpus in ready and not how.dry_run:
+                ready[corpus](data)
+            elif script := scripts.get(corpus):
                 small = {} if how.dry_run or not args.smoke else small_archives(corpus, out / "archives" / corpus)
                 usual = {"VARIANT": os.environ.get("VARIANT") or "wmt16-google"} if corpus == "wmt16_en_de" else {}
                 given = {name: value for of, name, value in args.prepare if of == corpus}
