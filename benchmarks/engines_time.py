@@ -47,7 +47,7 @@ def main() -> None:
     texts, references = (path.read_text(encoding="utf-8").splitlines() for path in (args.source, args.reference))
     translators = {STOCK: with_engine(args.package, "fairseq", PRECISIONS[0])}
     translators |= {f"lean search, {each}": with_engine(args.package, "lean", each) for each in PRECISIONS}
-    for name in open_package(args.package).engines:
+    for name in open_package(args.package).content["engines"]:
         translators[name] = Translator(args.package, engine=name, device="cpu")
     found: dict[str, list[str]] = {}
 
