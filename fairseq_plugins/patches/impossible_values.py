@@ -22,10 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 class Legal(NamedTuple):
-    """The legal values of a setting, or of each number of a list: how a message says it, and the test."""
+    """The legal values of a setting, or of each number of a list: how a message says it, the test, a list's length."""
 
     words: str
     holds: Callable[[float], bool]
+    numbers: int | None = None
 
 
 AT_LEAST_0 = Legal("at least 0", lambda value: 0 <= value < math.inf)
@@ -40,7 +41,7 @@ LEGAL: Mapping[str, Legal] = {
     "label_smoothing": SHARE,
     "temperature": Legal("above 0", lambda value: 0 < value < math.inf),
     "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
-    "adam_betas": Legal("numbers in brackets, each at least 0 and below 1", SHARE.holds),
+    "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
 }
 
 
@@ -53,7 +54,9 @@ def is_legal(value: Any, legal: Legal) -> bool:
     except (ValueError, SyntaxError):
         return False
     numbers = list(value) if isinstance(value, (list, tuple)) or OmegaConf.is_list(value) else [value]
-    return bool(numbers) and all(isinstance(number, (int, float)) and legal.holds(number) for number in numbers)
+    if len(numbers) != (legal.numbers or max(len(numbers), 1)):
+        return False
+    return all(isinstance(number, (int, float)) and legal.holds(number) for number in numbers)
 
 
 def refuse(settings: Iterable[tuple[str, str, Any]]) -> None:

@@ -17,7 +17,7 @@ from fairseq_plugins.errors import UserError
 from tests import toy
 from tests.patches.conftest import Unpatch
 
-BETAS = "numbers in brackets, each at least 0 and below 1"
+BETAS = "two numbers in brackets, each at least 0 and below 1"
 SEED = "from 0 to 4294967295, as numpy requires"
 NOWHERE = ("nowhere", "--arch", "transformer", "--optimizer", "adam", *toy.RECIPE)
 
@@ -32,6 +32,7 @@ NUMBERS: Mapping[str, str] = {
     "--dropout 1.5": "--dropout must be at least 0 and below 1, not 1.5",
     "--label-smoothing 1": "--label-smoothing must be at least 0 and below 1, not 1.0",
     "--adam-betas (0.9": f"--adam-betas must be {BETAS}, not (0.9",
+    "--adam-betas 0.9": f"--adam-betas must be {BETAS}, not 0.9",
     "--adam-betas '(0.9, 1)'": f"--adam-betas must be {BETAS}, not (0.9, 1)",
 }
 """What is added to a good training, and its whole line."""
