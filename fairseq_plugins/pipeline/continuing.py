@@ -59,6 +59,10 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     if any(data.get(name) != new[name] for name in ("data_fingerprint", "data_content")):
         changed.append("dictionaries or training files differ")
     before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
+    # An older version had the rate of the branches there.
+    rate = "model.embedding_dropout"
+    if rate not in before and after.get(rate) not in (None, before.get("model.dropout")):
+        before[rate] = None
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
     # Whether a validation translates changes no weight.

@@ -518,6 +518,16 @@ def test_a_dry_run_makes_nothing_and_a_mistake_is_one_line_for_each_problem(
     ]
 
 
+def test_a_training_of_a_version_without_a_rate_for_embeddings_keeps_that_of_its_branches(tmp_path: Path) -> None:
+    same = {"config": "x", "precision": "fp32", "tokens_per_update": 1, "data_fingerprint": "", "data_content": ""}
+    old = {**same, "configuration": {"model": {"dropout": 0.3}}}
+    for rate in (None, 0.3):
+        new = {**same, "configuration": {"model": {"dropout": 0.3, "embedding_dropout": rate}}}
+        check_unchanged(old, new, tmp_path)
+    with pytest.raises(UserError, match=r"model.embedding_dropout: 0.1, was None"):
+        check_unchanged(old, {**same, "configuration": {"model": {"dropout": 0.3, "embedding_dropout": 0.1}}}, tmp_path)
+
+
 @pytest.mark.slow
 def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path) -> None:
     old = planned(data, tmp_path).record
