@@ -210,6 +210,7 @@ MESSAGES: tuple[Message, ...] = (
     Message("", r"tokenizer\.source_lang=null", NO_LANGUAGES),
     Message("", r"unexpected keyword argument 'interpolation'|'numpy' has no attribute 'compat'", BUCKETS),
     Message(f"{SCHEDULE}:__init__", "^$", DECAY, AssertionError),
+    Message("fairseq.optim.adam:__init__", "^--fp16-adam-stats", "{error}; drop it", NotImplementedError),
     Message("fairseq.optim.fp16_optimizer:build_fp32_params|fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
     Message("fairseq_cli.score:cli_main", "", OLD_SCORER, TypeError),
     Message("fairseq.data.dictionary:add_from_file", "^(Incorrect|Duplicate word)", broken_dictionary),
