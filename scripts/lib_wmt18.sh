@@ -21,9 +21,9 @@ options=(
 pass_on WORKERS
 fairseq_deep prepare "$DIR" "${options[@]}" --check
 exit_if_prepared
-note_call
 [[ $other != zh || $DRY_RUN == 1 ]] || "$PYTHON" -c 'import jieba' 2>/dev/null ||
     die "$PYTHON cannot import jieba, which splits the Chinese test sets into words: pip install jieba"
+note_call
 
 fairseq_deep wmt --pair "$source-$target" --to "$original" newstest2017 newstest2018
 claim "$original/test"
