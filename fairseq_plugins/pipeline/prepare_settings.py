@@ -90,6 +90,7 @@ class Settings:
             (self.codes and not cut, "--codes is set, but --subwords is none"),
             (self.aggressive and not tokenised, "--aggressive needs --tokeniser moses"),
             (limited and self.clean == "none", "--min-length, --max-length or --ratio is set, but --clean is none"),
+            (self.ratio < 1, f"--ratio {self.ratio:g} would drop every pair; it must be at least 1"),
             (self.types and given_dictionary, "--types limits a new dictionary, but one is given"),
             (
                 self.joined and self.target_dict,

@@ -251,6 +251,7 @@ REFUSED = (
     (f"{BASE} --subwords none --codes c", "--codes is set, but --subwords is none"),
     (f"{BASE} --clean none --max-length 80", "--min-length, --max-length or --ratio is set, but --clean is none"),
     (f"{BASE} --tokeniser none --aggressive", "--aggressive needs --tokeniser moses"),
+    (f"{BASE} --ratio 0.5", "--ratio 0.5 would drop every pair; it must be at least 1"),
     (f"{BASE} --types 9 --source-dict d", "--types limits a new dictionary, but one is given"),
     (f"{BASE} --subwords none --vocabulary-threshold 5", "--vocabulary-threshold needs --subwords bpe"),
     (
