@@ -104,8 +104,9 @@ note_call() {
     if ((DRY_RUN)); then
         say "$DIR/prepared_by: $line"
     elif [[ -e $DIR/calls ]] || ! compgen -G "$DIR/*" >/dev/null; then
-        mkdir -p -- "$DIR"
-        grep -sqxF -- "$line" "$DIR/calls" || printf '%s\n' "$line" >>"$DIR/calls"
+        mkdir -p -- "$DIR" 2>/dev/null || die "$DIR: cannot be made"
+        grep -sqxF -- "$line" "$DIR/calls" || { printf '%s\n' "$line" >>"$DIR/calls"; } 2>/dev/null ||
+            die "$DIR: cannot be written"
     fi
 }
 
