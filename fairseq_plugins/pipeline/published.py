@@ -149,13 +149,13 @@ class Difference(NamedTuple):
 
 def differences(runs: Sequence[Run], row: PublishedRow) -> tuple[Difference, ...]:
     """What keeps the seeds of one recipe from being the row's; if there is nothing, its number is comparable."""
-    found = dict.fromkeys(difference for run in runs for difference in _differences(run, row))
+    differing = dict.fromkeys(difference for run in runs for difference in _differences(run, row))
     seeds = {run.seed for run in runs}
     if not seeds.issuperset(row.seeds):
         own, papers = (" ".join(sorted(map(str, numbers))) for numbers in (seeds, row.seeds))
         count = len(seeds.intersection(row.seeds))
-        found[Difference(f"seeds {count} of {len(row.seeds)}", f"seeds {own}, not {papers}")] = None
-    return tuple(found)
+        differing[Difference(f"seeds {count} of {len(row.seeds)}", f"seeds {own}, not {papers}")] = None
+    return tuple(differing)
 
 
 def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:

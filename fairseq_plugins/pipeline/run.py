@@ -193,7 +193,7 @@ class Plan:
     record: dict[str, Any]
     lines: tuple[str, ...]
     ending: Ending | None = None
-    """Of a training that has ended already."""
+    """How the training ended, if it has ended already."""
 
 
 def make_plan(request: Request, machine: Machine | None = None) -> Plan:

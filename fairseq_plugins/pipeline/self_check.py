@@ -46,7 +46,7 @@ class Result:
     lines: int
     differing: int
     bleu: float | None = None
-    """Of the prepared references against the published ones; None if every token must be the same."""
+    """BLEU of the prepared references against the published ones; None if every token must be the same."""
     allowed: tuple[str, ...] = ()
     """The known differences that were allowed for."""
     problem: str = ""
