@@ -1,0 +1,258 @@
+"""The pretended GPU shows what it is there to show: faults that a CPU hides are planted, and each is caught."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_plugins.core.layers import EncoderLayer
+from fairseq_plugins.methods.admin import AdminResidual
+from tests import models
+from tests.gpu.pretend import SEEN, GpuTensor, on_gpu, pretended
+
+Fault = Callable[[nn.Module, Tensor], Tensor]
+LAYERS = 3
+LEFT_BEHIND = torch.ones(16)
+
+
+def stray_zeros(layer: nn.Module, x: Tensor) -> Tensor:
+    return x + torch.zeros(x.size(-1))
+
+
+def buffer_that_stays(layer: nn.Module, x: Tensor) -> Tensor:
+    return x * LEFT_BEHIND.to(x.dtype)
+
+
+def mask_of_the_cpu(layer: nn.Module, x: Tensor) -> Tensor:
+    return x.masked_fill(torch.zeros(x.shape, dtype=torch.bool), 0.0)
+
+
+def item_in_a_layer(layer: nn.Module, x: Tensor) -> Tensor:
+    return x * (1.0 if x.sum().item() < 1e9 else 0.0)
+
+
+def number_sent(layer: nn.Module, x: Tensor) -> Tensor:
+    return x * torch.tensor(1.0, dtype=x.dtype, device=x.device)
+
+
+def constant_in_float32(layer: nn.Module, x: Tensor) -> Tensor:
+    return (x * torch.ones(x.size(-1), device=x.device)).to(x.dtype)
+
+
+def step(fault: Fault | None, dtype: torch.dtype, device: str, case: str = "post_ln") -> nn.Module:
+    """One training step with a fault in each layer of the encoder; the seeds of its random numbers are the same."""
+    model = models.build(*models.CASES[case], "--dropout", "0").to(device).to(dtype)
+    data = models.Batch(*(part.to(device) for part in models.batch()))
+    if fault is not None:
+        for layer in model.modules():
+            if isinstance(layer, EncoderLayer):
+                layer.register_forward_pre_hook(lambda layer, given: (fault(layer, given[0]), *given[1:]))
+    SEEN.forget()
+    models.loss_of(model, data).backward()
+    return model
+
+
+@pytest.mark.parametrize("fault", [stray_zeros, buffer_that_stays, mask_of_the_cpu])
+def test_a_tensor_that_is_left_behind_is_an_error_with_operation_and_line(fault: Fault) -> None:
+    step(fault, torch.float32, "cpu")
+    with pytest.raises(AssertionError) as caught:
+        on_gpu(step, fault, torch.float32, "cuda")
+    found = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+    line = fault.__code__.co_firstlineno + 1
+    operation = {"stray_zeros": "aten.add", "mask_of_the_cpu": "aten.masked_fill"}.get(fault.__name__, "aten.mul")
+    assert f"RuntimeError: {found} ({operation}" in str(caught.value)
+    assert f"at tests/gpu/test_pretend.py:{line} {fault.__name__})" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "dtype", "kind"),
+    [
+        (item_in_a_layer, torch.float32, "reads"),
+        (number_sent, torch.float32, "sends"),
+        (constant_in_float32, torch.float16, "promotions"),
+    ],
+)
+def test_what_is_no_error_is_counted_by_place(fault: Fault, dtype: torch.dtype, kind: str) -> None:
+    def seen() -> tuple[Counter[str], Counter[str]]:
+        found = []
+        for planted in (None, fault):
+            step(planted, dtype, "cuda")
+            found.append(Counter(getattr(SEEN, kind)))
+        return found[0], found[1]
+
+    without, planted = on_gpu(seen)
+    line = fault.__code__.co_firstlineno + 1
+    assert planted - without == {f"tests/gpu/test_pretend.py:{line} {fault.__name__}": LAYERS}
+
+
+@pytest.mark.parametrize("case", ["post_ln", "admin", "sigma_reparam", "dlcl"])
+def test_numbers_are_those_of_the_cpu(case: str) -> None:
+    def gradients(device: str) -> dict[str, Tensor]:
+        return {
+            name: parameter.grad.cpu()
+            for name, parameter in step(None, torch.float32, device, case).named_parameters()
+            if parameter.grad is not None
+        }
+
+    expected, found = gradients("cpu"), on_gpu(gradients, "cuda")
+    assert expected.keys() == found.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5)
+
+
+@pretended
+def test_a_model_that_moves_keeps_its_parameters() -> None:
+    """The objects themselves, shared ones shared, as torch moves them to a GPU; an optimizer may hold them."""
+    model = models.build(*models.CASES["rezero"], "--share-all-embeddings")
+    before = dict(model.named_parameters(remove_duplicate=False))
+    assert model.cuda().half() is model
+    after = dict(model.named_parameters(remove_duplicate=False))
+    assert all(after[name] is parameter for name, parameter in before.items())
+    assert all(isinstance(parameter, nn.Parameter) and parameter.is_cuda for parameter in after.values())
+    assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
+    assert {parameter.dtype for parameter in after.values()} == {torch.float16}
+    copied = copy.deepcopy(model)
+    assert copied.decoder.output_projection.weight is copied.encoder.embed_tokens.weight
+    copied.load_state_dict({name: value.cpu() for name, value in model.state_dict().items()})
+    assert {str(value.device) for value in copied.state_dict().values()} == {"cuda:0"}
+    assert not any(isinstance(value, GpuTensor) for value in copied.cpu().parameters())
+
+
+@pretended
+def test_every_way_to_wait_is_counted_once() -> None:
+    x = torch.arange(6.0, device="cuda").view(2, 3)
+    ways: dict[str, Callable[[], Any]] = {
+        "item": lambda: x.sum().item(),
+        "float": lambda: float(x[0, 0]),
+        "bool": lambda: bool((x > 0).any()),
+        "tolist": x.tolist,
+        "cpu": x.cpu,
+        "copy to the host": lambda: torch.empty(2, 3).copy_(x),
+        "nonzero": lambda: x.nonzero(),
+        "mask": lambda: x[x > 1],
+        "print": lambda: f"{x}",
+        "equal": lambda: torch.equal(x, x),
+        "synchronize": torch.cuda.synchronize,
+    }
+    for name, way in ways.items():
+        SEEN.forget()
+        way()
+        assert sum(SEEN.reads.values()) == 1, name
+        assert not SEEN.sends, name
+    number = torch.tensor(3.0)
+    for name, way in {
+        "to": lambda: number.to("cuda"),
+        "cuda": number.cuda,
+        "tensor": lambda: torch.tensor([1, 2], device="cuda"),
+        "new_tensor": lambda: x.new_tensor([1, 2]),
+        "copy to the device": lambda: x.copy_(torch.ones(2, 3)),
+    }.items():
+        SEEN.forget()
+        way()
+        assert sum(SEEN.sends.values()) == 1, name
+        assert not SEEN.reads, name
+    SEEN.forget()
+    for free in (
+        lambda: number.to("cuda", non_blocking=True),
+        lambda: torch.full((2,), 3.0, device="cuda"),
+        lambda: x * number,  # a single number travels with the call
+        lambda: x.masked_fill_(x > 1, 0.0),
+        lambda: x.__setitem__(x > 1, 0.0),
+        lambda: x.to(x.device),
+        lambda: x[:, 0].add_(1),
+    ):
+        free()
+    assert not SEEN.reads
+    assert not SEEN.sends
+    with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
+        np.asarray(x)
+
+
+@pretended
+def test_a_tensor_says_where_it_lies() -> None:
+    x = torch.ones(2, device="cuda")
+    assert (str(x.device), x.is_cuda, x.is_cpu, x.is_meta, x.get_device()) == ("cuda:0", True, False, False, 0)
+    assert x.type() == "torch.cuda.FloatTensor"
+    assert x.to("cuda") is x
+    assert x.to(0) is x
+    assert torch.ones(2).type_as(x).is_cuda
+    assert torch.zeros_like(x).is_cuda
+    assert x.new_zeros(3).is_cuda
+    assert not x.new_zeros(3, device="cpu").is_cuda
+    assert torch.cuda.FloatTensor([1, 2]).tolist() == [1, 2]
+    assert not torch.ones(2).is_cuda
+
+
+def test_devices_do_not_mix_with_each_other() -> None:
+    def add() -> Tensor:
+        return torch.ones(2, device="cuda:0") + torch.ones(2, device="cuda:1")
+
+    with pytest.raises(AssertionError, match="found at least two devices, cuda:1 and cuda:0!"):
+        on_gpu(add, count=2)
+
+
+@pretended
+def test_the_gpu_has_random_numbers_of_its_own() -> None:
+    def of_gpu() -> list[float]:
+        return torch.rand(3, device="cuda").tolist()
+
+    torch.manual_seed(1)
+    expected = of_gpu()
+    of_cpu = torch.rand(3)
+    torch.manual_seed(1)
+    assert torch.equal(torch.rand(3), of_cpu)
+    assert of_gpu() == expected
+    state = torch.cuda.get_rng_state()
+    after = of_gpu()
+    with torch.random.fork_rng(devices=[torch.device("cuda:0")]):
+        of_gpu()
+    torch.cuda.set_rng_state(state)
+    assert of_gpu() == after
+    torch.cuda.manual_seed(1)
+    assert of_gpu() == expected
+
+
+@pretended
+def test_autocast_has_the_types_of_cuda() -> None:
+    x, weight = torch.randn(2, 4, device="cuda"), nn.Parameter(torch.randn(4, 4, device="cuda"))
+    with torch.autocast("cuda"):
+        half = F.linear(x, weight)
+        assert half.dtype == (x @ weight).dtype == torch.bmm(x[None], weight[None]).dtype == torch.float16
+        assert half.softmax(-1).dtype == F.layer_norm(half, (4,)).dtype == half.sum().dtype == torch.float32
+        assert (half + half).dtype == torch.float16
+        assert torch.cat([half, x]).dtype == torch.float32
+        with torch.autocast("cuda", enabled=False):
+            assert F.linear(x, weight).dtype == torch.float32
+    with torch.autocast("cuda", torch.bfloat16):
+        F.linear(x, weight).sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.dtype == torch.float32
+    assert F.linear(x, weight).dtype == torch.float32
+
+
+def test_nothing_is_left_behind() -> None:
+    on_gpu(lambda: torch.ones(1, device="cuda").tolist())
+    assert not torch.cuda.is_available()
+    assert torch.ones(1).device.type == "cpu"
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        on_gpu(lambda: 1 / 0)
+
+
+@pretended
+def test_the_profile_of_admin_leaves_the_random_numbers_of_the_gpu_as_they_were() -> None:
+    """Its pass draws dropout masks from the GPU's generator, which the CPU's state says nothing of."""
+    model = models.build(*models.CASES["admin"]).cuda().half()
+    data = models.Batch(*(part.to("cuda") for part in models.batch()))
+    torch.manual_seed(5)
+    first = models.loss_of(model, data)
+    assert all(float(module.calibrated) == 1 for module in model.modules() if isinstance(module, AdminResidual))
+    torch.manual_seed(5)
+    assert torch.equal(models.loss_of(model, data), first)
