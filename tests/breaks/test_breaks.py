@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.breaks.__main__ import ROOT, chosen, parser
+from tests.breaks.__main__ import ROOT
 from tests.breaks.checking import Outcome, check, copy_of_tracked_files, made, table
 from tests.breaks.listed import BREAKS
 from tests.breaks.mutants import Break, changed_lines, likely_tests, mutants_of, sample
@@ -124,11 +124,6 @@ def test_a_break_that_no_test_catches_and_one_that_keeps_the_tests_from_running(
     assert rows[4] == "| one | something | `tests/a.py::b` | 2 |"
 
 
-def test_a_fragment_that_is_not_there(tree: Path) -> None:
-    with pytest.raises(ValueError, match="one: the fragment occurs 0 times in code_of.py"), made(broken("9", ""), tree):
-        pass
-
-
 def test_only_tracked_files_are_copied(tree: Path, tmp_path: Path) -> None:
     subprocess.run(["git", "-C", tree, "init", "-q"], check=True)
     subprocess.run(["git", "-C", tree, "add", "code_of.py", "tests"], check=True)
@@ -137,11 +132,3 @@ def test_only_tracked_files_are_copied(tree: Path, tmp_path: Path) -> None:
     copy_of_tracked_files(tree, tmp_path / "copy")
     copied = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*.*")}
     assert copied == {"code_of.py", "tests/test_later.py"}
-
-
-def test_names_of_breaks() -> None:
-    names = ["reorder", "aan-mask"]
-    assert [broken.name for broken in chosen(parser().parse_args(["--only", *names]))] == names
-    assert chosen(parser().parse_args([])) == list(BREAKS)
-    with pytest.raises(ValueError, match="unknown break 'exit'"):
-        chosen(parser().parse_args(["--only", "exit"]))

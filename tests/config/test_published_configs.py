@@ -139,41 +139,10 @@ def test_what_is_averaged_is_kept() -> None:
     assert wrong == []
 
 
-WIKITEXT_WORDS = 267744
 DS_INIT_WORDS = 27511
 """DS-Init's two dictionaries have 55,022 words together."""
-MILLIONS = {
-    # Admin: one dictionary, the same for all that have no parameters of their own. 36,500 types of En-De follow
-    # from the printed sizes; no paper has them.
-    "iwslt14_de_en/post_ln_6e6d": (10152, 36.741),
-    "iwslt14_de_en/admin_6e6d": (10152, 36.756),
-    "wmt14_en_de/admin_6e6d": (36500, 63),
-    "wmt14_en_de/admin_12e12d": (36500, 107),
-    "wmt14_en_de/admin_18e18d": (36500, 151),
-    "wmt14_en_fr/admin_6e6d": (44512, 67),
-    "wmt14_en_fr/admin_60e12d": (44512, 262),
-    "wmt14_en_de/post_ln_6e6d_dsinit": (DS_INIT_WORDS, 72.3),
-    "wmt14_en_de/dsinit_matt_6e6d": (DS_INIT_WORDS, 66.0),
-    "wmt14_en_de/matt_6e6d": (DS_INIT_WORDS, 66.0),
-    "wmt14_en_de/matt_self_6e6d": (DS_INIT_WORDS, 72.3),
-    "wmt14_en_de/pre_ln_12e12d_dsinit": (DS_INIT_WORDS, 116.5),
-    "wmt14_en_de/ds_init_12e12d": (DS_INIT_WORDS, 116.4),
-    "wmt14_en_de/dsinit_matt_12e12d": (DS_INIT_WORDS, 103.8),
-    "wmt14_en_de/ds_init_20e20d": (DS_INIT_WORDS, 175.3),
-    "wmt14_en_de/dsinit_matt_20e20d": (DS_INIT_WORDS, 154.3),
-    "wmt14_en_de/post_ln_6e6d_big": (DS_INIT_WORDS, 233),
-    "wmt14_en_de/dsinit_matt_12e12d_big": (DS_INIT_WORDS, 359),
-    "wmt14_en_de/dsinit_matt_20e20d_big": (DS_INIT_WORDS, 560),
-    # ReZero: 256 bytes and four special ones. The 34M that is printed for 12 layers follows from no layout.
-    "enwik8/post_ln_12d": (260, 38),
-    "enwik8/post_ln_64d": (260, 51),
-    "enwik8/rezero_64d": (260, 51),
-    "enwik8/rezero_128d": (260, 101),
-    # The models of fairseq's recipes on which those of the B2T paper rest.
-    "wikitext103/pre_ln_16d": (WIKITEXT_WORDS, 247),
-    "librispeech/pre_ln_12e6d": (10000, 71),
-}
-"""Words of a dictionary, and the number of parameters that a paper prints."""
+MILLIONS = yaml.safe_load(Path(__file__).with_name("printed_sizes.yaml").read_text(encoding="utf-8"))
+"""By file, words of a dictionary and the number of parameters that a paper prints."""
 
 
 def test_a_model_is_as_large_as_printed() -> None:
