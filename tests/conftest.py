@@ -107,6 +107,13 @@ def fairseq_deep(
     return processes.in_its_own(tmp_path)
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, where a program that is executed leaves a file."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def real_corpus() -> Callable[[str], Path]:
     """Directory of a real corpus by name, for instance ``multi30k``; the test is skipped where it is absent."""

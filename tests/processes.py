@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,9 @@ import torch
 
 from fairseq_plugins.cli import main as cli
 from tests import toy
+
+LONGEST = 60.0
+"""Seconds in which a process has to end."""
 
 
 class Ended(NamedTuple):
@@ -72,12 +77,29 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixt
     return run
 
 
+def python(*words: object, cwd: Path | None = None, **environment: str) -> Ended:
+    """A new interpreter in a directory, by default this one; ``environment`` is what differs from this process's."""
+    command = [sys.executable, *map(str, words)]
+    there = {**os.environ, **environment}
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=there, timeout=600, check=False)
+    return Ended(ended.returncode, ended.stderr, ended.stdout)
+
+
 def in_its_own(directory: Path) -> Command:
     """The command in a new process, as from a shell in ``directory``."""
+    return functools.partial(python, "-m", "fairseq_plugins.cli", cwd=directory)
 
-    def run(*words: str) -> Ended:
-        command = [sys.executable, "-m", "fairseq_plugins.cli", *words]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=directory, timeout=300, check=False)
-        return Ended(ended.returncode, ended.stderr, ended.stdout)
 
-    return run
+def ends(process: int) -> bool:
+    """Whether a process that is no child of this one ends in time; it may stay a zombie where nobody waits for it."""
+    until = time.monotonic() + LONGEST
+    while time.monotonic() < until:
+        try:
+            stat = Path(f"/proc/{process}/stat").read_text()
+        except OSError:
+            return True
+        if stat.rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    os.kill(process, signal.SIGKILL)
+    return False

@@ -16,6 +16,7 @@ import torch
 from fairseq_plugins import doctor
 from fairseq_plugins.cli import main as command
 from fairseq_plugins.doctor import ERROR, NOTE, OK, WARNING, Finding
+from tests import processes
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -106,15 +107,8 @@ def test_a_broken_fairseq_is_named_by_the_doctor_and_by_all_others(tmp_path: Pat
     (tmp_path / "fairseq" / "__init__.py").write_text('raise ValueError("mutable default")\n')
     said = []
     for words in (["doctor"], ["average", "--help"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "fairseq_plugins.cli", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        said.append((done.returncode, done.stderr, done.stdout))
+        path = f"{tmp_path}{os.pathsep}{ROOT}"
+        said.append(processes.python("-m", "fairseq_plugins.cli", *words, cwd=tmp_path, PYTHONPATH=path))
     line = "error: fairseq cannot be imported (ValueError: mutable default); fairseq-deep doctor says why\n"
     (code, errors, output), others = said
     assert (code, errors, others) == (1, "", (2, line, ""))

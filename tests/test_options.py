@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fairseq_plugins.cli.main import main
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
+from tests.refusals import refused
 
 MISTAKES = {
     "--outptu a": "unknown option '--outptu' (did you mean '--output'?); legal: --help, --output, --best",
@@ -30,9 +30,7 @@ def test_a_mistake_is_one_line() -> None:
     parser.add_argument("--output", required=True)
     parser.add_argument("--best", type=int)
     for line, message in MISTAKES.items():
-        with pytest.raises(UserError) as caught:
-            parser.read(line.split())
-        assert caught.value.problems == (message,)
+        assert refused(parser.read, line.split()) == message
     assert parser.read(["--output", "a", "--", "--best"]).files == ["--best"]
 
 

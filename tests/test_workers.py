@@ -15,6 +15,7 @@ import pytest
 
 from fairseq_plugins import workers
 from fairseq_plugins.errors import UserError
+from tests.processes import ends
 
 
 def test_the_order_is_kept() -> None:
@@ -69,23 +70,10 @@ def test_a_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     pids.mkdir()
     parent = subprocess.Popen([sys.executable, str(script), str(pids)], env={**os.environ, "PYTHONPATH": os.getcwd()})
-    until(lambda: any(pids.iterdir()))
+    while not any(pids.iterdir()):
+        assert parent.poll() is None
+        time.sleep(0.05)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     [worker] = [int(file.name) for file in pids.iterdir()]
-    until(lambda: not alive(worker))
-
-
-def until(condition) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came to be")
-
-
-def alive(pid: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    assert ends(worker)

@@ -20,6 +20,7 @@ from fairseq_cli import generate, preprocess, train
 from omegaconf import DictConfig
 
 WORDS = "null eins zwei drei vier fünf sechs sieben acht neun".split()
+SENTENCES = ("Ja, {}!", "Nein: {}.", "{} (oder {})?", "Er sagt: „{}“.")
 SIZES: Mapping[str, int] = {"train": 120, "valid": 20, "test": 60}
 """Sentences of each split; only the training split's number is a multiple of 8."""
 
@@ -32,6 +33,14 @@ RECIPE: tuple[str, ...] = tuple(
     " --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --max-tokens 120 --num-workers 0"
     " --no-progress-bar --log-format none".split()
 )
+PRECISIONS: Mapping[str, tuple[str, ...]] = {
+    "single": (),
+    "bf16": ("--bf16",),
+    "memory_efficient_bf16": ("--memory-efficient-bf16",),
+    "fp16": ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"),
+    "memory_efficient_fp16": ("--memory-efficient-fp16", "--fp16-init-scale", "4"),
+}
+"""Flags of each precision that fairseq has beside ``--amp``."""
 
 
 def sentence_pairs(count: int, seed: int, longest: int = 9) -> list[tuple[str, str]]:
@@ -48,6 +57,18 @@ def write_corpus(directory: Path, sizes: Mapping[str, int] = SIZES, source: str 
         pairs = sentence_pairs(count, seed)
         for language, lines in ((source, [p[0] for p in pairs]), (target, [p[1] for p in pairs])):
             (directory / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_sentences(
+    directory: Path, sizes: Mapping[str, int] = {"train": 200, "valid": 10, "test": 24}, longest: int = 5
+) -> None:
+    """Number words in sentences with punctuation, so that tokeniser, entities and subwords all matter."""
+    directory.mkdir(parents=True)
+    for seed, (name, count) in enumerate(sizes.items(), start=1):
+        pairs = sentence_pairs(count, seed, longest)
+        for language, side in (("de", 0), ("en", 1)):
+            lines = [SENTENCES[number % len(SENTENCES)].replace("{}", pair[side]) for number, pair in enumerate(pairs)]
+            (directory / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def run_preprocess(arguments: Sequence[str]) -> None:
@@ -143,6 +164,12 @@ def train_toy(
     """
     run_training(parse_training(data, save_dir, *flags, arch=arch, model=model, validate=validate))
     return save_dir / "checkpoint_last.pt"
+
+
+def weights_of(checkpoint: Path) -> dict[str, torch.Tensor]:
+    """The weights in a checkpoint."""
+    weights: dict[str, torch.Tensor] = torch.load(checkpoint, weights_only=True)["model"]
+    return weights
 
 
 def translate_toy(data: Path, checkpoint: Path, results: Path, *flags: str, split: str = "test") -> dict[int, str]:

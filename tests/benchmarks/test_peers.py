@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 RUN = Path(__file__).resolve().parents[2] / "benchmarks" / "peers" / "run.py"
 TINY = ["--layers", "1", "--width", "16", "--vocabulary", "50", "--sentences", "2", "--length", "5", "--rounds", "2"]
 
 
-def compare(*flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, RUN, *TINY, *flags], capture_output=True, text=True, check=False)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("work", ["train", "search"])
 def test_toolkits_take_turns_and_the_table_compares_them_with_the_first(work: str) -> None:
-    done = compare("--toolkits", "stock,admin", "--work", work)
-    assert done.returncode == 0, done.stderr
-    title, _, *rows = done.stdout.splitlines()
+    done = processes.python(RUN, *TINY, "--toolkits", "stock,admin", "--work", work)
+    assert done.code == 0, done.errors
+    title, _, *rows = done.output.splitlines()
     assert title.startswith(f"{work}, 1-1 layers, width 16, vocabulary 50, 2 x 5 tokens, 2 rounds")
     assert rows[2].startswith("| stock | 1.00 (1.00 to 1.00) | ")
     assert re.fullmatch(r"\| admin \| [\d.]+ \([\d.]+ to [\d.]+\) \| [\d.]+ \|", rows[3])
@@ -30,7 +26,7 @@ def test_toolkits_take_turns_and_the_table_compares_them_with_the_first(work: st
 
 @pytest.mark.slow
 def test_a_toolkit_that_is_not_installed_ends_the_comparison() -> None:
-    done = compare("--toolkits", "eole")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "error: eole ended with exit code 1"
-    assert "ModuleNotFoundError" in done.stderr
+    done = processes.python(RUN, *TINY, "--toolkits", "eole")
+    assert done.code == 1
+    assert done.errors.splitlines()[-1] == "error: eole ended with exit code 1"
+    assert "ModuleNotFoundError" in done.errors

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 import struct
-import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from fairseq_plugins.checkpoints.running_mean import CHUNK, RunningMean
 from fairseq_plugins.checkpoints.selection import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, last_checkpoints
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import weights_hash
-from tests import toy
+from tests import processes, toy
 
 Weights = dict[str, torch.Tensor]
 
@@ -286,8 +284,7 @@ def test_memory_stays_near_two_models(tmp_path):
         inputs.append(str(tmp_path / f"{place}.pt"))
         torch.save(state, inputs[-1])
     small = save(tmp_path / "small.pt", {"w": torch.ones(2 * CHUNK)})
-    command = [sys.executable, "-c", MEMORY, str(tmp_path / "out.pt"), str(small), *inputs]
-    taken = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+    taken = int(processes.python("-c", MEMORY, tmp_path / "out.pt", small, *inputs).output.split()[-1])
     for path in tmp_path.iterdir():
         path.unlink()
     assert model < taken < 2.3 * model, f"{taken / model:.2f} models"

@@ -6,9 +6,6 @@ forgotten, misplaced or applied twice shows.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +23,7 @@ from fairseq_plugins.checkpoints.fold import fold_checkpoint, main
 from fairseq_plugins.core.method import PARTS, Axis, Site
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import weights_hash
+from tests import processes
 from tests.models import TINY, WORDS, residuals, settings
 from tests.models import Inputs as Batch
 from tests.models import full as build
@@ -314,12 +312,10 @@ def test_stock_fairseq_translates_with_a_folded_training(tmp_path):
     before = translate_toy(data, checkpoint, tmp_path / "before")
     assert main([str(checkpoint), str(tmp_path / "folded.pt")]) == 0
 
-    command = [sys.executable, "-c", STOCK_GENERATE, str(data), "--path", str(tmp_path / "folded.pt"), "--cpu"]
-    command += ["--results-path", str(tmp_path / "after"), "--beam", "2", "--max-len-b", "12", "--max-tokens", "400"]
-    command += ["--num-workers", "0", "--required-batch-size-multiple", "1"]
-    environment = {name: value for name, value in os.environ.items() if name != "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"}
-    finished = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr
+    command = ["-c", STOCK_GENERATE, data, "--path", tmp_path / "folded.pt", "--results-path", tmp_path / "after"]
+    flags = "--cpu --beam 2 --max-len-b 12 --max-tokens 400 --num-workers 0 --required-batch-size-multiple 1"
+    ended = processes.python(*command, *flags.split(), cwd=tmp_path, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="")
+    assert ended.code == 0, ended.errors
 
     lines = (tmp_path / "after" / "generate-test.txt").read_text(encoding="utf-8").splitlines()
     after = {int(line[2:].split("\t")[0]): line.split("\t")[2] for line in lines if line.startswith("H-")}

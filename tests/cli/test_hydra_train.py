@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,8 +19,8 @@ from omegaconf.errors import OmegaConfBaseException
 from fairseq_plugins.cli.hydra_train import configuration_error, run_job
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.cli.stock import USER_DIR
-from fairseq_plugins.errors import UserError
-from tests import toy
+from tests import processes, toy
+from tests.refusals import refused
 
 SIZES = {"layers": 1, "embed_dim": 8, "ffn_embed_dim": 8, "attention_heads": 1}
 CONFIG = {
@@ -69,11 +66,8 @@ for directory in sys.argv[1:]:
 
 
 def run(*command: str, cwd: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    ended = processes.python(*command, cwd=cwd, PYTHONPATH=str(Path(USER_DIR).parent))
+    assert ended.code == 0, ended.errors
 
 
 @pytest.mark.slow
@@ -140,9 +134,7 @@ UNFINISHED: dict[str, dict[str, object]] = {
 def test_an_unfinished_configuration_is_refused() -> None:
     for line, more in UNFINISHED.items():
         config = OmegaConf.create({"common": {"user_dir": None}, **more})
-        with pytest.raises(UserError) as caught:
-            run_job(lambda cfg: pytest.fail("the job ran"), config)
-        assert str(caught.value).startswith(line)
+        assert refused(run_job, lambda cfg: pytest.fail("the job ran"), config).startswith(line)
 
 
 @pytest.mark.parametrize(

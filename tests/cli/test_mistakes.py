@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -16,7 +14,7 @@ from fairseq_plugins.cli.main import main
 from fairseq_plugins.cli.stock import USER_DIR
 from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.patches.messages import DECAY, OLD_SCORER, run_or_explain
-from tests import toy
+from tests import processes, toy
 
 MODEL = "run/checkpoint_last.pt"
 TRAINING = " ".join([*toy.TINY_MODEL, *toy.RECIPE, "--arch post_ln_transformer --max-update 1 --save-dir saved"])
@@ -173,15 +171,9 @@ def test_a_prepared_directory_is_taken_for_the_data_in_it(tmp_path: Path) -> Non
 def test_an_error_elsewhere_keeps_its_trace() -> None:
     """Other programs import this package, too, and a missing file of theirs is theirs."""
     code = "import sys, fairseq_plugins; sys.__excepthook__ = sys.excepthook; open('absent')"
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(USER_DIR).parent)},
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1] == "FileNotFoundError: [Errno 2] No such file or directory: 'absent'"
+    ended = processes.python("-W", "ignore", "-c", code, PYTHONPATH=str(Path(USER_DIR).parent))
+    line = "FileNotFoundError: [Errno 2] No such file or directory: 'absent'"
+    assert (ended.code, ended.errors.splitlines()[-1]) == (1, line)
 
 
 def test_a_rank_passes_on_the_line() -> None:

@@ -15,6 +15,7 @@ from torch.multiprocessing import ProcessRaisedException
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.process import INTERRUPTED, exit_code
+from tests import processes
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -98,11 +99,9 @@ def test_ctrl_c_while_a_command_imports_ends_it_at_once(command: str, tmp_path: 
         "except KeyboardInterrupt:\n    raise ImportError from None\n"
     )
     module, *words = command.split()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(CHECKOUT)])}
-    started = [sys.executable, "-m", f"fairseq_plugins.{module}", *words]
-    ended = subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
-    assert (ended.stdout, ended.stderr) == ("", "")
-    assert ended.returncode == -signal.SIGINT
+    path = os.pathsep.join([str(tmp_path), str(CHECKOUT)])
+    ended = processes.python("-m", f"fairseq_plugins.{module}", *words, cwd=tmp_path, PYTHONPATH=path)
+    assert ended == (-signal.SIGINT, "", "")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

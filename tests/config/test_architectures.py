@@ -6,7 +6,6 @@ import argparse
 import itertools
 from typing import Any
 
-import pytest
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_plugins.core.architectures import refusals
@@ -15,8 +14,8 @@ from fairseq_plugins.core.language_model import DeepTransformerLanguageModel as 
 from fairseq_plugins.core.method import METHODS, Axis, Method, Stack
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
-from fairseq_plugins.errors import UserError
 from tests.models import WORDS, count, methods_of, settings, tiny
+from tests.refusals import problems_of
 
 DEPTHS = {"": (6, 6), "_12": (12, 12), "_18": (18, 18), "_60_12": (60, 12), "_100": (100, 100)}
 ENWIK8 = {"_enwik8_12": (12, 512), "_enwik8_64": (64, 256), "_enwik8_128": (128, 256)}
@@ -36,11 +35,8 @@ def test_methods_that_make_no_language_model_are_refused_when_they_are_asked_for
     assert methods_of(DeepS2TTransformerModel) == ["deep", *METHODS]
     for method in refused:
         axes = {axis.value: METHODS[method].choice(axis) for axis in Axis}
-        with pytest.raises(UserError) as by_parts:
-            tiny("deep_transformer_lm", **axes)
-        with pytest.raises(UserError) as by_name:
-            settings(f"{method}_transformer_lm_gpt")
-        assert by_name.value.problems == by_parts.value.problems
+        by_parts = problems_of(tiny, "deep_transformer_lm", **axes)
+        assert problems_of(settings, f"{method}_transformer_lm_gpt") == by_parts
     foreign = Method("", "", "", "", options={"encoder_layers": 30})
     config_class = LM.config_class
     assert refusals(config_class, foreign) == ["deep_transformer_lm has no setting 'encoder_layers'"]

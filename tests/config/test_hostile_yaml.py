@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.configuration import read_configuration
 from tests import processes
+from tests.refusals import refused
 
 RECIPE = """
 task: {_name: translation, data: nowhere, source_lang: de, target_lang: en}
@@ -53,13 +53,6 @@ HOSTILE += [
 """What is hostile in a file, and words of the line that refuses it."""
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, where a command that is executed leaves a file."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def write(here: Path, content: str) -> Path:
     """Write the recipe with ``content`` in it."""
     GlobalHydra.instance().clear()
@@ -89,9 +82,7 @@ def test_hydra_train_executes_nothing(
 def test_run_executes_nothing(here: Path) -> None:
     for content, words in HOSTILE:
         path = write(here, content)
-        with pytest.raises(UserError) as caught:
-            read_configuration(path, (), here, {})
-        (problem,) = caught.value.problems
+        problem = refused(read_configuration, path, (), here, {})
         assert problem.startswith((f"{path}: ", "hydra.")), content
         assert words in problem, content
         assert list(here.rglob("executed*")) == [], content

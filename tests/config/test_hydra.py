@@ -20,10 +20,10 @@ from torch import Tensor
 
 from fairseq_plugins.core.config import SIZE_FIELDS
 from fairseq_plugins.core.method import Axis, all_options
-from fairseq_plugins.errors import UserError
 from tests import models, toy
 from tests.config.published import completed, composed
 from tests.language_model import text
+from tests.refusals import problems_of
 from tests.speech_to_text import audio
 
 TINY = {
@@ -119,15 +119,11 @@ def test_numbers_need_no_quotes_and_what_is_misspelt_is_refused(tmp_path: Path) 
     assert (options.rezero_alpha, options.b2t_init_scale) == (0.5, "0.1")
     with pytest.raises(OmegaConfBaseException, match="encoder_layer' not in 'DeepTransformerConfig'"):
         resolved(tmp_path, minimal(arch, encoder_layer=3))
-    with pytest.raises(UserError) as caught:
-        model_of(resolved(tmp_path, minimal(arch, **TINY, norm="pst", residual="admn")))
-    assert [problem.split(";")[0] for problem in caught.value.problems] == [
+    wrong = resolved(tmp_path, minimal(arch, **TINY, norm="pst", residual="admn"))
+    assert [problem.split(";")[0] for problem in problems_of(model_of, wrong)] == [
         "unknown value of --norm 'pst' (did you mean 'post'?)",
         "unknown value of --residual 'admn' (did you mean 'admin'?)",
     ]
-
-
-# Trainings -----------------------------------------------------------------------------------------------------------
 
 
 def recipe(task: type[Any], data: Path, save_dir: Path, model: dict[str, Any]) -> dict[str, Any]:

@@ -113,16 +113,6 @@ def test_a_failed_profile_is_made_again(monkeypatch: pytest.MonkeyPatch, profile
     assert all((value > 1.05).all() for name, value in omegas(model).items() if "layers.1" in name)
 
 
-def test_a_profiled_checkpoint_is_not_profiled_again(profiles: list[dict[str, Tensor]]) -> None:
-    model, resumed = admin(), models.build("--arch", "admin_transformer", seed=2).train()
-    model(*models.batch().inputs)
-    assert len(stored_omegas(model.state_dict())) == RESIDUALS
-    resumed.load_state_dict(model.state_dict(), strict=True)
-    resumed(*models.batch(seed=9).inputs)
-    assert len(profiles) == 1
-    assert same(omegas(resumed), omegas(model))
-
-
 def test_a_plain_checkpoint_is_taken_as_it_is(profiles: list[dict[str, Tensor]]) -> None:
     kinds = ((), ("--admin-scale", "scalar"), ("--admin-omega", "frozen"))
     for origin, flags in itertools.product((("--arch", "transformer"), XAVIER), kinds):
@@ -174,24 +164,20 @@ def train(data: Path, directory: Path, *flags: str, arch: str = "admin_transform
     return toy.train_toy(data, directory, *UPDATES, *flags, arch=arch)
 
 
-PRECISIONS = {
-    "single": (),
-    "bf16": ("--bf16",),
-    "memory_efficient_bf16": ("--memory-efficient-bf16",),
-    "memory_efficient_fp16": ("--memory-efficient-fp16", "--fp16-init-scale", "4"),
-    "fp16": ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"),
-    "accumulated": ("--update-freq", "2"),
-}
-
-
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if "bf16" in name else []) for name in PRECISIONS]
+    "flags",
+    [
+        *(toy.PRECISIONS[name] for name in ("single", "fp16", "memory_efficient_fp16")),
+        *(pytest.param(toy.PRECISIONS[name], marks=pytest.mark.slow) for name in ("bf16", "memory_efficient_bf16")),
+        ("--update-freq", "2"),
+    ],
+    ids=" ".join,
 )
 def test_training_keeps_what_was_measured(
-    name: str, toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
+    flags: tuple[str, ...], toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
 ) -> None:
     """The half-precision optimizers write their own copies of the parameters back at every step."""
-    state = torch.load(train(toy_data, tmp_path, *PRECISIONS[name]), weights_only=True)
+    state = torch.load(train(toy_data, tmp_path, *flags), weights_only=True)
     assert len(profiles) == 1
     assert state["optimizer_history"][-1]["num_updates"] == 4
     stored = stored_omegas(state["model"])

@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import toy
 from tests.faults.commands import Job, import_what_is_slow
-from tests.faults.subjects import SUBJECTS, Subject, files_of, is_unfinished, remove, write_text
+from tests.faults.subjects import SUBJECTS, Subject, files_of, is_unfinished, remove
 
 LONGEST = 120.0
 """Seconds after which a command hangs."""
@@ -101,7 +102,7 @@ class Workshop:
         self.root = root
         import_what_is_slow()
         self.inputs = root / "inputs"
-        write_text(self.inputs / "text")
+        toy.write_sentences(self.inputs / "text", {"train": 130, "test": 20}, longest=6)
         self._undisturbed: dict[str, Undisturbed] = {}
 
     def undisturbed(self, subject: Subject) -> Undisturbed:

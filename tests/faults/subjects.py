@@ -11,20 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
-from tests import toy
 from tests.faults.exact import differences, state_of
+from tests.scripts import test_train
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
-SENTENCES = ("Ja, {}!", "Nein: {}.", "{} (oder {})?", "Er sagt: „{}“.")
 UPDATES = 45
 TINY = (
-    *(f"model.{side}_layers=1" for side in ("encoder", "decoder")),
-    *(f"model.{side}_embed_dim=16" for side in ("encoder", "decoder")),
-    *(f"model.{side}_ffn_embed_dim=32" for side in ("encoder", "decoder")),
-    *(f"model.{side}_attention_heads=2" for side in ("encoder", "decoder")),
-    "dataset.max_tokens=120",
-    "common.log_interval=5",
-    "common.seed=3",
+    *test_train.TINY,
     f"optimization.max_update={UPDATES}",
     "checkpoint.save_interval_updates=4",
     "checkpoint.keep_interval_updates=3",
@@ -96,7 +88,7 @@ class Training(Subject):
 
     def _words(self, inputs: Path, place: Path) -> Sequence[str]:
         how = ["--processes", str(self.processes), "--quiet"]
-        return ["run", str(CONFIG), str(inputs / "prepared"), str(place), *TINY, *self.changes, *how]
+        return ["run", str(test_train.ADMIN), str(inputs / "prepared"), str(place), *TINY, *self.changes, *how]
 
     def torn(self, place: Path, whole: Path) -> Iterator[str]:
         """Checkpoints without an end, records that are no JSON."""
@@ -181,16 +173,6 @@ SUBJECTS: Mapping[str, Subject] = {
         Subject("package", _package, ("prepared", "fp32")),
     )
 }
-
-
-def write_text(directory: Path) -> None:
-    """Number words in sentences with punctuation, so that tokeniser and subwords have something to do."""
-    directory.mkdir(parents=True)
-    for seed, (name, count) in enumerate({"train": 130, "test": 20}.items(), start=1):
-        pairs = toy.sentence_pairs(count, seed, longest=6)
-        for language, side in (("de", 0), ("en", 1)):
-            lines = [SENTENCES[number % len(SENTENCES)].replace("{}", pair[side]) for number, pair in enumerate(pairs)]
-            (directory / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def remove(path: Path) -> None:

@@ -21,23 +21,31 @@ KILLED_AT, KILLED_EARLY = 13, 11
 
 SCHEDULE = {"--lr-scheduler": "inverse_sqrt", "--warmup-updates": "4"}
 DIAGNOSTICS = "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2"
+MEMORY_EFFICIENT = "--memory-efficient-fp16 --fp16-init-scale 4"
+FP16 = "--fp16 --fp16-no-flatten-grads --fp16-init-scale 4"
 
 FAST = {
     "bf16": "--bf16",
     "amp, ema": "--amp --store-ema --ema-decay 0.9 --ema-fp32 --ema-update-freq 2",
     "guard and recorder": f"{DIAGNOSTICS} --divergence-action skip --optimizer foreach_adam",
+    # No master weights, and a scale of the loss.
+    **{f"{name}, memory-efficient-fp16": f"--optimizer {name} {MEMORY_EFFICIENT}" for name in ("radam", "lamb")},
 }
 SLOW = {
     "fp32": "",
     "memory-efficient-bf16": "--memory-efficient-bf16",
-    "memory-efficient-fp16": "--memory-efficient-fp16 --fp16-init-scale 4 --fp16-scale-window 4",
-    "fp16": "--fp16 --fp16-no-flatten-grads --fp16-init-scale 4 --fp16-scale-window 4",
-    "fp16, ema": "--fp16 --fp16-no-flatten-grads --fp16-init-scale 4 --store-ema --ema-fp32 --ema-decay 0.9",
+    "memory-efficient-fp16": f"{MEMORY_EFFICIENT} --fp16-scale-window 4",
+    "fp16": f"{FP16} --fp16-scale-window 4",
+    "fp16, ema": f"{FP16} --store-ema --ema-fp32 --ema-decay 0.9",
+    "amp, recorder": f"--amp {DIAGNOSTICS}",
     "bf16, ema": "--bf16 --store-ema --ema-decay 0.9",
     "ema": "--store-ema --ema-decay 0.9 --ema-start-update 4",
     "recorder": DIAGNOSTICS,
     "bf16, guard": f"--bf16 {DIAGNOSTICS} --divergence-action skip",
     **{name: f"--optimizer {name}" for name in ("foreach_adam", "fused_adam", "lamb", "radam", "adafactor", "nag")},
+    "lamb, bf16": "--optimizer lamb --bf16",
+    "lamb, fp16": f"--optimizer lamb {FP16}",
+    **{f"{name}, memory-efficient-bf16": f"--optimizer {name} --memory-efficient-bf16" for name in ("lamb", "radam")},
     "radam, decay": "--optimizer radam --weight-decay 0.1 --no-weight-decay-on norm,bias",
     "inverse_sqrt_without_warmup": "--lr-scheduler inverse_sqrt_without_warmup",
     "polynomial_decay": "--lr-scheduler polynomial_decay --warmup-updates 4",

@@ -94,8 +94,6 @@ def test_mix_ln_rounds_the_number_of_post_ln_layers_down() -> None:
     assert [post_layers(layers, portion) for layers, portion, _ in table] == [number for _, _, number in table]
 
 
-# Constants of whole models -------------------------------------------------------------------------------------------
-
 SIX = {"encoder_layers": 6, "decoder_layers": 6}
 EIGHT = {"encoder_layers": 8, "decoder_layers": 12}
 KEPT = {"encoder_layers_to_keep": "0,2"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairseq_plugins.errors import UserError
-from tests.models import tiny
+from tests.config.test_refusals import problems
 
 SCALES = "scales the stream for the LayerNorm after it: it needs --norm post, not"
 MIXES = "--history dlcl mixes the outputs of LayerNorms: it needs --norm pre or --norm post, not"
@@ -49,15 +48,6 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("post_ln", {"aan_ffn": "yes"}, "--aan-ffn has no effect here: it belongs to --attention aan"),
     ("aan", {"aan_ffn": "ye"}, "unknown value of --aan-ffn 'ye'"),
 ]
-
-
-def problems(arch: str, **values: Any) -> tuple[str, ...]:
-    """The lines that refuse a model; none if it is built."""
-    try:
-        tiny(arch, **values)
-    except UserError as error:
-        return error.problems
-    return ()
 
 
 def test_what_makes_no_sense_is_refused_by_name() -> None:

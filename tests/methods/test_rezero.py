@@ -36,17 +36,6 @@ def test_both_stacks_are_the_identity_at_first() -> None:
         assert torch.equal(decoder_stack(model, x, source), x)
 
 
-def test_the_jacobian_at_first_is_exactly_the_identity() -> None:
-    """All singular values are 1 (section 4): of all outputs with respect to all inputs, in both stacks."""
-    model = tiny("rezero_transformer").eval()
-    x, source = torch.randn(3, 1, C), torch.randn(4, 1, C)
-    for stack in (lambda y: encoder_stack(model, y), lambda y: decoder_stack(model, y, source)):
-        jacobian = torch.autograd.functional.jacobian(stack, x).reshape(3 * C, 3 * C)
-        assert torch.equal(jacobian, torch.eye(3 * C))
-    blind = torch.autograd.functional.jacobian(lambda y: decoder_stack(model, x, y), source)
-    assert not blind.any(), "the source has no influence yet"
-
-
 @pytest.mark.parametrize("arch", ARCHES)
 def test_only_alpha_gets_a_gradient_inside_the_layers_at_first(arch: str) -> None:
     model = tiny(arch).train()

@@ -97,9 +97,6 @@ def test_mixing_weights_are_the_rows_of_denseformer() -> None:
         assert torch.equal(mixing_weights(stack), torch.tensor(expected))
 
 
-# Cost --------------------------------------------------------------------------------------------------------------
-
-
 class Counting(TorchDispatchMode):
     """Counts the operations that run in it, forwards and backwards."""
 

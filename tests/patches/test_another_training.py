@@ -17,6 +17,7 @@ from fairseq_plugins.patches import another_training
 from tests import toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
 from tests.patches.conftest import Unpatch
+from tests.refusals import refused
 
 ARCH, OTHER = "post_ln_transformer", "deepnet_transformer"
 Training = Callable[..., Path]
@@ -74,9 +75,7 @@ def test_other_settings(go_on: Training, here: Path) -> None:
     last = here / "checkpoint_last.pt"
     before = last.read_bytes()
     for flags, said in OTHER_SETTINGS.items():
-        with pytest.raises(UserError) as caught:
-            go_on(*flags.split())
-        assert str(caught.value) == (
+        assert refused(go_on, *flags.split()) == (
             f"{here}: holds a training with other settings ({said}); use another --save-dir, and add "
             f"--finetune-from-model {last} if the new training should start from its weights"
         )
@@ -84,10 +83,9 @@ def test_other_settings(go_on: Training, here: Path) -> None:
 
 
 def test_another_architecture_of_the_same_size(go_on: Training, unpatch: Unpatch) -> None:
-    with pytest.raises(UserError) as caught:
-        go_on(arch=OTHER)
+    line = refused(go_on, arch=OTHER)
     for said in (f"(architecture: {OTHER}, was {ARCH}; ", "model.residual: deepnorm, was plain", "init: deepnorm, was"):
-        assert said in str(caught.value)
+        assert said in line
     unpatch(checkpoint_utils, "load_checkpoint")
     stock = torch.load(go_on(arch=OTHER), weights_only=True)
     assert stock["cfg"]["model"]["_name"] == OTHER

@@ -1,4 +1,4 @@
-"""Two processes on CPUs train what one process trains on twice the batch."""
+"""Processes on CPUs: stock has none. What two of them compute is in ``tests/contract/test_two_processes.py``."""
 
 from __future__ import annotations
 
@@ -35,16 +35,6 @@ def test_stock_trains_nothing(toy_data: Path, tmp_path: Path) -> None:
     assert not start(toy_data, tmp_path, *TWO, *address, call_main=stock).exists()
     with pytest.raises(AssertionError, match="available devices"):
         start(toy_data, tmp_path, *TWO, call_main=stock)
-
-
-# In new processes, as users have them: the fast tests copy this one instead.
-@pytest.mark.slow
-def test_two_processes_equal_one_with_both_batches(toy_data: Path, tmp_path: Path) -> None:
-    two = torch.load(start(toy_data, tmp_path / "two", *TWO), weights_only=True)  # the default, pytorch_ddp
-    one = torch.load(toy.train_toy(toy_data, tmp_path / "one", *FLAGS, "--update-freq", "2"), weights_only=True)
-    assert two["optimizer_history"][-1]["num_updates"] == 3
-    for name, weight in one["model"].items():
-        torch.testing.assert_close(two["model"][name], weight, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def assert_same(first: State, second: State) -> None:
     ("arch", "flags", "kind"),
     [
         ("transformer", "", "ema"),
-        pytest.param("fixup_transformer", "", "ema", marks=slow),
+        ("fixup_transformer", "", "ema"),
         pytest.param("transformer", "--ema-fp32", "ema", marks=slow),
         ("pre_ln_transformer", "--ema-fp32", "ema"),
         ("transformer", "--bf16 --ema-fp32", "ema_fp32_params"),

@@ -14,8 +14,9 @@ import pytest
 from fairseq import binarizer
 from fairseq.data import dictionary
 
+from tests import processes
+
 CHECKOUT = Path(__file__).resolve().parents[2]
-LONGEST = 60.0
 LAUNCHER = """
 import subprocess, sys
 subprocess.Popen([sys.executable, "-m", "fairseq_plugins.cli", "hydra-train", "--help"]).wait()
@@ -62,21 +63,6 @@ print(time.monotonic() - began < batches_read_ahead.PATIENCE / 2, batches._consu
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
 
 
-def ends(process: int) -> bool:
-    """Whether a process that is no child of this one ends in time; it may stay a zombie where nobody waits for it."""
-    until = time.monotonic() + LONGEST
-    while time.monotonic() < until:
-        try:
-            stat = Path(f"/proc/{process}/stat").read_text()
-        except OSError:
-            return True
-        if stat.rpartition(")")[2].split()[0] == "Z":
-            return True
-        time.sleep(0.05)
-    os.kill(process, signal.SIGKILL)
-    return False
-
-
 @only_linux
 def test_a_rank_that_still_imports_ends_with_torchrun(tmp_path: Path) -> None:
     """Else it would wait for the others for half an hour, and keep the directory of the run."""
@@ -84,13 +70,13 @@ def test_a_rank_that_still_imports_ends_with_torchrun(tmp_path: Path) -> None:
     began = tmp_path / "began"
     (tmp_path / "torch" / "__init__.py").write_text(
         f"import os, time\nopen({str(began) + '.new'!r}, 'w').write(str(os.getpid()))\n"
-        f"os.replace({str(began) + '.new'!r}, {str(began)!r})\ntime.sleep({2 * LONGEST})\n"
+        f"os.replace({str(began) + '.new'!r}, {str(began)!r})\ntime.sleep({2 * processes.LONGEST})\n"
     )
     path = os.pathsep.join([str(tmp_path), str(CHECKOUT)])
     environment = {**os.environ, "PYTHONPATH": path, "TORCHELASTIC_RUN_ID": "none"}
     launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], env=environment, cwd=tmp_path)
     try:
-        until = time.monotonic() + LONGEST
+        until = time.monotonic() + processes.LONGEST
         while not began.exists():
             assert launcher.poll() is None
             assert time.monotonic() < until
@@ -98,14 +84,13 @@ def test_a_rank_that_still_imports_ends_with_torchrun(tmp_path: Path) -> None:
     finally:
         launcher.kill()
         launcher.wait()
-    assert ends(int(began.read_text()))
+    assert processes.ends(int(began.read_text()))
 
 
 @only_linux
 def test_a_loader_that_starts_after_the_end_of_its_training_knows() -> None:
     """Otherwise it waits for batches to load for ever."""
-    killed = subprocess.run([sys.executable, "-c", KILLED_EARLY], stdout=subprocess.PIPE, text=True, timeout=300)
-    assert killed.stdout == "has ended\n"
+    assert processes.python("-c", KILLED_EARLY).output == "has ended\n"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +100,7 @@ def test_a_loader_that_starts_after_the_end_of_its_training_knows() -> None:
 )
 def test_a_process_that_reads_ahead_ends_as_if_it_did_not(program: str, printed: str) -> None:
     """Without the patch the thread is inside torch's sort when Python stops it: exit code -6."""
-    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"400000\n{printed}", "")
+    assert processes.python("-W", "ignore", "-c", program) == (0, "", f"400000\n{printed}")
 
 
 def test_workers_of_preprocess_leave_ctrl_c_to_their_parent() -> None:

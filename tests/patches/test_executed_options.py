@@ -37,13 +37,6 @@ PROGRAMS = (
 )
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, where a program leaves a file."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_a_program_is_no_value_but_in_stock(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in PROGRAMS:
         with pytest.raises(UserError, match="neither a number nor a list"):

@@ -6,16 +6,16 @@ Misspelt flags are in ``tests/cli/test_mistakes.py``.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_plugins.errors import UserError
 from tests import toy
 from tests.patches.conftest import Unpatch
+from tests.refusals import problems_of
 
 BETAS = "two numbers in brackets, each at least 0 and below 1"
 SEED = "from 0 to 4294967295, as numpy requires"
@@ -42,17 +42,10 @@ def parse(*flags: str) -> object:
     return options.parse_args_and_arch(options.get_training_parser(), [*NOWHERE, *flags])
 
 
-def problems(read: Callable[[], object]) -> list[str]:
-    with pytest.raises(UserError) as caught:
-        read()
-    assert "\n" not in str(caught.value)
-    return list(caught.value.problems)
-
-
 def test_numbers() -> None:
-    said = {words: problems(lambda: parse(*shlex.split(words))) for words in NUMBERS}  # noqa: B023
-    assert said == {words: [line] for words, line in NUMBERS.items()}
-    assert len(problems(lambda: parse("--max-tokens", "0", "--lr", "-1"))) == 2
+    said = {words: problems_of(lambda: parse(*shlex.split(words))) for words in NUMBERS}  # noqa: B023
+    assert said == {words: (line,) for words, line in NUMBERS.items()}
+    assert len(problems_of(lambda: parse("--max-tokens", "0", "--lr", "-1"))) == 2
     flags = "--lr 0 --clip-norm 0 --update-freq 4,2 --warmup-updates 0 --max-epoch 0 --dropout 0 --seed 0"
     parse(*flags.split(), "--adam-betas", "(0.9, 0.98)", "--warmup-init-lr", "-1")
     options.parse_args_and_arch(options.get_generation_parser(), ["nowhere", "--retain-dropout"])
@@ -69,8 +62,8 @@ def test_configurations() -> None:
     for (group, name, value), line in wrong.items():
         config = convert_namespace_to_omegaconf(parse())
         config[group][name] = list(value) if isinstance(value, tuple) else value
-        said = problems(lambda: distributed_utils.call_main(config, lambda cfg: pytest.fail("it began")))  # noqa: B023
-        assert said == [line]
+        said = problems_of(lambda: distributed_utils.call_main(config, lambda cfg: pytest.fail("it began")))  # noqa: B023
+        assert said == (line,)
 
 
 def test_stock_prints_its_usage_and_takes_any_number(unpatch: Unpatch, capsys: pytest.CaptureFixture[str]) -> None:

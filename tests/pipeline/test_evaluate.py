@@ -22,6 +22,7 @@ from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.results import read_run
 from tests import toy
 from tests.pipeline.making import write_run
+from tests.refusals import refused
 
 TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
 
@@ -59,10 +60,7 @@ def plan(run: Path, data: Path, *arguments: str) -> Plan:
 
 
 def refusal(run: Path, data: Path, *arguments: str) -> str:
-    with pytest.raises(UserError) as caught:
-        plan(run, data, *arguments)
-    [problem] = caught.value.problems
-    return problem
+    return refused(plan, run, data, *arguments)
 
 
 def test_the_search_is_the_configuration_s_unless_the_user_says_otherwise(run, data):
@@ -284,9 +282,8 @@ def test_a_lost_sentence_stops_the_evaluation(tmp_path):
         ([], "0 translations for 3 test sentences; the first missing is 0"),
         ([0, 1, 1, 2], "sentence 1 was translated twice"),
     ):
-        with pytest.raises(UserError) as caught:
-            read(tmp_path, [line for index in indices for line in generated(index, "x", "x")], ["x", "x", "x"])
-        assert str(caught.value) == f"{tmp_path / 'generate.log'}: {message}"
+        lines = [line for index in indices for line in generated(index, "x", "x")]
+        assert refused(read, tmp_path, lines, ["x", "x", "x"]) == f"{tmp_path / 'generate.log'}: {message}"
 
 
 # --- language models ------------------------------------------------------------------------------------------------

@@ -266,14 +266,6 @@ def test_a_mistake_is_one_line(two_methods, tmp_path, capsys, monkeypatch):
         assert said.err.startswith(f"error: {message.format(**places)}"), arguments
 
 
-def test_help_is_plain_text(capsys):
-    for command in ("report", "compare", "reproduce", "demo"):
-        with pytest.raises(SystemExit) as ended:
-            main([command, "--help"])
-        assert ended.value.code == 0
-        assert "`" not in capsys.readouterr().out
-
-
 def test_without_matplotlib_there_is_a_line_and_no_picture(two_methods, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["report", str(two_methods), "--output", str(tmp_path / "report")]) == 0

@@ -14,6 +14,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.results import find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import unigram_entropy, verdict_of
 from tests.pipeline.making import write_run, write_scores
+from tests.refusals import problems_of
 
 
 def test_everything_is_read(tmp_path):
@@ -70,10 +71,9 @@ def test_runs_are_found_below_a_directory_each_once(tmp_path):
     (tmp_path / "all" / "report").mkdir()
     assert find_runs([tmp_path / "all", runs[0]]) == sorted(runs)
     assert find_runs([runs[0], runs[2]]) == [runs[0], runs[2]]
-    with pytest.raises(UserError) as caught:
-        find_runs([tmp_path / "all" / "report", tmp_path / "absent"])
-    assert caught.value.problems[0].startswith(f"{tmp_path}/all/report: not a run")
-    assert caught.value.problems[1] == f"{tmp_path}/absent: no such directory"
+    none, absent = problems_of(find_runs, [tmp_path / "all" / "report", tmp_path / "absent"])
+    assert none.startswith(f"{tmp_path}/all/report: not a run")
+    assert absent == f"{tmp_path}/absent: no such directory"
     with pytest.raises(UserError, match="not a run: it contains none of run.json"):
         read_run(tmp_path / "all" / "report")
 

@@ -13,14 +13,8 @@ import pytest
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.workspace import Workspace
+from tests.refusals import refused
 from tests.scripts.running import environment
-
-
-def refusal(call: object, *arguments: object) -> str:
-    with pytest.raises(UserError) as caught:
-        call(*arguments)  # type: ignore[operator]
-    [line] = caught.value.problems
-    return line
 
 
 def enter(workspace: Workspace) -> None:
@@ -32,16 +26,16 @@ def test_a_directory_that_cannot_be_made_or_locked(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "below"
     line = f"{below}: cannot be created: Not a directory"
-    assert refusal(enter, Workspace(below)) == line
-    assert refusal(Workspace(below).make, below / "stage", Path.touch) == line
+    assert refused(enter, Workspace(below)) == line
+    assert refused(Workspace(below).make, below / "stage", Path.touch) == line
     (tmp_path / ".lock").symlink_to(tmp_path / "absent" / "lock")
-    assert refusal(enter, Workspace(tmp_path)) == f"{tmp_path}: cannot be written"
+    assert refused(enter, Workspace(tmp_path)) == f"{tmp_path}: cannot be written"
 
 
 def test_a_second_job_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> None:
     with Workspace(tmp_path).claimed():
         line = f"{tmp_path}: in use by another job; wait for it, or use another directory"
-        assert refusal(enter, Workspace(tmp_path)) == line
+        assert refused(enter, Workspace(tmp_path)) == line
     enter(Workspace(tmp_path))
     # An error of the job is not taken for a second job.
     with pytest.raises(BlockingIOError), Workspace(tmp_path).claimed():
@@ -65,7 +59,7 @@ with Workspace(Path({str(tmp_path)!r})).claimed():
             time.sleep(0.01)
         job.kill()
         job.wait()
-        assert "in use by another job" in refusal(enter, Workspace(tmp_path))
+        assert "in use by another job" in refused(enter, Workspace(tmp_path))
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
     deadline = time.monotonic() + 10
     while True:
@@ -81,7 +75,7 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
     workspace.remember({"SIZE": 3, "SOURCE": "de"})
     assert (tmp_path / "settings").read_text() == "SIZE=3\nSOURCE=de\n"
     workspace.remember({"SIZE": "3", "SOURCE": "de"})
-    line = refusal(workspace.remember, {"SIZE": 4, "SOURCE": "de", "NEW": 1})
+    line = refused(workspace.remember, {"SIZE": 4, "SOURCE": "de", "NEW": 1})
     assert line == (
         f"{tmp_path} was made with other settings (SIZE=4; was SIZE=3; NEW=1); use another directory, or delete it"
     )
@@ -89,7 +83,7 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
     (tmp_path / "settings").unlink()
     workspace.remember([("train.de", "a"), ("train.en", "b"), ("train.de", "c")])
     assert (tmp_path / "settings").read_text() == "train.de=a\ntrain.en=b\ntrain.de=c\n"
-    assert "(was train.de=c)" in refusal(workspace.remember, [("train.de", "a"), ("train.en", "b")])
+    assert "(was train.de=c)" in refused(workspace.remember, [("train.de", "a"), ("train.en", "b")])
 
 
 def test_a_stage_that_was_stopped_is_made_again_and_a_whole_one_is_kept(

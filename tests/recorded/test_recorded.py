@@ -5,7 +5,6 @@ A method, a flag or an architecture that is lost fails here, and so does a new o
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -107,21 +106,3 @@ def test_layers_that_differ_are_told_apart() -> None:
         "decoder\tseen 1 buffer",
         "decoder.layers.0\tweight 4x2, bias 4",
     ]
-
-
-def test_recording_changes_nothing_where_nothing_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "losses").mkdir()
-    (tmp_path / "losses" / "gone.tsv").write_text("a method that is no more\n")
-    monkeypatch.setattr(record, "HERE", tmp_path)
-    monkeypatch.setattr(record, "everything", lambda: iter([("losses/post_ln.tsv", "1.0\n")]))
-    disabled = logging.root.manager.disable
-    try:
-        assert record.main() == 0
-        assert capsys.readouterr().out.splitlines() == ["losses/post_ln.tsv", "losses/gone.tsv: removed"]
-        assert record.main() == 0
-    finally:
-        logging.disable(disabled)
-    assert capsys.readouterr().out == ""
-    assert [path.name for path in tmp_path.glob("*/*")] == ["post_ln.tsv"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.checkpoints.files import read_checkpoint
-from tests import toy
+from tests import processes, toy
 from tests.scripts.running import lines, times
 
 OPTIONS = ("--average=last-epochs=3", "--beam=2", "--length-penalty=0.5", "--device=cpu")
@@ -44,19 +42,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return place / "my run", data
 
 
-def run(directory: Path, data: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fairseq_plugins.cli", "evaluate", str(directory), str(data), *options]
-    return subprocess.run(command, capture_output=True, text=True)
+def run(directory: Path, data: Path, *options: str) -> processes.Ended:
+    return processes.python("-m", "fairseq_plugins.cli", "evaluate", directory, data, *options)
 
 
 @pytest.mark.slow
 def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path], tmp_path: Path) -> None:
     directory, data = trained
     ended = run(directory, data, *OPTIONS)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (ended.code, ended.errors) == (0, "")
     place = directory / "evaluation" / "test"
     assert json.loads((place / "self-check.json").read_text())["bleu"] == 100
-    assert "references against published ones: 100.00 BLEU, 0 of 60 lines differ\n" in ended.stdout
+    assert "references against published ones: 100.00 BLEU, 0 of 60 lines differ\n" in ended.output
 
     # The mean of the last three epochs, by hand.
     averaged = read_checkpoint(directory / "averaged.pt")["model"]
@@ -87,14 +84,14 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
     checkpoint = hashlib.sha256((directory / "averaged.pt").read_bytes()).hexdigest()[:12]
     for part in (f"checkpoint:{checkpoint}", "average:last-epochs=3", "beam:2", "length-penalty:0.5", "tok:13a"):
         assert part in signature
-    assert ended.stdout.endswith(signature)
+    assert ended.output.endswith(signature)
 
     # Again: nothing is made anew. With other settings: nothing is mixed.
     before = times(directory)
     again = run(directory, data, *OPTIONS)
-    assert (again.returncode, again.stderr) == (0, "")
+    assert (again.code, again.errors) == (0, "")
     assert times(directory) == before
-    line = run(directory, data, *OPTIONS, "--beam=3").stderr
+    line = run(directory, data, *OPTIONS, "--beam=3").errors
     assert "was made with other settings (beam=3; was beam=2)" in line
 
 
@@ -106,8 +103,8 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
     (tmp_path / "test.en").write_text("".join(f"{line} more\n" for line in lines(data / "raw" / "test.en")))
     options = (*OPTIONS, f"--output={tmp_path / 'out'}", f"--references={tmp_path}")
     ended = run(directory, data, *options)
-    assert ended.returncode == 2
-    problem, *examples = ended.stderr.splitlines()
+    assert ended.code == 2
+    problem, *examples = ended.errors.splitlines()
     assert re.search(r"error: .*: test: a perfect translation would have [1-8]\d\.\d\d BLEU \(at least 99 is ", problem)
     assert f"are not those of {tmp_path}/test.en" in problem
     assert len(examples) == 3
@@ -117,6 +114,6 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
 
     # The signature of the score contains the reason.
     accepted = run(directory, data, *options, "--accept-references=a word more, on purpose")
-    assert accepted.returncode == 0, accepted.stderr
-    assert "accepted: a word more, on purpose" in accepted.stderr
+    assert accepted.code == 0, accepted.errors
+    assert "accepted: a word more, on purpose" in accepted.errors
     assert " accepted:a_word_more,_on_purpose " in (tmp_path / "out" / "test" / "signature").read_text()

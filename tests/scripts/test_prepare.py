@@ -1,4 +1,4 @@
-"""``fairseq-deep prepare``: a user's own files, the published IWSLT'14 numbers, and every kind of bad input."""
+"""``fairseq-deep prepare``: a user's own files, and every kind of bad input."""
 
 from __future__ import annotations
 
@@ -170,34 +170,6 @@ def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
         description = {"tokeniser": "moses", "subwords": subwords, "lower_case": True, "truecased": False}
         changed = {"test": ["apostrophes", "punctuation"]}
         assert json.loads((out / "text.json").read_text()) == {**description, "changed": changed}
-
-
-@pytest.mark.slow
-def test_the_published_iwslt_numbers(
-    real_corpus: Callable[[str], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    published, out = real_corpus("iwslt14_deen"), tmp_path / "out"
-    for language in LANGUAGES:
-        for split in ("valid", "test"):
-            (tmp_path / f"{split}.{language}").write_bytes((published / f"{split}.tok.{language}").read_bytes())
-        # Any other text than that of the two sets.
-        (tmp_path / f"train.{language}").write_bytes((tmp_path / f"valid.{language}").read_bytes() * 2)
-    words = [out, "--train", tmp_path / "train", "--valid", tmp_path / "valid", "--test", f"test={tmp_path}/test"]
-    words += [*"--tokeniser none --clean none --joined 0 --codes".split(), published / "code"]
-    words += ["--source-dict", published / "dict.de.txt", "--target-dict", published / "dict.en.txt"]
-    assert prepare(*words) == 0
-    types = [len(Dictionary.load(str(out / "data-bin" / f"dict.{language}.txt"))) for language in LANGUAGES]
-    assert types == [8848, 6632]
-    for name in (f"{split}.{language}" for split in ("valid", "test") for language in LANGUAGES):
-        assert (out / "text" / name).read_bytes() == (published / name).read_bytes()
-    # Sentences, tokens and unknown words as in the public logs of fairseq's own preparation.
-    counted = re.findall(r"/(valid|test)\.(de|en): (\d+) sents, (\d+) tokens, (\S+)%", capfd.readouterr().out)
-    assert set(counted) == {
-        ("valid", "de", "7283", "182592", "0.0192"),
-        ("valid", "en", "7283", "178622", "0.00448"),
-        ("test", "de", "6750", "161838", "0.0636"),
-        ("test", "en", "6750", "156928", "0.00892"),
-    }
 
 
 def test_settings_choose_the_stages(text: Path, tmp_path: Path, binarised: list[str]) -> None:

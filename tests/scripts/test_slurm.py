@@ -14,10 +14,11 @@ import torch
 
 from fairseq_plugins.patches.cpu_processes import free_port
 from fairseq_plugins.pipeline.run import Request
+from tests import toy
 from tests.scripts.fakes import program, slurm_of_two_nodes
 from tests.scripts.running import ROOT
 from tests.scripts.test_evaluate import prepare
-from tests.scripts.test_train import LAST, POST_LN, TINY, needs_cpu, train_here, weights
+from tests.scripts.test_train import LAST, POST_LN, TINY, needs_cpu, train_here
 
 SCRIPTS = ROOT / "scripts"
 
@@ -76,9 +77,6 @@ def test_a_mistake_is_one_line(slurm: dict[str, str], tmp_path: Path) -> None:
     assert said == []
 
 
-# Two machines that train -------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def job(tmp_path: Path) -> dict[str, str]:
     """The environment of a job in this repository, and where its port and its Pythons are its own."""
@@ -106,8 +104,8 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
     run = out / "post_ln_3e3d" / "seed3"
-    expected = weights(train_here(Request(POST_LN, data, tmp_path / "one", changes)))
-    torch.testing.assert_close(weights(run / "checkpoints" / LAST), expected, rtol=1e-5, atol=1e-6)
+    expected = toy.weights_of(train_here(Request(POST_LN, data, tmp_path / "one", changes)))
+    torch.testing.assert_close(toy.weights_of(run / "checkpoints" / LAST), expected, rtol=1e-5, atol=1e-6)
     record = json.loads((run / "run.json").read_text())
     assert (record["nodes"], record["processes"], record["update_freq"]) == (2, 2, [1])
 

@@ -71,11 +71,6 @@ def wait_for(path: Path, child: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
-    loaded: dict[str, torch.Tensor] = torch.load(checkpoint, weights_only=True)["model"]
-    return loaded
-
-
 def train_here(request: Request) -> Path:
     """Train by the overrides of the plan in this process; the last checkpoint's path."""
     command = list(make_plan(request, ONE_CPU).command)
@@ -114,8 +109,8 @@ def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Pa
     output, errors = child.communicate(timeout=300)
     assert (child.returncode, errors) == (0, "")
     assert output.splitlines()[-1] == f"{run}: finished (200 updates, 20 epochs)"
-    expected = weights(train_here(Request(ADMIN, prepared, tmp_path / "undisturbed", (*TINY, *LENGTH))))
-    reached = weights(last)
+    expected = toy.weights_of(train_here(Request(ADMIN, prepared, tmp_path / "undisturbed", (*TINY, *LENGTH))))
+    reached = toy.weights_of(last)
     assert reached.keys() == expected.keys()
     assert [name for name in expected if not torch.equal(reached[name], expected[name])] == []
     check_what_is_left(run)

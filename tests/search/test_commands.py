@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +12,7 @@ import pytest
 
 from fairseq_plugins.cli.stock import USER_DIR
 from fairseq_plugins.errors import UserError
-from tests import toy
+from tests import processes, toy
 from tests.search.searching import gnmt
 
 FORM = ("--lenpen-form", "gnmt", "--lenpen", "0.6")
@@ -132,16 +129,10 @@ def test_fairseq_s_own_command_in_its_own_process(data: Path, checkpoints: dict[
     """There the flag must be known before the options are read, by ``--user-dir`` alone."""
     program = "import sys; from fairseq_cli.generate import cli_main; sys.exit(cli_main())"
     flags = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--user-dir", USER_DIR, *FORM, *WIDE]
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(data), "--path", str(checkpoints["transformer"]), *flags],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = printed(done.stdout)
+    words = ("-c", program, data, "--path", checkpoints["transformer"], *flags)
+    ended = processes.python(*words, cwd=tmp_path, PYTHONPATH="")
+    assert ended.code == 0, ended.errors
+    found = printed(ended.output)
     assert sorted(found) == list(range(8))
     assert_printed_in_form(found, 0.6)
     assert all(math.isfinite(line.score) for lines in found.values() for line in lines)

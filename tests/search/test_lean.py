@@ -10,13 +10,13 @@ import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.search.beam import LeanSearch
 from fairseq_plugins.search.hypotheses import BLOCK, Ancestry, best_candidates, best_of_rows
 from fairseq_plugins.search.precision import LowLinear
 from fairseq_plugins.search.step_attention import Cached
 from tests import models
 from tests.models import WORDS
+from tests.refusals import refused
 from tests.search.searching import outspoken, scores, search, settings, words
 
 KINDS = (LeanSearch, SequenceGenerator)
@@ -210,11 +210,9 @@ def test_mistakes_are_refused() -> None:
         ({"decode_precision": "int8", "search": "fairseq"}, "--decode-precision int8 needs --search lean"),
         ({"decode_precision": "int8", "score_reference": True}, "--decode-precision int8 needs --search lean"),
     ):
-        with pytest.raises(UserError) as caught:
-            models.task().build_generator([model], settings(**values))
-        assert str(caught.value).startswith(message)
-    with pytest.raises(UserError, match="lowers float32 weights, and these are torch.float16"):
-        models.task().build_generator([model.half()], settings(decode_precision="int8"))
+        assert refused(models.task().build_generator, [model], settings(**values)).startswith(message)
+    line = refused(models.task().build_generator, [model.half()], settings(decode_precision="int8"))
+    assert "lowers float32 weights, and these are torch.float16" in line
 
 
 @pytest.mark.parametrize("case", ["post_ln", "dsinit_matt", "sigma_reparam", "fixup"])

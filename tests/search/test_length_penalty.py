@@ -11,9 +11,9 @@ import torch
 from fairseq.models import BaseFairseqModel
 from torch import Tensor
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.search.length_penalty import checked_alpha, gnmt_length_penalty
 from tests import models
+from tests.refusals import problems_of, refused
 from tests.search.searching import (
     gnmt,
     log_probability,
@@ -23,6 +23,7 @@ from tests.search.searching import (
     stock_search,
     words,
 )
+from tests.search.test_lean import SETTINGS
 
 FORM: dict[str, Any] = {"lenpen_form": "gnmt"}
 END = models.dictionary().eos()
@@ -46,26 +47,26 @@ def test_alpha_is_any_number_from_zero_and_nothing_else() -> None:
     for alpha in (0, 0.0, 0.2, 0.6, 1, 2.5):
         assert checked_alpha(alpha) == alpha
     for alpha in (-0.1, -1, math.nan, math.inf, -math.inf, "0.6", None, True, [0.6]):
-        with pytest.raises(UserError, match="finite and not negative, for instance 0.6"):
-            checked_alpha(alpha)
-    with pytest.raises(UserError) as caught:
-        checked_alpha(-1.0, normalized=False)
-    assert len(caught.value.problems) == 2
+        assert "finite and not negative, for instance 0.6" in refused(checked_alpha, alpha)
+    assert len(problems_of(checked_alpha, -1.0, normalized=False)) == 2
 
 
+COMMON = (
+    "beam",
+    "greedy",
+    "wide",
+    "no repeated bigram",
+    "temperature",
+    "unknown words",
+    "short",
+    "diverse",
+    "siblings",
+)
 SEARCHES: dict[str, dict[str, Any]] = {
-    "beam": {},
-    "wide beam": {"beam": 12},
-    "greedy": {"beam": 1},
+    **{name: SETTINGS[name] for name in COMMON},
+    "alignment": {"print_alignment": "hard"},
     "sampling": {"sampling": True},
     "sampling from few": {"sampling": True, "sampling_topk": 5},
-    "diverse beam": {"beam": 4, "diverse_beam_groups": 2},
-    "diverse siblings": {"diversity_rate": 0.3},
-    "no repeated bigram": {"no_repeat_ngram_size": 2},
-    "temperature": {"temperature": 1.7},
-    "unknown words": {"unkpen": 2.0},
-    "short": {"max_len_b": 2},
-    "alignment": {"print_alignment": "hard"},
     "prefix": {"prefix": torch.tensor([[7, 8], [9, 1], [7, 7], [4, 5]])},  # the second is one word long
 }
 

@@ -7,7 +7,6 @@ import hashlib
 import random
 import shutil
 import tarfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.text.__main__ import main
 from fairseq_plugins.text.archives import is_web_page, known_checksums, unpack
+from tests.refusals import refused
 from tests.scripts.archives import write_archive
 
 FILES = {
@@ -34,13 +34,6 @@ def archive(directory: Path, name: str, files: dict[str, bytes] = FILES) -> Path
     return directory / name
 
 
-def problem(action: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as raised:
-        action()
-    [message] = raised.value.problems
-    return message
-
-
 @pytest.mark.parametrize("name", ["x.tar", "x.tgz", "x.zip", "decompressed.tgz"])
 def test_every_kind_is_unpacked_whole_or_in_part(tmp_path: Path, name: str) -> None:
     if name == "decompressed.tgz":
@@ -53,9 +46,9 @@ def test_every_kind_is_unpacked_whole_or_in_part(tmp_path: Path, name: str) -> N
     assert unpacked == FILES
     assert unpack(path, tmp_path / "some", ["*.de", "a/b/*.en"]) == 2
     assert sorted(file.name for file in (tmp_path / "some").rglob("*.*")) == ["x.de", "y.en"]
-    message = problem(lambda: unpack(path, tmp_path / "other", ["*.de", "*.cs", "*.ru"]))
+    message = refused(unpack, path, tmp_path / "other", ["*.de", "*.cs", "*.ru"])
     assert message.startswith(f"{path}: nothing matches *.cs *.ru; it contains a/x.de, a/b/y.en, ")
-    assert problem(lambda: unpack(path, tmp_path / "to")) == f"{tmp_path / 'to'}: exists already"
+    assert refused(unpack, path, tmp_path / "to") == f"{tmp_path / 'to'}: exists already"
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted([name, "some", "to"])
 
 
@@ -67,7 +60,7 @@ def test_a_truncated_archive_is_noticed_wherever_it_ends(
     path = archive(tmp_path_factory.mktemp("truncated"), name)
     content = path.read_bytes()
     path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
-    assert problem(lambda: unpack(path, path.parent / "to")).startswith(f"{path}: not unpacked: ")
+    assert refused(unpack, path, path.parent / "to").startswith(f"{path}: not unpacked: ")
     assert [file.name for file in path.parent.iterdir()] == [name]
 
 
@@ -77,16 +70,16 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 0x55
         path.write_bytes(content)
-        assert problem(lambda path=path: unpack(path, tmp_path / "to")).startswith(f"{path}: not unpacked: ")
+        assert refused(unpack, path, tmp_path / "to").startswith(f"{path}: not unpacked: ")
     path.write_bytes(b"not an archive")
-    assert "\n" not in problem(lambda: unpack(path, tmp_path / "to"))
+    assert "\n" not in refused(unpack, path, tmp_path / "to")
     # Without compression only a checksum tells of a changed byte; 3,584 bytes are exactly the first file.
     path = archive(tmp_path, "x.tar")
     content = bytearray(path.read_bytes())
     assert content[3584:].startswith(b"a/b/y.en")
     for end in (3584, 2048):
         path.write_bytes(content[:end])
-        assert "unexpected end of data" in problem(lambda path=path: unpack(path, tmp_path / "to"))
+        assert "unexpected end of data" in refused(unpack, path, tmp_path / "to")
 
 
 def test_a_web_page_is_one(tmp_path: Path) -> None:
@@ -104,7 +97,7 @@ def test_members_with_known_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         sums.write_text(f"# about\n\n{right}  x.de\n{wrong}  not-here\nno sum  y.en\n")
         assert known_checksums() == {"x.de": right, "not-here": wrong}
         unpack(path, tmp_path / kind, sums=known_checksums())
-        message = problem(lambda wrong=wrong: unpack(path, tmp_path / "other", sums={"x.de": wrong}))
+        message = refused(unpack, path, tmp_path / "other", sums={"x.de": wrong})
         assert message == f"{path}: x.de: wrong checksum: {wrong} expected, {right} found"
         assert not (tmp_path / "other").exists()
 
@@ -121,7 +114,7 @@ def test_nothing_is_written_outside(tmp_path: Path) -> None:
     link.type, link.linkname = tarfile.SYMTYPE, "../../secret"
     with tarfile.open(tmp_path / "link.tar", mode="w") as pack:
         pack.addfile(link)
-    assert "not unpacked: " in problem(lambda: unpack(tmp_path / "link.tar", place))
+    assert "not unpacked: " in refused(unpack, tmp_path / "link.tar", place)
     assert not place.exists()
 
 

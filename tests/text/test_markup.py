@@ -12,6 +12,7 @@ from sacrebleu.dataset import DATASETS
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import write_lines
 from fairseq_plugins.text.markup import extract_sgm, extract_ted, segments
+from tests.refusals import refused
 from tests.scripts.archives import sgm
 
 
@@ -54,9 +55,7 @@ def test_a_file_of_another_kind_is_refused_and_nothing_is_written(tmp_path: Path
         (b'<seg id="1">\xe4</seg>\n', "line 1: not UTF-8"),
     ):
         path = written(tmp_path / "x.sgm", content)
-        with pytest.raises(UserError) as raised:
-            extract_sgm(path, tmp_path / "text")
-        assert str(raised.value).startswith(f"{path}: {said}")
+        assert refused(extract_sgm, path, tmp_path / "text").startswith(f"{path}: {said}")
         assert list(tmp_path.iterdir()) == [path]
 
 

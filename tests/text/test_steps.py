@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.text import bpe, description, markup, moses, parallel, pieces, words
 from fairseq_plugins.text.__main__ import STEPS, main
 from fairseq_plugins.text.moses import detokenise, detokeniser, tokenise, tokeniser
 from fairseq_plugins.text.words import lower_case, straightened
+from tests.refusals import refused
 
 
 def write(path: Path, lines: Iterable[str]) -> Path:
@@ -30,12 +30,6 @@ def made(step: Callable[..., object], *files: object, **options: object) -> list
     """The lines that a step writes to its last file."""
     step(*files, **options)
     return read(Path(str(files[-1])))
-
-
-def refusal(step: Callable[..., object], *files: object, **options: object) -> str:
-    with pytest.raises(UserError) as raised:
-        step(*files, **options)
-    return str(raised.value)
 
 
 # ---- the command line --------------------------------------------------------------------------------------------
@@ -172,7 +166,7 @@ def test_truecasing_is_learned_from_text_that_is_truecased(tmp_path: Path) -> No
     plain = partial(made, detokenise, tmp_path / "true", tmp_path / "plain", language="en")
     assert (plain(recase=True)[0], plain()[0]) == ("The house.", "the house.")
     for bad, problem in ((new, "not a model of Moses' truecaser"), (tmp_path / "no", "no such file or directory")):
-        assert refusal(moses.truecase, new, tmp_path / "x", model=bad) == f"{bad}: {problem}"
+        assert refused(moses.truecase, new, tmp_path / "x", model=bad) == f"{bad}: {problem}"
 
 
 # ---- parallel files ----------------------------------------------------------------------------------------------
@@ -207,7 +201,7 @@ def test_cleaning_says_what_went_and_keeps_the_numbers(tmp_path: Path) -> None:
     assert [read(path) for path in (*outputs, kept)] == [["eins zwei", "drei"], ["one two", "three"], ["1", "3"]]
     unequal = write(tmp_path / "c.de", ["a b c d"]), write(tmp_path / "c.en", ["a"])
     none = (tmp_path / "x", tmp_path / "y")
-    assert refusal(parallel.clean, unequal, none, tmp_path / "z", ratio=2) == (
+    assert refused(parallel.clean, unequal, none, tmp_path / "z", ratio=2) == (
         f"{unequal[0]}: no pair is left after cleaning: 1 with one side more than 2 times as long as the other"
     )
     assert not any(path.exists() for path in none)
@@ -227,12 +221,12 @@ def test_every_nth_line_goes(tmp_path: Path, every: int) -> None:
 def test_what_cannot_be_split_selected_or_taken_apart(tmp_path: Path) -> None:
     text, numbers = write(tmp_path / "text", ["a", "b"]), write(tmp_path / "numbers", ["2", "3"])
     for every in (1, 3):
-        said = refusal(parallel.split, text, tmp_path / "x", tmp_path / "y", every=every)
+        said = refused(parallel.split, text, tmp_path / "x", tmp_path / "y", every=every)
         assert said == f"{text}: 2 lines cannot be split at every {every}th: one part would be empty"
-    said = refusal(parallel.select, [text], tmp_path / "x", lines=numbers)
+    said = refused(parallel.select, [text], tmp_path / "x", lines=numbers)
     assert said == f"{text}: has no line 3, which is in {numbers}"
     bad = write(tmp_path / "bad", ["eins\tone", "zwei"])
-    said = refusal(parallel.columns, bad, [tmp_path / "x", tmp_path / "y"])
+    said = refused(parallel.columns, bad, [tmp_path / "x", tmp_path / "y"])
     assert said == f"{bad}: line 2 has 1 columns, not 2"
     assert not (tmp_path / "x").exists()
 
@@ -247,7 +241,7 @@ def test_checking_counts_pairs_and_blank_ones(tmp_path: Path) -> None:
     one, two = write(tmp_path / "a.de", ["a", "", "c", " "]), write(tmp_path / "a.en", ["a", "b", "", "d"])
     assert parallel.check_files([one, two]) == f"{one} {two}: 4 lines each, 3 blank"
     blank = write(tmp_path / "blank", ["", "\t", "\u2028", ""])
-    assert refusal(parallel.check_files, [one, blank]) == f"{blank}: all lines are blank"
+    assert refused(parallel.check_files, [one, blank]) == f"{blank}: all lines are blank"
 
 
 def test_pairs_are_shared_with_both_sides() -> None:
@@ -290,14 +284,14 @@ def test_byte_pair_encoding_is_undone_by_joining_and_rare_subwords_are_split(tmp
 
 def test_what_cannot_be_learned_or_applied(tmp_path: Path) -> None:
     text = write(tmp_path / "text", ["a b c"])
-    said = refusal(bpe.learn_merges, [text], tmp_path / "x", merges=5)
+    said = refused(bpe.learn_merges, [text], tmp_path / "x", merges=5)
     assert said == f"{text}: no subwords to learn: no pair of letters occurs twice"
     for content in ("#version: 0.2\na b c\n", "nonsense\n", "#version: x\n"):
         codes = write(tmp_path / "codes", content.splitlines())
-        assert refusal(bpe.apply_bpe, text, tmp_path / "x", codes=codes).startswith(f"{codes}: not BPE codes: ")
-    said = refusal(pieces.learn_model, [text], tmp_path / "x", size=9000)
+        assert refused(bpe.apply_bpe, text, tmp_path / "x", codes=codes).startswith(f"{codes}: not BPE codes: ")
+    said = refused(pieces.learn_model, [text], tmp_path / "x", size=9000)
     assert said.startswith(f"{text}: SentencePiece cannot learn 9000 pieces: ")
-    assert refusal(pieces.apply_model, text, tmp_path / "x", model=text) == f"{text}: not a SentencePiece model"
+    assert refused(pieces.apply_model, text, tmp_path / "x", model=text) == f"{text}: not a SentencePiece model"
 
 
 def test_sentencepiece_is_undone_by_joining_and_learns_the_same_again(tmp_path: Path) -> None:
@@ -315,7 +309,7 @@ def test_marks_of_subwords_are_refused_and_a_stray_one_is_not(tmp_path: Path) ->
     description.require_no_marks([stray])
     for mark, line in (("@@ ", "sub@@ words"), ("▁", "▁sub words")):
         path = write(tmp_path / "cut.de", [*["a plain line"] * 300, *[line] * 9])
-        assert refusal(description.require_no_marks, [stray, path]) == (
+        assert refused(description.require_no_marks, [stray, path]) == (
             f"{path}: contains '{mark}', a subword mark: set --given-subwords to bpe, sentencepiece or none, and "
             "--given-tokeniser moses if its words are Moses' tokens"
         )
@@ -340,7 +334,7 @@ LEARNING: Sequence[Callable[..., object]] = (
 def test_bad_bytes_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes("gut so\nschön\n".encode("latin-1"))
-    said = [refusal(step, path, tmp_path / "out") for step in (*LINE_BY_LINE, *LEARNING)]
+    said = [refused(step, path, tmp_path / "out") for step in (*LINE_BY_LINE, *LEARNING)]
     assert set(said) == {f"{path}: line 2: not UTF-8 (byte 0xf6)"}
     assert list(tmp_path.iterdir()) == [path]
 

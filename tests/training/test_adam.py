@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {
     "shapes": st.lists(st.lists(st.integers(0, 70), min_size=0, max_size=2), min_size=1, max_size=5),
     "betas": st.sampled_from([(0.9, 0.98), (0.9, 0.999), (0.0, 0.5)]),
     "eps": st.sampled_from([1e-9, 1e-8, 1e-3]),
-    "decay": st.sampled_from([0.0, 0.01]),
+    "weight_decay": st.sampled_from([0.0, 0.01]),
     "seed": st.integers(0, 99),
 }
 """What an update of Adam depends on, for every form of it."""
@@ -32,12 +32,7 @@ SETTINGS: dict[str, Any] = {
 @settings(max_examples=40, deadline=None)
 @given(**SETTINGS, dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
 def test_weights_and_state_are_those_of_fairseq(
-    shapes: list[list[int]],
-    betas: tuple[float, float],
-    eps: float,
-    decay: float,
-    dtype: torch.dtype,
-    seed: int,
+    shapes: list[list[int]], dtype: torch.dtype, seed: int, **values: Any
 ) -> None:
     """With lengths that no vector register divides, a tensor without a gradient at times, and a state handed over."""
     draw = torch.Generator().manual_seed(seed)
@@ -45,7 +40,7 @@ def test_weights_and_state_are_those_of_fairseq(
     pairs = []
     for kind in (StockAdam, Adam):
         params = [nn.Parameter(value.clone()) for value in start]
-        pairs.append((params, kind(params, lr=0.01, betas=betas, eps=eps, weight_decay=decay)))
+        pairs.append((params, kind(params, lr=LR, **values)))
     for update in range(4):
         for number, (one, other) in enumerate(zip(*(params for params, _ in pairs), strict=True)):
             one.grad = torch.randn(one.shape, generator=draw).to(dtype)
@@ -111,19 +106,13 @@ def assert_one_update_is_the_same(stock: StockAdam, own: FusedAdam, tolerance: f
     precision=st.sampled_from([(torch.float32, TOLERANCE), (torch.float64, 1e-13)]),
 )
 def test_each_update_is_that_of_fairseq(
-    shapes: list[list[int]],
-    betas: tuple[float, float],
-    eps: float,
-    decay: float,
-    size: float,
-    precision: tuple[torch.dtype, float],
-    seed: int,
+    shapes: list[list[int]], size: float, precision: tuple[torch.dtype, float], seed: int, **values: Any
 ) -> None:
     """With gradients as small as eps, where its place matters, and a tensor without a gradient at times."""
     dtype, tolerance = precision
     draw = torch.Generator().manual_seed(seed)
     start = [torch.randn(shape, generator=draw, dtype=dtype) for shape in shapes]
-    stock, own = (make(kind, start, betas=betas, eps=eps, weight_decay=decay) for kind in (StockAdam, FusedAdam))
+    stock, own = (make(kind, start, **values) for kind in (StockAdam, FusedAdam))
     for update in range(4):
         for number, (one, other) in enumerate(
             zip(stock.param_groups[0]["params"], own.param_groups[0]["params"], strict=True)

@@ -18,7 +18,6 @@ from tests.models import tiny
 
 WARM_UP = "T-Fixup is meant to train without warm-up"
 """The one part that has something to say, and only of schedules that warm up, as the toy recipe's does."""
-WITHOUT = ("--warmup-init-lr", "0.005")  # the toy recipe's learning rate
 
 
 class Heard(logging.Handler):
@@ -59,15 +58,6 @@ def test_a_training_by_flag_is_told_once_at_its_start(toy_data: Path, tmp_path: 
     assert "\n" not in line
     assert "--lr-scheduler inverse_sqrt warms up for 4 updates" in line
     assert heard.updates == [0]
-
-
-@pytest.mark.parametrize(("arch", "flags"), [("t_fixup_transformer", WITHOUT), ("post_ln_transformer", ())])
-def test_nothing_is_said_where_there_is_nothing_to_say(
-    arch: str, flags: tuple[str, ...], toy_data: Path, tmp_path: Path, heard: Heard
-) -> None:
-    toy.train_toy(toy_data, tmp_path, "--max-update", "1", *flags, arch=arch)
-    assert heard.made == 1
-    assert heard.lines == []
 
 
 def settings() -> DictConfig:

@@ -108,13 +108,6 @@ def test_the_log_has_the_mean_over_sentences_in_bits_and_the_perplexity_over_wor
     assert values["accuracy"] == pytest.approx(100 * right / words.sum().item(), abs=1e-3)
 
 
-# Whole trainings -----------------------------------------------------------------------------------------------------
-
-
-def weights(directory: Path) -> dict[str, Tensor]:
-    return torch.load(directory / "checkpoint_last.pt", weights_only=True)["model"]
-
-
 def test_two_processes_and_two_batches_of_one_make_the_same_updates(
     toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +117,9 @@ def test_two_processes_and_two_batches_of_one_make_the_same_updates(
     distributed_utils.call_main(two, train.main)
     toy.train_toy(toy_data, tmp_path / "one", *flags, "--update-freq", "2")
     toy.train_toy(toy_data, tmp_path / "by_word", *flags, "--update-freq", "2", "--criterion", BY_WORD)
-    found, expected, by_word = (weights(tmp_path / name) for name in ("two", "one", "by_word"))
+    found, expected, by_word = (
+        toy.weights_of(tmp_path / name / "checkpoint_last.pt") for name in ("two", "one", "by_word")
+    )
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
     assert any(not torch.allclose(value, by_word[name], rtol=1e-4, atol=1e-6) for name, value in expected.items())

@@ -1,4 +1,7 @@
-"""What every optimizer of the package promises: state, precisions, resuming, a change of optimizer, and mistakes."""
+"""What every optimizer of the package promises: state, precisions, a change of optimizer, and mistakes.
+
+That a resumed training is the uninterrupted one is in ``tests/faults/test_exact_resume.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq.tasks.translation import TranslationTask
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training import moments
@@ -16,14 +18,10 @@ from fairseq_plugins.training.fast_adam import Adam, FusedAdam
 from fairseq_plugins.training.lamb import Lamb
 from fairseq_plugins.training.radam import RAdam
 from tests import toy
-from tests.config.test_hydra import TINY, recipe, run_hydra
 from tests.training.optimizing import LR, built, same, updates
 
 KINDS: list[type[moments.MomentOptimizer]] = [RAdam, Lamb, Adam, FusedAdam]
 every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-# The state ------------------------------------------------------------------------------------------------------------
 
 
 @every_kind
@@ -98,9 +96,6 @@ def test_block_momentum_averages_the_moments(name: str, monkeypatch: pytest.Monk
         torch.testing.assert_close(optimizer.optimizer.state[p][name], value / 2 + 0.5)
 
 
-# Mistakes -------------------------------------------------------------------------------------------------------------
-
-
 PAIR = r"takes two numbers such as '\(0.9, 0.98\)', at least 0 and below 1"
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     *(("radam", {"adam_betas": betas}, PAIR) for betas in ("0.9", "(0.9, 0.98, 0.99)", "(0.9,", "__import__('os')")),
@@ -124,71 +119,26 @@ def test_ways_to_say_the_betas() -> None:
             assert optimizer.optimizer.param_groups[0]["betas"] == (0.9, 0.98)
 
 
-# Trainings ------------------------------------------------------------------------------------------------------------
-
-FLAGS = {
-    "radam": ("--optimizer", "radam", "--adam-betas", "(0.9, 0.98)"),
-    "lamb": ("--optimizer", "lamb", "--lamb-betas", "(0.9, 0.98)"),
-    "adam": (),
-    "foreach_adam": ("--optimizer", "foreach_adam"),
-    "fused_adam": ("--optimizer", "fused_adam"),
-}
-PRECISIONS = {
-    "single": (),
-    "bf16": ("--bf16",),
-    "memory_efficient_bf16": ("--memory-efficient-bf16",),
-    "memory_efficient_fp16": ("--memory-efficient-fp16", "--fp16-init-scale", "4"),
-    "fp16": ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"),
-}
-
-
 def train(data: Path, directory: Path, updates: int, optimizer: str, *flags: str) -> Any:
     """The checkpoint after so many updates of a model with two groups of parameters."""
-    flags = (*FLAGS[optimizer], "--max-update", str(updates), "--no-epoch-checkpoints", "--weight-decay", "0.1", *flags)
-    flags = (*flags, "--no-weight-decay-on", "residual")
+    common = f"--optimizer {optimizer} --max-update {updates} --no-epoch-checkpoints"
+    flags = (*common.split(), "--weight-decay", "0.1", "--no-weight-decay-on", "residual", *flags)
     return torch.load(toy.train_toy(data, directory, *flags, arch="rezero_transformer"), weights_only=True)
 
 
-def in_fast_tests(case: tuple[str, str], *fast: tuple[str, str]) -> Any:
-    return pytest.param(*case, marks=[] if case in fast else [pytest.mark.slow])
-
-
-RESUMED = [("radam", name) for name in ("single", "memory_efficient_bf16", "memory_efficient_fp16")]
-RESUMED += [("lamb", name) for name in PRECISIONS]
-# The one with the most of its own: no master weights, and a scale of the loss.
-MOST_OF_ITS_OWN = [(name, "memory_efficient_fp16") for name in ("radam", "lamb")]
-
-
-@pytest.mark.parametrize(("optimizer", "precision"), [in_fast_tests(case, *MOST_OF_ITS_OWN) for case in RESUMED])
-def test_a_resumed_training_is_the_uninterrupted_one(
-    optimizer: str, precision: str, toy_data: Path, tmp_path: Path
-) -> None:
-    """RAdam is stopped at the fourth update, before the first step, and at the eighth."""
-    flags = PRECISIONS[precision]
-    whole = train(toy_data, tmp_path / "whole", 11, optimizer, *flags)
-    for stop in (4, 8, 11):
-        parts = train(toy_data, tmp_path / "parts", stop, optimizer, *flags)
-    assert same(parts["model"], whole["model"])
-    assert same(parts["last_optimizer_state"], whole["last_optimizer_state"])
-    states = parts["last_optimizer_state"]["state"].values()
-    assert {value.dtype for one in states for value in one.values() if isinstance(value, Tensor)} == {torch.float32}
-    assert {int(one["step"]) for one in states} == {11}
-    assert [group["weight_decay"] for group in parts["last_optimizer_state"]["param_groups"]] == [0.1, 0.0]
+OTHER_PRECISIONS = ("memory_efficient_bf16", "memory_efficient_fp16", "fp16")
 
 
 @pytest.mark.parametrize(
     ("optimizer", "precision"),
     [
-        in_fast_tests((optimizer, precision), ("foreach_adam", "single"), ("fused_adam", "single"))
-        for optimizer, precision in (
-            *(("foreach_adam", precision) for precision in PRECISIONS if precision != "bf16"),
-            ("fused_adam", "single"),
-        )
+        *((name, "single") for name in ("foreach_adam", "fused_adam")),
+        *(pytest.param("foreach_adam", precision, marks=pytest.mark.slow) for precision in OTHER_PRECISIONS),
     ],
 )
 def test_a_training_changes_from_adam_and_back(optimizer: str, precision: str, toy_data: Path, tmp_path: Path) -> None:
     """By lists of tensors the checkpoint is adam's bit for bit; in one pass it is near, next to the way it went."""
-    flags = PRECISIONS[precision]
+    flags = toy.PRECISIONS[precision]
     wanted = train(toy_data, tmp_path / "stock", 6, "adam", *flags)
     early = train(toy_data, tmp_path / "mixed", 2, "adam", *flags)
     train(toy_data, tmp_path / "mixed", 4, optimizer, *flags)
@@ -203,15 +153,3 @@ def test_a_training_changes_from_adam_and_back(optimizer: str, precision: str, t
         if name.endswith("k_proj.bias"):  # softmax does not see it: its gradient is rounding, and Adam follows the sign
             continue
         assert (found["model"][name] - value).norm() <= 1e-2 * (value - early["model"][name]).norm(), name
-
-
-def test_by_yaml(toy_data: Path, tmp_path: Path) -> None:
-    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "rezero_transformer", **TINY})
-    content["optimizer"] = {"_name": "lamb", "lamb_betas": "(0.8, 0.9)", "lamb_eps": 1e-6, "weight_decay": 0.01}
-    run_hydra(tmp_path / "config", content, tmp_path / "run")
-    state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)
-    assert state["optimizer_history"][-1]["optimizer_name"] == "FairseqLamb"
-    (group,) = state["last_optimizer_state"]["param_groups"]
-    assert (tuple(group["betas"]), group["eps"], group["weight_decay"]) == ((0.8, 0.9), 1e-6, 0.01)
-    alphas = {float(value) for name, value in state["model"].items() if name.endswith(".alpha")}
-    assert 0.0 not in alphas

@@ -47,24 +47,6 @@ def test_closed_form() -> None:
         torch.testing.assert_close(updates(optimizer, p, gradients(12)), expected, rtol=1e-13, atol=1e-13)
 
 
-def test_the_sixth_update_takes_the_first_step() -> None:
-    for betas in BETAS:
-        assert [step_factor(t, *betas) is None for t in range(1, 9)] == [True] * 5 + [False] * 3
-        p = nn.Parameter(torch.linspace(-1, 2, 5))
-        start = p.detach().clone()
-        values = updates(RAdam([p], lr=LR, betas=betas), p, gradients(6))
-        assert all(torch.equal(value, start) for value in values[:5])
-        assert bool((values[5] != start).all())
-
-
-def test_the_decay_runs_in_the_updates_without_a_step() -> None:
-    p = nn.Parameter(torch.linspace(1, 2, 5, dtype=torch.float64))
-    start = p.detach().clone()
-    optimizer = RAdam([p], lr=LR, betas=(0.9, 0.98), weight_decay=0.5)
-    for t, value in enumerate(updates(optimizer, p, gradients(5)), start=1):
-        torch.testing.assert_close(value, start * (1 - LR * 0.5) ** t, rtol=1e-15, atol=0)
-
-
 def test_late_steps_are_adam_s() -> None:
     """The rectification goes to 1, and so do the corrections of the bias."""
     assert step_factor(100_000, 0.9, 0.98) == pytest.approx(1, abs=1e-12)

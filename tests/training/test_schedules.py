@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from fairseq.optim import FairseqOptimizer
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
@@ -20,8 +21,6 @@ from fairseq_plugins.training.inverse_sqrt_without_warmup import (
 )
 from tests import toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
-
-WITHOUT_WARMUP = ("--lr-scheduler", "inverse_sqrt_without_warmup")
 
 
 @pytest.fixture
@@ -46,39 +45,35 @@ def t_fixup(lr: float, constant: float, updates: int) -> dict[int, float]:
     return {n: lr * math.sqrt(constant / (constant + n)) for n in range(updates)}
 
 
+TWO_GROUPS = ("--optimizer", "radam", "--weight-decay", "0.1", "--no-weight-decay-on", "norm")
+SLOW = (*(toy.PRECISIONS[name] for name in ("bf16", "memory_efficient_fp16")), ("--update-freq", "3"))
+
+
 @pytest.mark.parametrize(
     "flags",
-    [
-        (),
-        pytest.param(("--bf16",), marks=pytest.mark.slow),
-        ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"),
-        pytest.param(("--memory-efficient-fp16", "--fp16-init-scale", "4"), marks=pytest.mark.slow),
-        pytest.param(("--update-freq", "3"), marks=pytest.mark.slow),
-        ("--optimizer", "radam", "--weight-decay", "0.1", "--no-weight-decay-on", "norm"),
-    ],
-    ids=["single", "bf16", "fp16", "memory_efficient_fp16", "accumulated", "two_groups"],
+    [(), toy.PRECISIONS["fp16"], TWO_GROUPS, *(pytest.param(flags, marks=pytest.mark.slow) for flags in SLOW)],
+    ids=" ".join,
 )
 def test_falls_from_the_first_update_on(
     flags: tuple[str, ...], rates: dict[int, float], toy_data: Path, tmp_path: Path
 ) -> None:
     """Three epochs with accumulated gradients, more than one without."""
-    flags = (*WITHOUT_WARMUP, "--lr-decay-constant", "7", "--lr", "0.004", "--max-update", "12", *flags)
+    words = "--lr-scheduler inverse_sqrt_without_warmup --lr-decay-constant 7 --lr 0.004 --max-update 12"
+    flags = (*words.split(), *flags)
     toy.train_toy(toy_data, tmp_path, *flags, arch="pre_ln_transformer")
     assert rates == pytest.approx(t_fixup(0.004, 7, 12), rel=1e-12)
 
 
-def test_goes_on_where_it_stopped(rates: dict[int, float], toy_data: Path, tmp_path: Path) -> None:
-    for stop in ("5", "12"):
-        toy.train_toy(toy_data, tmp_path, *WITHOUT_WARMUP, "--lr-decay-constant", "7", "--max-update", stop)
-    assert rates == pytest.approx(t_fixup(0.005, 7, 12), rel=1e-12)
-
-
-def test_by_yaml(rates: dict[int, float], toy_data: Path, tmp_path: Path) -> None:
-    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "pre_ln_transformer", **TINY})
+def test_a_schedule_and_an_optimizer_by_yaml(rates: dict[int, float], toy_data: Path, tmp_path: Path) -> None:
+    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "rezero_transformer", **TINY})
     content["lr_scheduler"] = {"_name": "inverse_sqrt_without_warmup", "lr_decay_constant": 7}
-    content["optimizer"] = {"_name": "radam", "adam_betas": "(0.9, 0.98)", "weight_decay": 0.1}
-    run_hydra(tmp_path / "config", content, tmp_path / "run")
+    content["optimizer"] = {"_name": "lamb", "lamb_betas": "(0.8, 0.9)", "lamb_eps": 1e-6, "weight_decay": 0.01}
+    state = torch.load(run_hydra(tmp_path / "config", content, tmp_path / "run"), weights_only=True)
     assert rates == pytest.approx(t_fixup(0.005, 7, 6), rel=1e-12)
+    assert state["optimizer_history"][-1]["optimizer_name"] == "FairseqLamb"
+    (group,) = state["last_optimizer_state"]["param_groups"]
+    assert (tuple(group["betas"]), group["eps"], group["weight_decay"]) == ((0.8, 0.9), 1e-6, 0.01)
+    assert 0.0 not in {float(value) for name, value in state["model"].items() if name.endswith(".alpha")}
 
 
 def scheduler(**values: Any) -> InverseSqrtWithoutWarmup:

@@ -18,6 +18,7 @@ from fairseq_plugins.core.weight_decay import parameters_by_kind
 from fairseq_plugins.errors import UserError
 from tests import models, toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
+from tests.refusals import problems_of
 
 LR, DECAY = 0.1, 0.5
 # Norms and residual connections with parameters that are not zero at the start.
@@ -28,9 +29,6 @@ EXCLUDED = ("--no-weight-decay-on", "norm,residual,bias")
 def names(model: nn.Module, parameters: list[nn.Parameter]) -> set[str]:
     found = {parameter: name for name, parameter in model.named_parameters()}
     return {found[parameter] for parameter in parameters}
-
-
-# Which parameters are of which kind.
 
 
 def test_every_parameter_is_of_the_kind_that_its_place_says() -> None:
@@ -60,28 +58,14 @@ def assert_kinds(model: nn.Module) -> None:
                 assert {name for name in declared if name.startswith(stack)} <= kinds[axis.value] | layer_norms
 
 
-def test_the_kinds_of_a_plain_transformer_by_name() -> None:
-    model = models.build("--arch", "pre_ln_transformer", "--encoder-layers", "1", "--decoder-layers", "1")
-    kinds = {kind: names(model, parameters) for kind, parameters in parameters_by_kind(model).items()}
-    assert kinds["embedding"] == {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}
-    assert kinds["residual"] == kinds["history"] == set()
-    norms = ["encoder.layer_norm", "decoder.layer_norm", "decoder.layers.0.encoder_attn_layer_norm"]
-    norms += [f"{s}.layers.0.{n}_layer_norm" for s in ("encoder", "decoder") for n in ("self_attn", "final")]
-    assert kinds["norm"] == {f"{norm}.{one}" for norm in norms for one in ("weight", "bias")}
-    maps = [f"self_attn.{one}_proj" for one in ("q", "k", "v", "out")] + ["fc1", "fc2"]
-    cross = [f"decoder.layers.0.encoder_attn.{one}_proj.bias" for one in ("q", "k", "v", "out")]
-    assert kinds["bias"] == {*cross, *(f"{s}.layers.0.{one}.bias" for s in ("encoder", "decoder") for one in maps)}
-
-
 def test_misspelt_kinds_and_those_that_the_model_has_not_are_refused_together() -> None:
     absent = "has no effect here: this model has no such parameters; it has norm, bias, embedding"
     for kinds, problems in (
         ("norms,residual,hist", ["'norms' (did you mean 'norm'?)", "'hist' (did you mean 'history'?)"]),
         ("norm,residual,history", [f"residual {absent}", f"history {absent}"]),
     ):
-        with pytest.raises(UserError) as caught:
-            models.build("--arch", "pre_ln_transformer", "--no-weight-decay-on", kinds)
-        told = [problem.partition("--no-weight-decay-on ")[2] for problem in caught.value.problems]
+        lines = problems_of(models.build, "--arch", "pre_ln_transformer", "--no-weight-decay-on", kinds)
+        told = [line.partition("--no-weight-decay-on ")[2] for line in lines]
         assert [problem.partition("; legal")[0] for problem in told] == problems
 
 
@@ -112,9 +96,8 @@ def start(monkeypatch: pytest.MonkeyPatch) -> dict[str, Tensor]:
 
 def train(data: Path, directory: Path, updates: int, *flags: str) -> Any:
     flags = ("--lr", str(LR), "--weight-decay", str(DECAY), "--max-update", str(updates), *REZERO, *flags)
-    return torch.load(
-        toy.train_toy(data, directory, "--no-epoch-checkpoints", *flags, arch="deep_transformer"), weights_only=True
-    )
+    flags = ("--no-epoch-checkpoints", *flags)
+    return torch.load(toy.train_toy(data, directory, *flags, arch="deep_transformer"), weights_only=True)
 
 
 def kept(name: str) -> bool:
@@ -134,16 +117,8 @@ def check(start: dict[str, Tensor], end: dict[str, Tensor], updates: int, roundi
             torch.testing.assert_close(end[name].double(), shrunk, rtol=rounding, atol=1e-6, msg=name)
 
 
-PRECISIONS = {
-    "single": ((), 1e-6),
-    "bf16": (("--bf16",), 2e-2),
-    "memory_efficient_bf16": (("--memory-efficient-bf16",), 2e-2),
-    "fp16": (("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"), 3e-3),
-    "memory_efficient_fp16": (("--memory-efficient-fp16", "--fp16-init-scale", "4"), 3e-3),
-    "amp": (("--amp",), 1e-6),
-}
-
-
+ROUNDING = {"bf16": 2e-2, "memory_efficient_bf16": 2e-2, "fp16": 3e-3, "memory_efficient_fp16": 3e-3}
+"""Relative, of the precisions in which more than float32's rounding is left."""
 FAST = (("adam", "single"), ("adam", "fp16"), ("radam", "memory_efficient_fp16"))
 SLOW = [("adam", name) for name in ("bf16", "memory_efficient_bf16", "memory_efficient_fp16", "amp")]
 SLOW += [("radam", "single"), ("radam", "fp16")]
@@ -157,10 +132,10 @@ def test_excluded_parameters_stay_with_every_optimizer_in_every_precision(
     optimizer: str, precision: str, start: dict[str, Tensor], toy_data: Path, tmp_path: Path
 ) -> None:
     """Across a checkpoint, too: three updates, then three more."""
-    flags, rounding = PRECISIONS[precision]
+    flags = ("--amp",) if precision == "amp" else toy.PRECISIONS[precision]
     for stop in (3, 6):
         state = train(toy_data, tmp_path, stop, "--optimizer", *optimizer.split(), *flags, *EXCLUDED)
-        check(start, state["model"], stop, rounding)
+        check(start, state["model"], stop, ROUNDING.get(precision, 1e-6))
     groups = state["last_optimizer_state"]["param_groups"]
     assert [group["weight_decay"] for group in groups] == [DECAY, 0.0]
     assert [group.get("param_group") for group in groups] == [None, "no weight decay on norm,residual,bias"]
@@ -204,18 +179,13 @@ def test_flat_master_weights_are_divided(name: str, tmp_path: Path, monkeypatch:
         step(flat_model, flat, seed)
         step(model, separate, seed)
     for (where, found), (_, wanted) in zip(flat_model.named_parameters(), model.named_parameters(), strict=True):
-        torch.testing.assert_close(
-            found, wanted, rtol=2e-3, atol=1e-5, msg=where
-        )  # norms of gradients add up differently
-
+        # Norms of gradients add up differently.
+        torch.testing.assert_close(found, wanted, rtol=2e-3, atol=1e-5, msg=where)
     again = flat_or_not(flat_model, tmp_path, "--optimizer", name)
     again.load_state_dict(flat.state_dict())
     for one, other in zip(again.param_groups, flat.param_groups, strict=True):
         for p, q in zip(one["params"], other["params"], strict=True):
             assert torch.equal(again.optimizer.state[p]["exp_avg"], flat.optimizer.state[q]["exp_avg"])
-
-
-# Across checkpoints.
 
 
 @pytest.mark.parametrize(
@@ -241,9 +211,6 @@ def test_overrides_at_a_checkpoint_leave_them_alone(toy_data: Path, tmp_path: Pa
     state = train(toy_data, tmp_path, 4, *EXCLUDED, "--optimizer-overrides", "{'weight_decay': 0.25}")
     groups = state["last_optimizer_state"]["param_groups"]
     assert [group["weight_decay"] for group in groups] == [0.25, 0.0]
-
-
-# Where it cannot be.
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.package import open_package, write_manifest
 from tests import toy
 
-SENTENCES = ("Ja, {}!", "Nein: {}.", "{} (oder {})?", "Er sagt: „{}“.")
 UPDATES = "40"
 
 MOST = 40
@@ -29,20 +28,10 @@ class Made(NamedTuple):
     package: Path
 
 
-def write_text(directory: Path) -> None:
-    """Number words in sentences with punctuation, so that tokeniser, entities and subwords all matter."""
-    directory.mkdir()
-    for seed, (name, count) in enumerate({"train": 200, "valid": 10, "test": 24}.items(), start=1):
-        pairs = toy.sentence_pairs(count, seed, longest=5)
-        for language, side in (("de", 0), ("en", 1)):
-            lines = [SENTENCES[number % len(SENTENCES)].replace("{}", pair[side]) for number, pair in enumerate(pairs)]
-            (directory / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 @pytest.fixture(scope="package")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     place = tmp_path_factory.mktemp("translator")
-    write_text(place / "raw")
+    toy.write_sentences(place / "raw")
     patch = pytest.MonkeyPatch()
     # A process of its own would import fairseq once more.
     patch.setattr(commands, "deep", lambda *words, **_: cli.main([str(word) for word in words]))

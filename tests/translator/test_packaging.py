@@ -21,9 +21,10 @@ from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.form import form_of
 from fairseq_plugins.translator.model import options_of, read_weights, write_weights
 from fairseq_plugins.translator.package import open_package
-from tests import models
+from tests import models, toy
 from tests.pipeline.making import write_run
-from tests.translator.conftest import Made, write_text
+from tests.refusals import refused
+from tests.translator.conftest import Made
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_a_raw_line_becomes_what_the_preparation_made_of_it(
     settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The preparation's own text of the test set is what every line has to become."""
-    write_text(tmp_path / "raw")
+    toy.write_sentences(tmp_path / "raw")
     monkeypatch.setattr(commands, "deep", lambda *words, **_: Path(words[words.index("--destdir") + 1]).mkdir())
     sets = [f"--{name}={tmp_path}/raw/{name}" for name in ("train", "valid")]
     words = ["prepare", f"{tmp_path}/data", *sets, f"--test=test={tmp_path}/raw/test", "--workers", "1"]
@@ -225,9 +226,7 @@ def test_its_search_may_be_edited_and_the_readme_of_an_earlier_version(package: 
         ("lenpen_form", "gmnt", "search: unknown lenpen_form 'gmnt' (did you mean 'gnmt'?)"),
     ):
         manifest.write_text(json.dumps({**content, "search": {**content["search"], name: value}}))
-        with pytest.raises(UserError) as caught:
-            open_package(package)
-        assert str(caught.value).startswith(f"{manifest}: {problem}")
+        assert refused(open_package, package).startswith(f"{manifest}: {problem}")
 
 
 def test_what_is_missing_is_said_and_nothing_is_left(

@@ -108,15 +108,6 @@ def test_two_files_of_one_run_are_two_trainings(tmp_path: Path) -> None:
     assert [len(timeline.read_trainings([path])) for path in paths] == [1, 1]
 
 
-@pytest.mark.slow
-def test_figures(tmp_path: Path) -> None:
-    path = write(tmp_path / "recorder.jsonl", entry(10), entry(20, alpha=-0.5))
-    assert main(["timeline", str(path), "--output", str(tmp_path / "out")]) == 0
-    for ending in ("png", "pdf"):
-        drawn = {path.stem for path in (tmp_path / "out").glob(f"*.{ending}")}
-        assert drawn == {"timeline-branch-scale", "timeline-history"}
-
-
 def test_heat_maps_show_the_values_of_the_entries() -> None:
     course = [entry(update, alpha) for update, alpha in ((10, -0.5), (20, 0.0), (40, math.inf))]
     encoder, _, decoder, lines = timeline._place_figure({"r": course}, "branch_scale").panels

@@ -119,15 +119,10 @@ def test_the_training_as_it_was_is_saved_and_can_go_on(training: Training, fault
     assert differing(checkpoint(on), checkpoint(without)) == []
 
 
-def test_a_resumed_training_has_the_bands_of_the_whole(training: Training, faults: Faults) -> None:
-    training.run("parts", *SKIP, updates=3)
-    training.run("parts", *SKIP, updates=5)
-    training.run("whole", *SKIP, updates=5)
-    _, resumed, whole = (guard_of(trainer).signals for trainer in faults.trainers)
-    assert resumed.state() == whole.state()
-    assert resumed.loss.count == 5
-    training.run("parts", *SKIP, "--reset-optimizer", "--reset-dataloader", "--reset-meters", updates=2)
-    assert guard_of(faults.trainers[-1]).signals.loss.count == 2
+def test_a_training_that_starts_anew_has_new_bands(training: Training, faults: Faults) -> None:
+    for updates, flags in ((3, ()), (2, ("--reset-optimizer", "--reset-dataloader", "--reset-meters"))):
+        training.run("run", *SKIP, *flags, updates=updates)
+        assert guard_of(faults.trainers[-1]).signals.loss.count == updates
 
 
 def test_another_precision_than_that_of_the_checkpoint_is_one_line(training: Training) -> None:

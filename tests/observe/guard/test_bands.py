@@ -107,17 +107,3 @@ def test_an_overflow_that_lowers_the_loss_scale_is_no_finding() -> None:
     scales = [2.0**power for power in range(40, -7, -1)]
     assert [signals.judge(Update(1, 5.0, 5.0, math.inf, 1e-3, scale)) for scale in scales] == [None] * len(scales)
     assert signals.loss.count == 0
-
-
-def test_the_state_of_a_checkpoint_is_all_there_is() -> None:
-    draw, whole, parts = random.Random(1), Signals(8.0), Signals(8.0)
-    updates = [Update(n, draw.gauss(5, 0.1), 5.0, draw.uniform(1, 2), 1e-3, None, 100.0) for n in range(1, 101)]
-    for update in updates[:60]:
-        whole.judge(update)
-        parts.judge(update)
-    resumed = Signals(8.0)
-    resumed.restore(parts.state())
-    for update in updates[60:]:
-        whole.judge(update)
-        resumed.judge(update)
-    assert resumed.state() == whole.state()

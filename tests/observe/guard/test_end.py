@@ -81,8 +81,6 @@ def test_the_trace_of_a_process_is_told_apart() -> None:
     assert raised_in_worker("fairseq_plugins.errors.UserError: handled\n\nValueError: but this was not") is None
 
 
-# --- without a guard --------------------------------------------------------------------------------------------------
-
 HALF = "--fp16 --memory-efficient-fp16 --fp16-init-scale 1 --min-loss-scale 1"
 RATE = r"learning rate 1e\+06; first in "
 FORWARD = (

@@ -41,11 +41,6 @@ def recorded(
     return read(directory / "recorder.jsonl")
 
 
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    path = path / "checkpoint_last.pt" if path.is_dir() else path
-    return torch.load(path, weights_only=True)["model"]
-
-
 @pytest.fixture
 def clipped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """Gradient norms as fairseq's trainer has found them."""
@@ -191,7 +186,7 @@ def test_what_a_residual_weighs(toy_data: Path, tmp_path: Path) -> None:
     assert rezero.values["encoder.layers.1.ffn/branch_scale"] == 0.5
     assert rezero.values["encoder.layers.1.ffn/stream_scale"] == 1.0
     (admin,) = recorded(toy_data, tmp_path / "b", updates=1)
-    checkpoint = weights(tmp_path / "b")
+    checkpoint = toy.weights_of(tmp_path / "b" / "checkpoint_last.pt")
     name = "decoder.layers.1.encoder_attn"
     assert admin.values[f"{name}/stream_scale"] == pytest.approx(
         float(checkpoint[f"{name}_residual.omega_profiled"].mean())
@@ -212,7 +207,7 @@ def test_history_weights_are_those_that_the_update_began_with(toy_data: Path, tm
             (path,) = run.glob(f"checkpoint_*_{updates}.pt")
             expected = {}
             for stack in ("encoder", "decoder"):
-                table = weights(path)[f"{stack}.history.weight"].float().mean(dim=2)
+                table = toy.weights_of(path)[f"{stack}.history.weight"].float().mean(dim=2)
                 for i in range(3):
                     for k in range(i + 1):
                         expected[f"{stack}.history.{i}.{k}/history_weight"] = float(table[i, k])
