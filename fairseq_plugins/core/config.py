@@ -18,7 +18,6 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from omegaconf import OmegaConf
 
-from fairseq_plugins.core import weight_decay
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.fields import END_WIDTHS, Family, flat_fields
 from fairseq_plugins.core.method import (
@@ -44,6 +43,7 @@ SIZE_FIELDS = SIZES + DROPOUTS
 # fairseq settings that are not supported; a value other than the default is an error, never ignored.
 UNSUPPORTED = (
     "cross_self_attention",
+    "character_embeddings",
     "base_layers",
     "quant_noise_pq",
     "quant_noise_scalar",
@@ -261,8 +261,6 @@ def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, Stac
             options[stack] = option_values(config, stack)
     problems += _size_problems(config, stacks) + _rate_problems(config) + _sharing_problems(config)
     problems += _one_stack_problems(config, stacks)
-    with _noting(problems):
-        weight_decay.read_kinds(config.no_weight_decay_on)
     if len(chosen) == len(options) == len(stacks):
         problems += _idle_problems(chosen, options)
     designs = {

@@ -12,7 +12,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import BaseFairseqModel
 from torch import Tensor
 
-from fairseq_plugins.core import calibration, weight_decay
+from fairseq_plugins.core import calibration
 from fairseq_plugins.core.architectures import fill_unset, method_preset
 from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
 from fairseq_plugins.core.fields import Family
@@ -44,12 +44,11 @@ class DesignedModel(BaseFairseqModel):
         flat = plain_namespace(cfg, cls.config_class)
         return flat, nested_config(flat, resolve(flat, cls.family))
 
-    def start(self, flat: Namespace) -> None:
-        """Draw the first weights, and mark those that are excluded from weight decay."""
+    def start(self) -> None:
+        """Draw the first weights."""
         with torch.no_grad():
             for stack, weights in stack_weights(self):
                 initialise(weights, stack.design)
-        weight_decay.mark(self, flat)
 
     def stacks(self) -> list[tuple[str, Any]]:
         """Name and module of each stack, the encoder first."""

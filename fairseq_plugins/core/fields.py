@@ -21,7 +21,6 @@ from typing import Any, Optional, Union, get_args, get_origin
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from fairseq_plugins.core import weight_decay
 from fairseq_plugins.core.method import PARTS, Axis, Stack, all_options
 
 Field = tuple[str, Any, Any]
@@ -167,7 +166,6 @@ def make_config_class(family: Family) -> type[FairseqDataclass]:
     for option in all_options():
         values = ", ".join(option.choices) or "a number"
         helps[option.name] = f"{option.help} (default: {option.default}; values: {values}{differ})"
-    helps["no_weight_decay_on"] = weight_decay.HELP
     fields = [_stock_field(family, *stock) for stock in family.stock]
     fields += [(name, Optional[str], field(default=None, metadata={"help": text})) for name, text in helps.items()]
     fields.append(("embedding_dropout", Optional[float], field(default=None, metadata={"help": EMBEDDING_DROPOUT})))

@@ -1,18 +1,17 @@
 """The language model: a decoder without cross-attention, for fairseq's ``language_modeling`` task.
 
-Embeddings and output layers are those of stock ``transformer_lm``: one table, the adaptive input and softmax of
-``transformer_lm_wiki103`` (Baevski and Auli, ICLR 2019, https://arxiv.org/abs/1809.10853), or characters.
+Embeddings and output layers are those of stock ``transformer_lm``: one table, or the adaptive input and softmax of
+``transformer_lm_wiki103`` (Baevski and Auli, ICLR 2019, https://arxiv.org/abs/1809.10853).
 """
 
 from __future__ import annotations
 
-import ast
 from argparse import Namespace
 from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
-from fairseq.modules import AdaptiveInput, CharacterTokenEmbedder
+from fairseq.modules import AdaptiveInput
 from torch import Tensor, nn
 
 from fairseq_plugins.core.config import DROPOUTS, SIZES
@@ -52,21 +51,6 @@ def cutoffs(text: str | None) -> tuple[int, ...] | None:
     return numbers
 
 
-def character_filters(text: str) -> list[tuple[int, int]]:
-    """Read ``[(1, 64), (2, 128)]``: width and channels of each convolution over the characters of a word.
-
-    Raises:
-        ValueError: it is not such a list.
-    """
-    try:
-        filters = [(width, channels) for width, channels in ast.literal_eval(text)]
-    except (SyntaxError, TypeError, ValueError) as error:
-        raise ValueError(text) from error
-    if not filters or not all(isinstance(number, int) and number > 0 for pair in filters for number in pair):
-        raise ValueError(text)
-    return filters
-
-
 def _cutoff_problems(config: Namespace) -> list[str]:
     problems = []
     for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
@@ -98,21 +82,11 @@ def _tying_problems(config: Namespace) -> list[str]:
 
 
 def _table_problems(config: Namespace) -> list[str]:
-    """Problems of the character embedding, and of one table at both ends."""
+    """Problems of one table at both ends."""
     problems = []
-    if config.character_embeddings:
-        try:
-            character_filters(config.character_filters)
-        except ValueError:
-            problems.append(
-                "--character-filters takes widths and channels of convolutions, for instance [(1, 64), (2, 128)], "
-                f"not '{config.character_filters}'"
-            )
-        if config.adaptive_input:
-            problems.append("--character-embeddings and --adaptive-input are mutually exclusive: choose one")
     if config.share_decoder_input_output_embed:
-        ends = {"--character-embeddings": config.character_embeddings, "--adaptive-input": config.adaptive_input}
-        ends["--adaptive-softmax-cutoff"] = config.adaptive_softmax_cutoff is not None
+        adaptive_output = config.adaptive_softmax_cutoff is not None
+        ends = {"--adaptive-input": config.adaptive_input, "--adaptive-softmax-cutoff": adaptive_output}
         others = [flag for flag, said in ends.items() if said]
         if others:
             problems.append(
@@ -179,20 +153,12 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
         embed_tokens = cls._embedding(flat, task.source_dictionary)
         design = nested.designs[Stack.DECODER]
         model = cls(Decoder(nested, task.target_dictionary, embed_tokens, design, no_encoder_attn=True))
-        model.start(flat)
+        model.start()
         return model
 
     @classmethod
     def _embedding(cls, flat: Namespace, dictionary: Dictionary) -> nn.Module:
         """Build the embedding as fairseq's builder does, which has no separate method for that."""
-        if flat.character_embeddings:
-            return CharacterTokenEmbedder(
-                dictionary,
-                character_filters(flat.character_filters),
-                flat.character_embedding_dim,
-                flat.decoder_embed_dim,
-                flat.char_embedder_highway_layers,
-            )
         if flat.adaptive_input:
             return AdaptiveInput(
                 len(dictionary),

@@ -103,8 +103,6 @@ class Part:
         parameters: what it adds to the state dict.
         conflicts: takes the :class:`~fairseq_plugins.core.design.StackDesign` of one stack and the whole configuration,
             returns one message per problem.
-        advice: takes fairseq's whole configuration of a training, returns warnings, for settings that the paper advises
-            against but that do not make a run wrong; see :mod:`fairseq_plugins.training.advice`.
         no_fold: why a model with this part cannot be folded into a plain stock Transformer; empty if it can.
         top: for a norm, takes a design and returns the factory of the norm on top of a stack; by default there is none.
         side_stream: for a residual connection, takes a design and makes the second stream of a stack; by default there
@@ -118,7 +116,6 @@ class Part:
     options: tuple[Option, ...] = ()
     parameters: tuple[NewParameter, ...] = ()
     conflicts: Callable[[Any, Any], list[str]] = lambda design, config: []
-    advice: Callable[[Any], list[str]] = lambda config: []
     no_fold: str = ""
     top: Callable[[Any], Any] = lambda design: None
     side_stream: Callable[[Any], Any] = lambda design: None

@@ -72,7 +72,7 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
                 "run fairseq-preprocess with --joined-dictionary"
             )
         model = super().build_model(nested, task)
-        model.start(flat)
+        model.start()
         return model
 
     @classmethod

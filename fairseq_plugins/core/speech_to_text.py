@@ -161,7 +161,7 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
         embed_tokens = Embedding(len(words), flat.decoder_embed_dim, words.pad())
         encoder = S2TEncoder(flat, nested, len(words))
         model = cls(encoder, S2TDecoder(nested, words, embed_tokens, nested.designs[Stack.DECODER]))
-        model.start(flat)
+        model.start()
         pretrained = getattr(flat, PRETRAINED)
         if pretrained:
             load_encoder(encoder, Path(pretrained))

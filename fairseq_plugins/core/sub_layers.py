@@ -29,7 +29,6 @@ def later_norm(site: Site, place: NormPlace) -> str:
     return f"{site.value}_{place.value}_norm"
 
 
-LATER_NORMS = tuple(later_norm(site, place) for site in Site for place in (NormPlace.BRANCH, NormPlace.AFTER))
 LAST_MAP = {Site.SELF: ("self_attn", "out_proj"), Site.CROSS: ("encoder_attn", "out_proj"), Site.FFN: ("", "fc2")}
 """Module and linear map at the end of the branch of each site."""
 

@@ -141,7 +141,7 @@ method(
         "The authors' five seeds on IWSLT'14 share one profile, that of seed 1111. Here each training has its own.",
         r"In the released code weight decay pulls $`\omega`$ to 0. Here it acts on the trained part, which starts "
         r"at 0, so that $`\omega`$ decays to its profile. With the decay of IWSLT'14, 0.0001, that is a "
-        "difference of 0.3 % at the end of training. `--no-weight-decay-on residual` leaves it alone.",
+        "difference of 0.3 % at the end of training.",
         r"Appendix C says that initial weights can be rescaled instead of adding $`\omega`$, with about the same "
         "score and less stability in half precision. This is not supported.",
         r"Appendix C's formula for folding $`\omega`$ into cross-attention divides $`W_v`$ too, which is a "

@@ -45,22 +45,6 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     return ["--init t_fixup has no published rule for a language model: choose another --init"]
 
 
-def advice(config: Any) -> list[str]:
-    """Warn about warm-up: T-Fixup is meant to train without it. A warm-up of one update does not count.
-
-    A schedule that starts from the learning rate itself has none. The tri-stage schedule counts steps.
-    """
-    schedule = config.lr_scheduler
-    # Some of fairseq's schedules have a configuration, others every flag of the command.
-    updates = getattr(schedule, "warmup_updates", None) or getattr(schedule, "warmup_steps", None) or 0
-    if updates <= 1 or getattr(schedule, "warmup_init_lr", None) == config.optimization.lr[0]:
-        return []
-    return [
-        f"T-Fixup is meant to train without warm-up, as in its paper, but --lr-scheduler {schedule._name} warms up for "
-        f"{updates:.0f} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
-    ]
-
-
 @part(
     Axis.INIT,
     "t_fixup",
@@ -74,7 +58,6 @@ def advice(config: Any) -> list[str]:
         ),
     ),
     conflicts=conflicts,
-    advice=advice,
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Scale the matrices of the layers and the token table; biases and positions are unchanged.
@@ -117,7 +100,5 @@ method(
         "The released decoder layers keep a LayerNorm that nothing uses; here there is none.",
         "An output projection that is tied to the token table is just as small at first, in the released code too. "
         "If the encoder's input is not text, there is no table to scale.",
-        "A training with a warm-up gets a one-line warning at its start. `--lr-scheduler "
-        "inverse_sqrt_without_warmup` is the schedule of the paper.",
     ),
 )

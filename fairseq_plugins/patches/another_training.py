@@ -60,7 +60,6 @@ MAY_CHANGE = OF_OTHER_GROUPS | {
     "max_target_positions",
     # As long as --max-update, which may change; compared where optimizers are loaded.
     "total_num_update",
-    "no_weight_decay_on",
 }
 TASK_SETTINGS = {"_name", "tokens_per_sample", "sample_break_mode", "lang_pairs"}
 SHOWN = {"model._name": "architecture", "lr_scheduler._name": "learning rate schedule"}

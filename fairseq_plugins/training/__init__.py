@@ -3,7 +3,7 @@
 * Optimizers: RAdam and LAMB, and fairseq's Adam by lists of tensors (``foreach_adam``, equal bit for bit) and by
   torch's fused kernel (``fused_adam``, equal to rounding).
 * A schedule without warm-up, and losses by sentence and in chunks of the vocabulary's logits.
-* Mixed precision, exclusion of parameters from weight decay, warnings at the start, memory given back.
+* Mixed precision, and memory given back.
 
 Optimizers, schedule and losses register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a
 YAML key (``optimizer._name: radam``) mean the same; they also work with stock architectures.
@@ -15,7 +15,6 @@ from __future__ import annotations
 def register() -> None:
     """Register everything in this package with fairseq; a second call does nothing."""
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
-        advice,
         fast_adam,
         inverse_sqrt_without_warmup,
         lamb,
@@ -24,10 +23,7 @@ def register() -> None:
         mixed_precision,
         radam,
         returned_memory,
-        weight_decay,
     )
 
-    weight_decay.install()
     mixed_precision.install()
-    advice.install()
     returned_memory.install()

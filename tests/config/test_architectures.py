@@ -139,7 +139,7 @@ def test_flags_are_those_of_stock_and_of_the_parts() -> None:
     assert {name: both for name, both in kinds.items() if both[0] != both[1]} == {}
     assert {"--norm", "--residual", "--word-dropout"} <= added
     without = [name for name in added if "ENCODER,DECODER" not in str(ours[name].help)]
-    assert set(without) <= {"--no-weight-decay-on", "--embedding-dropout"}, "these are for the whole model"
+    assert set(without) <= {"--embedding-dropout"}, "it is for the whole model"
 
 
 def test_a_method_is_the_sum_of_its_parts() -> None:

@@ -111,11 +111,6 @@ FAMILIES = {
             "adaptive both": {**TIED, "tie_adaptive_weights": False},
             "adaptive, tied words": TIED,
             "adaptive, all tied": {**TIED, "tie_adaptive_proj": True, "adaptive_softmax_dropout": 0.2},
-            "characters": {
-                "character_embeddings": True,
-                "character_filters": "[(1, 4), (2, 6)]",
-                "char_embedder_highway_layers": 1,
-            },
         },
         lambda: (tokens(),),
         # Stock keeps 512 at the decoder's ends whatever its width; ours follows the width.

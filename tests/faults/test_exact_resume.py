@@ -46,7 +46,7 @@ SLOW = {
     "lamb, bf16": "--optimizer lamb --bf16",
     "lamb, fp16": f"--optimizer lamb {FP16}",
     **{f"{name}, memory-efficient-bf16": f"--optimizer {name} --memory-efficient-bf16" for name in ("lamb", "radam")},
-    "radam, decay": "--optimizer radam --weight-decay 0.1 --no-weight-decay-on norm,bias",
+    "radam, decay": "--optimizer radam --weight-decay 0.1",
     "inverse_sqrt_without_warmup": "--lr-scheduler inverse_sqrt_without_warmup",
     "polynomial_decay": "--lr-scheduler polynomial_decay --warmup-updates 4",
     "fixed": "--lr-scheduler fixed --warmup-updates 4 --force-anneal 2 --lr-shrink 0.5",

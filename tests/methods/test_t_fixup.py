@@ -1,20 +1,13 @@
-"""T-Fixup: the paper's constants, every matrix and table that they scale, and the advice against a warm-up."""
+"""T-Fixup: the paper's constants, and every matrix and table that they scale."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from argparse import Namespace
-from typing import Any
 
 import pytest
 import torch
-from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
-from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from fairseq_plugins.core.method import PARTS, Axis
-from fairseq_plugins.methods.t_fixup import advice
 from tests.methods.test_initialisation import FUSED, XAVIER, XAVIER_FFN, D, assert_model, model
 
 N, M = 5, 4  # of the models below
@@ -82,48 +75,3 @@ def test_merged_attention_is_scaled_from_its_own_gain() -> None:
     expected = scaled(query_and_key=XAVIER)["decoder"]
     expected = {name: bound for name, bound in expected.items() if not name.startswith("self_attn")}
     assert_model(model("t_fixup_transformer", attention="matt"), {"decoder": expected})
-
-
-def training(name: str, values: dict[str, Any]) -> DictConfig:
-    """What fairseq hands to advice: the schedule by its own dataclass, learning rate 0.0005, 1000 updates."""
-    schedule = dataclasses.asdict(LR_SCHEDULER_DATACLASS_REGISTRY[name]())
-    optimization = {"lr": [0.0005], "max_update": 1000}
-    return OmegaConf.create({"optimization": optimization, "lr_scheduler": {**schedule, "_name": name, **values}})
-
-
-WITH_WARM_UP: list[tuple[str, dict[str, Any], int]] = [
-    ("inverse_sqrt", {}, 4000),  # fairseq's defaults, from 0
-    ("inverse_sqrt", {"warmup_updates": 4000, "warmup_init_lr": 1e-7}, 4000),
-    ("inverse_sqrt", {"warmup_updates": 2}, 2),
-    ("fixed", {"warmup_updates": 300}, 300),
-    ("cosine", {"warmup_updates": 300}, 300),
-    ("tri_stage", {"warmup_steps": 300}, 300),
-]
-WITHOUT: list[tuple[str, dict[str, Any]]] = [
-    ("inverse_sqrt_without_warmup", {}),
-    ("inverse_sqrt", {"warmup_updates": 4000, "warmup_init_lr": 0.0005}),  # constant, then falling
-    ("inverse_sqrt", {"warmup_updates": 1}),
-    ("fixed", {}),
-    ("cosine", {}),
-    ("cosine", {"warmup_updates": 300, "warmup_init_lr": 0.0005}),
-    ("tri_stage", {}),
-    ("pass_through", {}),
-]
-
-
-def test_a_warm_up_is_advised_against_and_nothing_else() -> None:
-    for name, values, updates in WITH_WARM_UP:
-        assert advice(training(name, values)) == [
-            f"T-Fixup is meant to train without warm-up, as in its paper, but --lr-scheduler {name} warms up for "
-            f"{updates} updates: --lr-scheduler inverse_sqrt_without_warmup is the paper's schedule"
-        ]
-    assert [name for name, values in WITHOUT if advice(training(name, values))] == []
-    # Without a dataclass it has the flags of the command.
-    config = Namespace(optimization=Namespace(lr=[0.0005]), lr_scheduler=Namespace(_name="manual"))
-    assert advice(config) == []
-
-
-def test_only_this_part_gives_it() -> None:
-    """A method with another initialisation may warm up."""
-    config = training("inverse_sqrt", {})
-    assert [name for name, part in PARTS[Axis.INIT].items() if part.advice(config)] == ["t_fixup"]

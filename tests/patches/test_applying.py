@@ -16,8 +16,6 @@ SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.trainer.Trainer.__init__": (
         "observe.guard.installing.attach",
         "observe.recorder.recording.attach",
-        "training.advice.give",
-        "training.weight_decay.refuse",
         "search.settings.refuse_in_training",
         "training.mixed_precision.build_mixed",
     ),

@@ -120,9 +120,9 @@ def test_ways_to_say_the_betas() -> None:
 
 
 def train(data: Path, directory: Path, updates: int, optimizer: str, *flags: str) -> Any:
-    """The checkpoint after so many updates of a model with two groups of parameters."""
+    """The checkpoint after so many updates."""
     common = f"--optimizer {optimizer} --max-update {updates} --no-epoch-checkpoints"
-    flags = (*common.split(), "--weight-decay", "0.1", "--no-weight-decay-on", "residual", *flags)
+    flags = (*common.split(), "--weight-decay", "0.1", *flags)
     return torch.load(toy.train_toy(data, directory, *flags, arch="rezero_transformer"), weights_only=True)
 
 

@@ -45,13 +45,12 @@ def t_fixup(lr: float, constant: float, updates: int) -> dict[int, float]:
     return {n: lr * math.sqrt(constant / (constant + n)) for n in range(updates)}
 
 
-TWO_GROUPS = ("--optimizer", "radam", "--weight-decay", "0.1", "--no-weight-decay-on", "norm")
 SLOW = (*(toy.PRECISIONS[name] for name in ("bf16", "memory_efficient_fp16")), ("--update-freq", "3"))
 
 
 @pytest.mark.parametrize(
     "flags",
-    [(), toy.PRECISIONS["fp16"], TWO_GROUPS, *(pytest.param(flags, marks=pytest.mark.slow) for flags in SLOW)],
+    [(), toy.PRECISIONS["fp16"], *(pytest.param(flags, marks=pytest.mark.slow) for flags in SLOW)],
     ids=" ".join,
 )
 def test_falls_from_the_first_update_on(
