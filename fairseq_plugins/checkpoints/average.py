@@ -15,7 +15,10 @@ from typing import Any
 from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import (
+    EPOCH_CHECKPOINT,
+    UPDATE_CHECKPOINT,
     architecture,
+    last_checkpoints,
     memory_of,
     num_updates,
     read_checkpoint,
@@ -23,12 +26,6 @@ from fairseq_plugins.checkpoints.files import (
     write_checkpoint,
 )
 from fairseq_plugins.checkpoints.running_mean import RunningMean
-from fairseq_plugins.checkpoints.selection import (
-    EPOCH_CHECKPOINT,
-    UPDATE_CHECKPOINT,
-    best_checkpoints,
-    last_checkpoints,
-)
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.integrity import require_finite, weights_hash
@@ -141,8 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--last-updates", type=at_least(1), metavar="N", help="the last N saved by --save-interval-updates"
     )
     which.add_argument("--last-epochs", type=at_least(1), metavar="N", help="the last N saved at the end of an epoch")
-    which.add_argument("--best", type=at_least(1), metavar="N", help="the best N by validation")
-    flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="the directory of the last or best N")
+    flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="the directory of the last N")
     flags.add_argument("--ema", action="store_true", help="take the moving averages that --store-ema kept")
     flags.add_argument("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
     return exit_code(lambda: average(flags.read(argv)))
@@ -152,10 +148,8 @@ def average(args: Namespace) -> None:
     """Average the checkpoints that the flags name, and say which; a UserError if there are fewer."""
     inputs: list[Path] = args.inputs or []
     if not inputs and args.checkpoints is None:
-        raise UserError("--last-updates, --last-epochs and --best need --checkpoints DIR")
-    if args.best is not None:
-        inputs = best_checkpoints(args.checkpoints, args.best)
-    elif args.last_updates is not None:
+        raise UserError("--last-updates and --last-epochs need --checkpoints DIR")
+    if args.last_updates is not None:
         inputs = last_checkpoints(args.checkpoints, args.last_updates, UPDATE_CHECKPOINT, "update")
     elif args.last_epochs is not None:
         inputs = last_checkpoints(args.checkpoints, args.last_epochs, EPOCH_CHECKPOINT, "epoch")

@@ -101,7 +101,10 @@ def _dispatch(argv: list[str]) -> int:
         print(usage())
         return 0
     if name == "--version":
-        print(f"fairseq-deep {_version()}")
+        try:
+            print(f"fairseq-deep {version('fairseq-deep')}")
+        except PackageNotFoundError:
+            print("fairseq-deep (not installed)")
         return 0
     if name not in COMMANDS:
         raise UserError(f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}")
@@ -152,10 +155,3 @@ def usage() -> str:
             "`fairseq-deep COMMAND --help` lists the options of a command.",
         ]
     )
-
-
-def _version() -> str:
-    try:
-        return version("fairseq-deep")
-    except PackageNotFoundError:
-        return "(not installed)"

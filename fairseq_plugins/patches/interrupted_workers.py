@@ -13,14 +13,9 @@ from fairseq import binarizer
 from fairseq.data import dictionary
 
 
-def leave_interrupts_to_the_parent() -> None:
-    """Ignore interrupts: the first call of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def quiet_pool(pool: Callable[..., Any], processes: int) -> Any:
-    """``multiprocessing.Pool`` as fairseq calls it."""
-    return pool(processes=processes, initializer=leave_interrupts_to_the_parent)
+    """``multiprocessing.Pool`` as fairseq calls it, with workers that ignore interrupts."""
+    return pool(processes=processes, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
 
 
 WRAPPED = (

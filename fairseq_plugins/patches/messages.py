@@ -195,7 +195,6 @@ OTHER_OPTIMIZER = (
     "{filename}: it was trained in another precision or with another optimizer: use the flags that it was trained "
     "with, or --reset-optimizer"
 )
-BUCKETS = "--num-batch-buckets, which is meant for TPUs, does not work with this version of numpy: leave it out"
 OLD_SCORER = "fairseq's scorer does not work with today's sacrebleu: use `fairseq-deep score`, or `sacrebleu` itself"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
 LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"
@@ -208,7 +207,6 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq.data.data_utils:batch_by_size", r"should not exceed max_tokens=(\d+)", no_room, AssertionError),
     Message("fairseq.trainer:get_train_iterator", "^The dataset is empty", ALL_TOO_LONG),
     Message("", r"tokenizer\.source_lang=null", NO_LANGUAGES),
-    Message("", r"unexpected keyword argument 'interpolation'|'numpy' has no attribute 'compat'", BUCKETS),
     Message(f"{SCHEDULE}:__init__", "^$", DECAY, AssertionError),
     Message("fairseq.optim.adam:__init__", "^--fp16-adam-stats", "{error}; drop it", NotImplementedError),
     Message("fairseq.optim.fp16_optimizer:build_fp32_params|fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
@@ -217,6 +215,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(LOADING, r"^Error\(s\) in loading state_dict", other_model, RuntimeError),
     Message("fairseq.trainer:load_checkpoint", "^Cannot load model parameters from checkpoint", other_model),
     Message("fairseq.trainer:load_checkpoint", "^Optimizer does not match", OTHER_OPTIMIZER, AssertionError),
+    Message("fairseq.trainer:load_checkpoint", "number of parameter groups", OTHER_OPTIMIZER, ValueError),
     Message(LOADING, "^Model file not found: (.*)", "no such checkpoint: {match[1]}", OSError),
     # fairseq's own message about a model cannot be made without a name of the class.
     Message("fairseq.models:build_model", "^Could not infer model type|^\"'_name'\"$", unknown_part),

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 from fairseq_plugins.checkpoints.damaged import LAST
-from fairseq_plugins.checkpoints.selection import (
+from fairseq_plugins.checkpoints.files import (
     EPOCH_CHECKPOINT,
     UPDATE_CHECKPOINT,
-    best_checkpoints,
     last_checkpoints,
     numbered_checkpoints,
 )
@@ -20,11 +19,11 @@ from fairseq_plugins.pipeline.results import Run
 MOST = {"last-updates": 5, "last-epochs": 10}
 """Default for the number of checkpoints, as in most of the papers."""
 _SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
-_COUNTED = re.compile(r"(last-epochs|last-updates|best)=([1-9]\d*)")
+_COUNTED = re.compile(r"(last-epochs|last-updates)=([1-9]\d*)")
 
 
 def choose(run: Run, requested: str) -> str:
-    """The checkpoints to average: ``last-epochs=10``, ``last-updates=5``, ``best=1``, ``none`` or a checkpoint's path.
+    """The checkpoints to average: ``last-epochs=10``, ``last-updates=5``, ``none`` or a checkpoint's path.
 
     If none is requested, the published row of the configuration decides; without a row, the last :data:`MOST`
     checkpoints, or fewer if there are fewer.
@@ -35,8 +34,8 @@ def choose(run: Run, requested: str) -> str:
     if requested:
         if requested != "none" and not _COUNTED.fullmatch(requested) and not Path(requested).is_file():
             raise UserError(
-                f"unknown --average '{requested}'; legal values: last-epochs=N, last-updates=N, best=N, none, "
-                "or the path of a checkpoint"
+                f"unknown --average '{requested}'; legal values: last-epochs=N, last-updates=N, none, or the path of a "
+                "checkpoint"
             )
         return requested
     published = sorted({row.average for row in published_rows(run)})
@@ -60,8 +59,6 @@ def inputs(choice: str, checkpoints: Path) -> list[Path]:
     if not counted:
         return [checkpoints / LAST if choice == "none" else Path(choice)]
     kind, count = counted[1], int(counted[2])
-    if kind == "best":
-        return best_checkpoints(checkpoints, count)
     return last_checkpoints(checkpoints, count, _SAVED[kind], kind.removeprefix("last-").removesuffix("s"))
 
 

@@ -39,7 +39,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--average",
             default="",
             metavar="WHAT",
-            help="last-epochs=N, last-updates=N, best=N, none (the last checkpoint), or the path of a checkpoint; "
+            help="last-epochs=N, last-updates=N, none (the last checkpoint), or the path of a checkpoint; "
             "default: as in the published row of the configuration; without a row, the last 5 checkpoints "
             "saved by update or 10 saved by epoch, or fewer if there are fewer",
         ),

@@ -20,7 +20,7 @@ from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline.commands import interruptible, step
 from fairseq_plugins.pipeline.prepare_settings import LATER, Sets, Settings, every_of, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
-from fairseq_plugins.text import bpe, description, parallel, pieces, words
+from fairseq_plugins.text import description, parallel, subwords, words
 from fairseq_plugins.text.command import value_of
 from fairseq_plugins.text.moses import tokenise
 
@@ -164,10 +164,10 @@ class Preparation:
         normalised += ["valid"] if self.sets.every is not None and self._is_normalised("train") else []
         for name in normalised:
             changed.setdefault(name, []).append("punctuation")
-        subwords = settings.subwords if settings.subwords != "none" else settings.given_subwords or "none"
+        kind = settings.subwords if settings.subwords != "none" else settings.given_subwords or "none"
         description.Description(
             tokeniser=settings.tokeniser if settings.tokeniser != "none" else settings.given_tokeniser or "none",
-            subwords="subword_nmt" if subwords == "bpe" else subwords,
+            subwords="subword_nmt" if kind == "bpe" else kind,
             lower_case=settings.lower_case or settings.given_lower_case,
             truecased=settings.given_truecased,
             changed=changed,
@@ -253,15 +253,15 @@ class Preparation:
             if settings.codes:
                 self._make(parallel.copy, Path(f"{settings.codes}{end}"), codes)
             elif settings.subwords == "bpe":
-                self._make(bpe.learn_merges, inputs, codes, merges=settings.size)
+                self._make(subwords.learn_merges, inputs, codes, merges=settings.size)
             else:
-                self._make(pieces.learn_model, inputs, codes, size=settings.size)
+                self._make(subwords.learn_pieces, inputs, codes, size=settings.size)
         for language in settings.languages if settings.vocabulary_threshold else ():
             unfiltered = self.work / f"unfiltered.{language}"
             codes, workers = self._codes(language), settings.workers
             if not (self.directory / f"vocabulary.{language}").exists():
-                self._make(bpe.apply_bpe, source / f"train.{language}", unfiltered, codes=codes, workers=workers)
-            self._make(bpe.write_vocabulary, unfiltered, self.directory / f"vocabulary.{language}")
+                self._make(subwords.apply_bpe, source / f"train.{language}", unfiltered, codes=codes, workers=workers)
+            self._make(subwords.write_vocabulary, unfiltered, self.directory / f"vocabulary.{language}")
             unfiltered.unlink(missing_ok=True)
 
     def _codes(self, language: str) -> Path:
@@ -306,12 +306,12 @@ class Preparation:
         if settings.subwords == "none":
             self._select(None, path, output)
         elif settings.subwords == "sentencepiece":
-            self._make(pieces.apply_model, path, output, model=codes, workers=workers)
+            self._make(subwords.apply_pieces, path, output, model=codes, workers=workers)
         else:
             rare = (
                 {"vocabulary": self.directory / f"vocabulary.{language}", "threshold": threshold} if threshold else {}
             )
-            self._make(bpe.apply_bpe, path, output, codes=codes, **rare, workers=workers)
+            self._make(subwords.apply_bpe, path, output, codes=codes, **rare, workers=workers)
 
     def _join_subwords(self, name: str, language: str) -> None:
         """The tokens of text that was given in subwords."""

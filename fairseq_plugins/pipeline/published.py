@@ -44,7 +44,7 @@ class PublishedRow:
         tokens_per_update: maximum over all GPUs; None if the paper does not state it.
         gpus: of the paper; None if it does not state them.
         gpu_days: the paper's GPUs times its days; None if it does not state them, and for a training that failed.
-        average: checkpoints to average: ``last-epochs=N``, ``last-updates=N``, ``best=N`` or ``none``.
+        average: checkpoints to average: ``last-epochs=N``, ``last-updates=N`` or ``none``.
         test: names of the test sets. One number for several sets is their mean; otherwise there is a number for each,
             and after ``mean`` their printed mean.
         metric: for instance ``BLEU`` or ``perplexity``.

@@ -312,16 +312,18 @@ def _record(
     for package in ("fairseq-deep", "fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf"):
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
-    config = recipe.config
+    config, data = recipe.config, request.data.resolve()
+    # How a script of scripts/ was called that prepared the text.
+    call = (data.parent if data.name == "data-bin" else data) / "prepared_by"
     return {
         "config": name_of(recipe.file),
         "overrides": list(request.changes),
         "method": str(config.model.get("_name") or config.model),
         "seed": int(config.common.seed),
-        "data": str(request.data.resolve()),
+        "data": str(data),
         "data_fingerprint": corpus.fingerprint,
         "data_content": checksum(*corpus.files),
-        "prepared_by": _prepared_by(request.data.resolve()),
+        "prepared_by": call.read_text(encoding="utf-8").strip() if call.is_file() else None,
         "nodes": request.nodes,
         "processes": sharing.processes * request.nodes,
         "devices": list(machine.gpus[: sharing.processes]) or [machine.processor],
@@ -332,12 +334,6 @@ def _record(
         "git_commit": commit(),
         "configuration": OmegaConf.to_container(config),
     }
-
-
-def _prepared_by(data: Path) -> str | None:
-    """How a script of ``scripts/`` was called that prepared the text; None if no file says so."""
-    file = (data.parent if data.name == "data-bin" else data) / "prepared_by"
-    return file.read_text(encoding="utf-8").strip() if file.is_file() else None
 
 
 def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision: Precision) -> list[str]:

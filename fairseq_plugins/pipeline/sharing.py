@@ -21,14 +21,14 @@ class Batches:
         counts: number of batches (GPUs x update_freq), by epoch as in fairseq.
         max_tokens: limit of one batch; None without a limit.
         batch_size: maximum sentences of one batch; None without a limit.
-        sample: tokens of every sample if all have the same length, else 0.
+        equal: whether all samples have the same length, as those of a language model.
         multiple: fairseq's ``required_batch_size_multiple``.
     """
 
     counts: tuple[int, ...]
     max_tokens: int | None
     batch_size: int | None = None
-    sample: int = 0
+    equal: bool = False
     multiple: int = 8
 
     @classmethod
@@ -42,12 +42,11 @@ class Batches:
         frequencies = [int(number) for number in config.optimization.update_freq]
         if min(frequencies, default=0) < 1:
             raise UserError(f"optimization.update_freq has whole numbers of at least 1, as [2]; not {frequencies}")
-        equal = task.get("sample_break_mode", "") in ("none", None)
         return cls(
             tuple(processes * number for number in frequencies),
             dataset.max_tokens,
             dataset.batch_size,
-            int(task.tokens_per_sample) if equal else 0,
+            task.get("sample_break_mode", "") in ("none", None),
             int(dataset.required_batch_size_multiple),
         )
 
@@ -68,7 +67,7 @@ class Batches:
             counts=tuple(count * parts for count in self.counts),
             max_tokens=self.max_tokens and self.max_tokens // parts,
             batch_size=self.batch_size and self.batch_size // parts,
-            multiple=1 if self.sample else max(1, round(self.multiple / parts)),
+            multiple=max(1, round(self.multiple / parts)),
         )
 
     def obstacle(self, parts: int) -> str:
@@ -79,8 +78,8 @@ class Batches:
             return "a batch has no limit of tokens or sentences"
         if self.batch_size and self.batch_size % parts:
             return f"batch_size {self.batch_size} cannot be divided by {parts}"
-        if self.sample and self.samples != parts * self.cut(parts).samples:
-            return f"{self.samples} samples of {self.sample} tokens cannot be divided by {parts}"
+        if self.equal:
+            return "those of a language model are not cut"
         return ""
 
     @property
@@ -93,12 +92,6 @@ class Batches:
         """The limits of one batch that are set, by fairseq's names."""
         limits = {"max_tokens": self.max_tokens, "batch_size": self.batch_size}
         return {name: limit for name, limit in limits.items() if limit}
-
-    @property
-    def samples(self) -> int:
-        """Number of samples of equal length in one batch, by fairseq's rule."""
-        fitting = min(limit // (self.sample if name == "max_tokens" else 1) for name, limit in self.limits.items())
-        return max(fitting // self.multiple * self.multiple, fitting % self.multiple)
 
 
 @dataclass(frozen=True)

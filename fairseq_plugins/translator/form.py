@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fairseq.data.data_utils import post_process
 
-from fairseq_plugins.text import bpe, pieces
+from fairseq_plugins.text import subwords
 from fairseq_plugins.text.description import Description
 from fairseq_plugins.text.moses import detokeniser, recaser, tokeniser, truecaser_of
 from fairseq_plugins.text.words import straightened
@@ -64,9 +64,9 @@ class Form:
         steps += [truecaser_of(directory / TRUECASER)] if self.truecased else []
         if self.subwords == "subword_nmt":
             vocabulary = directory / VOCABULARY if self.threshold else None
-            steps.append(bpe.load(directory / CODES, vocabulary, self.threshold).process_line)
+            steps.append(subwords.load_bpe(directory / CODES, vocabulary, self.threshold).process_line)
         elif self.subwords == "sentencepiece":
-            steps.append(pieces.encoder(directory / CODES))
+            steps.append(subwords.load_pieces(directory / CODES))
 
         def encode(line: str) -> list[str]:
             for step in steps:

@@ -60,7 +60,6 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {UNCHECKED} --max-source-positions 1": "no training sentence is within --max-source-positions and ",
         f"data-bin {UNCHECKED} --lr-scheduler polynomial_decay --total-num-update 0": DECAY,
         f"data-bin {TRAINING} --optimizer foreach_adam --fp16-adam-stats": "--fp16-adam-stats is only supported with ",
-        f"data-bin {UNCHECKED} --num-batch-buckets 2": "--num-batch-buckets, which is meant for TPUs, does not work ",
         **({} if torch.cuda.is_available() else {f"data-bin {UNCHECKED} --fp16": "--fp16 needs a GPU; on a CPU "}),
     },
     "preprocess": {"--trainprf x": "unknown option '--trainprf' (did you mean '--trainpref'"},

@@ -13,10 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from fairseq.data.data_utils import batch_by_size
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
@@ -92,22 +90,6 @@ def test_every_device_works_and_an_update_keeps_its_size(given_: Batches, nodes:
     assert bool(sharing.note) == (parts > 1)
 
 
-@given(st.integers(1, 64), st.integers(1, 64), st.integers(0, 511), st.sampled_from([1, 8]), PROCESSES)
-def test_a_language_model_keeps_its_samples(count: int, samples: int, rest: int, multiple: int, devices: int) -> None:
-    """The samples of an update are what fairseq's batcher makes of the limits before and after."""
-    given_ = Batches((count,), samples * 512 + rest, None, sample=512, multiple=multiple)
-    try:
-        cut = share(given_, 1, None, devices).batches
-    except UserError:
-        return
-    many = np.full(512 * 16, 512)
-    before, after = (
-        len(batch_by_size(np.arange(len(many)), lambda _: 512, many, limits.max_tokens, None, limits.multiple)[0])
-        for limits in (given_, cut)
-    )
-    assert after * cut.counts[0] == before * count
-
-
 def test_examples_of_sharing() -> None:
     def of(*counts: int, tokens: int | None = 8192, sentences: int | None = None) -> Batches:
         return Batches(counts, tokens, sentences)
@@ -124,8 +106,12 @@ def test_examples_of_sharing() -> None:
         "4 batches of 8192 tokens an update cannot be shared equally among 6 processes (batch_size 7 cannot be divided "
         "by 3); legal values of --processes: 1, 2, 4"
     )
-    with pytest.raises(UserError, match="a batch has no limit of tokens or sentences"):
-        share(of(4, tokens=None), 1, None, 8)
+    for uncut, obstacle in (
+        (of(4, tokens=None), "a batch has no limit of tokens or sentences"),
+        (replace(of(4), equal=True), "those of a language model are not cut"),
+    ):
+        with pytest.raises(UserError, match=obstacle):
+            share(uncut, 1, None, 8)
 
 
 def test_batches_that_are_cut(data: Path, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.text.bpe import load
 from fairseq_plugins.text.markup import segments
 from fairseq_plugins.text.moses import tokeniser
+from fairseq_plugins.text.subwords import load_bpe
 
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 SENTENCES = 6750
@@ -44,6 +44,6 @@ def test_tokens_of_the_test_set_are_the_published_bytes(published: Path, languag
 @LANGUAGES
 @pytest.mark.parametrize("split", ["valid", "test"])
 def test_subwords_are_the_published_bytes(published: Path, language: str, split: str, tmp_path: Path) -> None:
-    bpe = load(published / "code")
+    bpe = load_bpe(published / "code")
     subwords = map(bpe.process_line, read_lines(published / f"{split}.tok.{language}"))
     assert written(tmp_path / "subwords", subwords) == (published / f"{split}.{language}").read_bytes()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.text import bpe, description, markup, moses, parallel, pieces, words
+from fairseq_plugins.text import description, markup, moses, parallel, subwords, words
 from fairseq_plugins.text.__main__ import STEPS, main
 from fairseq_plugins.text.moses import detokenise, detokeniser, tokenise, tokeniser
 from fairseq_plugins.text.words import lower_case, straightened
@@ -259,48 +259,48 @@ WORDS = "low low low low low lower lower newest newest newest newest newest newe
 def test_the_most_frequent_pairs_are_merged_first(tmp_path: Path) -> None:
     # "est" ends newest and widest, 9 times; "lo" begins low and lower, 7 times; "ne", "ew" and "we" are in newest only.
     text = write(tmp_path / "text", [WORDS])
-    codes = made(bpe.learn_merges, [text], tmp_path / "codes", merges=3)
+    codes = made(subwords.learn_merges, [text], tmp_path / "codes", merges=3)
     assert codes == ["#version: 0.2", "s t</w>", "e st</w>", "l o"]
 
 
 def test_byte_pair_encoding_is_undone_by_joining_and_rare_subwords_are_split(tmp_path: Path) -> None:
     text, codes, cut = write(tmp_path / "text", [WORDS, "", " newer  lowest "]), tmp_path / "codes", tmp_path / "cut"
-    assert bpe.learn_merges([text], codes, merges=4) == "4 merges"
-    bpe.apply_bpe(text, cut, codes=codes, workers=2)
+    assert subwords.learn_merges([text], codes, merges=4) == "4 merges"
+    subwords.apply_bpe(text, cut, codes=codes, workers=2)
     assert made(words.join_subwords, cut, tmp_path / "joined", kind="bpe") == [WORDS, "", " newer lowest "]
     assert words.joined("ei@@ ns , zw@@ ei z@@", "bpe") == "eins , zwei z"
-    assert bpe.learn_merges([text], tmp_path / "more", merges=999).endswith(" merges (no pair is left for 999)")
-    bpe.learn_merges([write(text, [WORDS])], codes, merges=10)
-    assert "low" in made(bpe.apply_bpe, text, cut, codes=codes)[0].split()
+    assert subwords.learn_merges([text], tmp_path / "more", merges=999).endswith(" merges (no pair is left for 999)")
+    subwords.learn_merges([write(text, [WORDS])], codes, merges=10)
+    assert "low" in made(subwords.apply_bpe, text, cut, codes=codes)[0].split()
     vocabulary = tmp_path / "vocabulary"
     counted = write(tmp_path / "counted", ["b a b", "", "c"])
-    assert bpe.write_vocabulary(counted, vocabulary) == f"{counted}: 4 tokens, 3 types"
+    assert subwords.write_vocabulary(counted, vocabulary) == f"{counted}: 4 tokens, 3 types"
     assert read(vocabulary) == ["b 2", "a 1", "c 1"]
-    bpe.write_vocabulary(cut, vocabulary)
+    subwords.write_vocabulary(cut, vocabulary)
     for threshold, whole in ((5, True), (6, False)):
-        split = made(bpe.apply_bpe, text, cut, codes=codes, vocabulary=vocabulary, threshold=threshold)
+        split = made(subwords.apply_bpe, text, cut, codes=codes, vocabulary=vocabulary, threshold=threshold)
         assert ("low" in split[0].split()) == whole
 
 
 def test_what_cannot_be_learned_or_applied(tmp_path: Path) -> None:
     text = write(tmp_path / "text", ["a b c"])
-    said = refused(bpe.learn_merges, [text], tmp_path / "x", merges=5)
+    said = refused(subwords.learn_merges, [text], tmp_path / "x", merges=5)
     assert said == f"{text}: no subwords to learn: no pair of letters occurs twice"
     for content in ("#version: 0.2\na b c\n", "nonsense\n", "#version: x\n"):
         codes = write(tmp_path / "codes", content.splitlines())
-        assert refused(bpe.apply_bpe, text, tmp_path / "x", codes=codes).startswith(f"{codes}: not BPE codes: ")
-    said = refused(pieces.learn_model, [text], tmp_path / "x", size=9000)
+        assert refused(subwords.apply_bpe, text, tmp_path / "x", codes=codes).startswith(f"{codes}: not BPE codes: ")
+    said = refused(subwords.learn_pieces, [text], tmp_path / "x", size=9000)
     assert said.startswith(f"{text}: SentencePiece cannot learn 9000 pieces: ")
-    assert refused(pieces.apply_model, text, tmp_path / "x", model=text) == f"{text}: not a SentencePiece model"
+    assert refused(subwords.apply_pieces, text, tmp_path / "x", model=text) == f"{text}: not a SentencePiece model"
 
 
 def test_sentencepiece_is_undone_by_joining_and_learns_the_same_again(tmp_path: Path) -> None:
     lines = [f"The number {number} is written as {number * 7} here." for number in range(200)]
     text, models = write(tmp_path / "text", lines), [tmp_path / "model", tmp_path / "again"]
     for model in models:
-        pieces.learn_model([text], model, size=60)
+        subwords.learn_pieces([text], model, size=60)
     assert models[0].read_bytes() == models[1].read_bytes()
-    pieces.apply_model(text, tmp_path / "cut", model=models[0], workers=2)
+    subwords.apply_pieces(text, tmp_path / "cut", model=models[0], workers=2)
     assert made(words.join_subwords, tmp_path / "cut", tmp_path / "joined", kind="sentencepiece") == lines
 
 
@@ -325,8 +325,8 @@ LINE_BY_LINE: Sequence[Callable[..., object]] = (
 )
 LEARNING: Sequence[Callable[..., object]] = (
     lambda path, output: tokenise([path], output, language="de", workers=2),
-    lambda path, output: bpe.learn_merges([path], output, merges=5),
-    lambda path, output: pieces.learn_model([path], output, size=9),
+    lambda path, output: subwords.learn_merges([path], output, merges=5),
+    lambda path, output: subwords.learn_pieces([path], output, size=9),
     lambda path, output: markup.extract_ted([path], output, kind="tags"),
 )
 

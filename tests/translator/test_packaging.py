@@ -209,11 +209,9 @@ def test_it_keeps_the_length_of_the_longest_sentence_of_the_training(made: Made,
     assert packaging.longest_trained(tmp_path, "de", "en") == longest
 
 
-def test_its_search_may_be_edited_and_the_readme_of_an_earlier_version(package: Path) -> None:
+def test_its_search_may_be_edited(package: Path) -> None:
     manifest = package / "translator.json"
     content = json.loads(manifest.read_text())
-    (package / "README.md").write_text("mine")
-    content["files"]["README.md"] = "0" * 64
     manifest.write_text(json.dumps({**content, "search": {**content["search"], "beam": 4}}))
     assert open_package(package).content["search"]["beam"] == 4
     for name, value, problem in (

@@ -70,19 +70,12 @@ class Recorder:
         what = f"gradients, {len(self._sub_layers)} residual connections and {len(self._norms)} norms"
         logger.info("every %d updates the recorder writes%s: %s", criterion.settings.diagnostics_interval, where, what)
 
-    def step(self, train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
-        """Make one update, watched if it is to be recorded."""
-        made = trainer.get_num_updates()
+    def is_due(self, made: int) -> bool:
+        """Return whether the update after ``made`` ones is recorded; before the first of them the file is cut there."""
         if not self._begun and self._file is not None:
             self._file.resume(made)
         self._begun = True
-        if (made + 1) % self._criterion.settings.diagnostics_interval:
-            return train_step(trainer, samples, *args, **kwargs)
-        self.start(trainer, samples)
-        try:
-            return train_step(trainer, samples, *args, **kwargs)
-        finally:
-            self.finish(trainer)
+        return (made + 1) % self._criterion.settings.diagnostics_interval == 0
 
     def start(self, trainer: Trainer, samples: Any) -> None:
         """Watch the next forward and backward passes."""
@@ -184,9 +177,13 @@ def attach(
 def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.train_step``, watched if the update is to be recorded."""
     recorder = recorder_of(trainer)
-    if recorder is None:
+    if recorder is None or not recorder.is_due(trainer.get_num_updates()):
         return train_step(trainer, samples, *args, **kwargs)
-    return recorder.step(train_step, trainer, samples, *args, **kwargs)
+    recorder.start(trainer, samples)
+    try:
+        return train_step(trainer, samples, *args, **kwargs)
+    finally:
+        recorder.finish(trainer)
 
 
 def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Byte-pair encoding by subword-nmt: learn merges, joint for all files, and apply them."""
+"""Subwords, learned for all files together: byte-pair encoding by subword-nmt, and SentencePiece."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 
+import sentencepiece
 from subword_nmt.apply_bpe import BPE, read_vocabulary
 from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.workers import map_lines
+from fairseq_plugins.lines import read_lines, whole_files, write_lines
+from fairseq_plugins.workers import Transform, map_lines
+
+_THREADS = 16
+"""Fixed, because the last digits of a model depend on the number of threads."""
 
 
 def learn_merges(inputs: Sequence[Path], output: Path, *, merges: int) -> str:
@@ -34,7 +38,7 @@ def learn_merges(inputs: Sequence[Path], output: Path, *, merges: int) -> str:
     return f"{count:,} merges" + (f" (no pair is left for {merges:,})" if count < merges else "")
 
 
-def load(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE:
+def load_bpe(codes: Path, vocabulary: Path | None = None, threshold: int = 0) -> BPE:
     """The merges of a codes file of subword-nmt, or a UserError.
 
     Subwords with a count below ``threshold`` in the file ``vocabulary`` are split further.
@@ -64,7 +68,7 @@ def apply_bpe(
         vocabulary: subwords and their counts, from the step vocabulary
         threshold: subwords with a smaller count are split further
     """
-    bpe = load(codes, vocabulary, threshold)
+    bpe = load_bpe(codes, vocabulary, threshold)
     write_lines(output, map_lines(lambda: bpe.process_line, read_lines(source), workers))
 
 
@@ -76,3 +80,39 @@ def write_vocabulary(source: Path, output: Path) -> str:
     ranked = sorted(types.items(), key=lambda item: (-item[1], item[0]))
     write_lines(output, (f"{token} {count}" for token, count in ranked))
     return f"{source}: {types.total():,} tokens, {len(types):,} types"
+
+
+def learn_pieces(inputs: Sequence[Path], output: Path, *, size: int) -> None:
+    """Learn a SentencePiece model of unigrams, joint for all files, if they yield so many pieces."""
+    # Read before, because the trainer turns every exception into text.
+    for _ in read_lines(*inputs):
+        pass
+    with whole_files(output) as [stream]:
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=read_lines(*inputs),
+                model_writer=stream,
+                vocab_size=size,
+                model_type="unigram",
+                character_coverage=1.0,
+                num_threads=_THREADS,
+                minloglevel=2,
+            )
+        except (RuntimeError, SystemError) as error:  # the latter from SentencePiece up to 0.2.0
+            cause = str(error).rpartition("] ")[2] or str(error)
+            raise UserError(f"{inputs[0]}: SentencePiece cannot learn {size} pieces: {cause}") from None
+
+
+def load_pieces(model: Path) -> Transform:
+    """The function that splits a line into pieces; a UserError if ``model`` is no SentencePiece model."""
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    except (OSError, RuntimeError) as error:
+        cause = error.strerror if isinstance(error, OSError) and error.strerror else "not a SentencePiece model"
+        raise UserError(f"{model}: {cause}") from None
+    return lambda line: " ".join(processor.encode(line, out_type=str))
+
+
+def apply_pieces(source: Path, output: Path, *, model: Path, workers: int = 1) -> None:
+    """Split lines by a SentencePiece model."""
+    write_lines(output, map_lines(lambda: load_pieces(model), read_lines(source), workers))
