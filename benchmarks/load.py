@@ -31,7 +31,7 @@ from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.lines import in_step
-from fairseq_plugins.observe.guard import installing as guard
+from fairseq_plugins.observe.guard import guarding as guard
 from fairseq_plugins.observe.recorder import recording
 
 SHARES = (4, 2, 1)
@@ -314,7 +314,7 @@ def observers(args: argparse.Namespace, work: Path) -> None:
             for listener in criterion.listeners:
                 listener((loss, size, {"loss": loss, "nll_loss": loss, "ntokens": size, "sample_size": size}))
         norm = torch.tensor(math.exp(generator.gauss(0.0, 0.1)))
-        guard.clip(lambda trainer, limit: recording.clip(lambda *_: norm, trainer, limit), trainer, 1.0)
+        guard.judge(lambda trainer, limit: recording.clip(lambda *_: norm, trainer, limit), trainer, 1.0)
         trainer.set_num_updates(trainer.get_num_updates() + 1)
         return {}
 

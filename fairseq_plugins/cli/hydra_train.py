@@ -7,7 +7,6 @@ https://github.com/facebookresearch/hydra/issues/3361.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -33,8 +32,7 @@ from fairseq_plugins.core.families import require_architecture
 from fairseq_plugins.errors import UserError, nearest, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.misspelt_options import make_one_line
-
-SCALAR_FOR_LIST = re.compile(r"Error merging override ([\w.]+)=([^\[;]+);.* is not a ListConfig")
+from fairseq_plugins.pipeline.configuration import one_line
 
 
 def run(name: str, module: str, argv: Sequence[str]) -> int:
@@ -122,13 +120,7 @@ def configuration_error(error: Exception) -> UserError | None:
         return UserError(_unknown_key(cause))
     if not isinstance(error, (HydraException, OmegaConfBaseException)):
         return None
-    texts = [str(error)] + ([str(cause)] if isinstance(cause, OmegaConfBaseException) else [])
-    lines = [line.strip() for text in texts for line in text.splitlines()]
-    said = [line for line in lines if line and not line.startswith(("object_type=", "reference_type="))]
-    text = "; ".join(dict.fromkeys(said))
-    if scalar := SCALAR_FOR_LIST.search(text):
-        text = f"{scalar[1]} is a list of values: give {scalar[1]}=[{scalar[2]}]"
-    return UserError(text)
+    return UserError(one_line(error))
 
 
 def _unknown_key(error: OmegaConfBaseException) -> str:

@@ -86,16 +86,18 @@ def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
     """Yield each stack with its weights, the encoder first."""
     branches = sum(isinstance(module, Residual) for module in model.modules())
     encoder, decoder = getattr(model, "encoder", None), model.decoder
+    # The children of a list are all layers: with LayerDrop an iteration leaves some out, in a new model too.
     source = getattr(encoder, "embed_tokens", None)
     if encoder is not None:
-        yield encoder, StackWeights(_every(encoder.layers), source, branches=branches, top_norm=encoder.layer_norm)
+        layers = list(encoder.layers.children())
+        yield encoder, StackWeights(layers, source, branches=branches, top_norm=encoder.layer_norm)
     target, output = decoder.embed_tokens, decoder.output_projection
     # Not every embedding is one table, an adaptive input has several; an adaptive softmax has no projection.
     tied = output is not None and output.weight is getattr(target, "weight", None)
     yield (
         decoder,
         StackWeights(
-            _every(decoder.layers),
+            list(decoder.layers.children()),
             embedding=target,
             embedding_is_shared=source is not None and target.weight is source.weight,
             output=None if tied else output,
@@ -103,8 +105,3 @@ def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
             top_norm=decoder.layer_norm,
         ),
     )
-
-
-def _every(layers: Any) -> list[Any]:
-    """All layers: with LayerDrop an iteration leaves some out, in a new model too."""
-    return list(layers.children())

@@ -17,6 +17,7 @@ from fairseq_plugins.errors import UserError, nearest
 GROUPS_BY_NAME = ("task", "model", "criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring")
 """Groups whose keys depend on their ``_name``."""
 MISREAD = {":": "fairseq splits paths there", "${": "it begins a reference in a configuration"}
+SCALAR_FOR_LIST = re.compile(r"Error merging override \+{0,2}([\w.]+)=([^\[;]+);.* is not a ListConfig")
 CHANGE = re.compile(r"\+{0,2}(?P<key>[A-Za-z_][\w.]*)=(?P<value>.*)", re.DOTALL)
 
 
@@ -108,22 +109,19 @@ def _composed(path: Path, overrides: Sequence[str]) -> Any:
             with initialize_config_dir(config_dir=str(path.parent.resolve()), version_base="1.1"):
                 return compose(path.stem, overrides=list(overrides))
         except (HydraException, OmegaConfBaseException, YAMLError) as error:
-            message = _one_line(error)
-            if " is not a ListConfig" in message:
-                key = message.rpartition("full_key: ")[2]
-                value = message.partition(f"{key}=")[2].partition(";")[0] or "VALUE"
-                raise UserError(f"{path}: {key} is a list, even of one value: {key}=[{value}]") from error
-            raise UserError(f"{path}: {message}") from error
+            raise UserError(f"{path}: {one_line(error)}") from error
         except UnicodeDecodeError as error:
             raise UserError(f"{path}: not UTF-8 (byte 0x{error.object[error.start]:02x})") from error
 
 
-def _one_line(error: BaseException) -> str:
-    """The message of ``error`` and of its cause, without the lines that repeat the type."""
+def one_line(error: BaseException) -> str:
+    """The message of an ``error`` of Hydra and of its cause, without the lines that repeat the type."""
     messages = [str(error), *([str(error.__cause__)] if error.__cause__ else [])]
     lines = [line.strip() for message in messages for line in message.splitlines()]
     kept = [line for line in lines if line and not line.startswith(("object_type=", "reference_type=", "See http"))]
-    return "; ".join(dict.fromkeys(kept))
+    text = "; ".join(dict.fromkeys(kept))
+    scalar = SCALAR_FOR_LIST.search(text)
+    return f"{scalar[1]} is a list, even of one value: {scalar[1]}=[{scalar[2]}]" if scalar else text
 
 
 def _completed(path: Path, config: Any) -> Any:
@@ -139,7 +137,7 @@ def _completed(path: Path, config: Any) -> Any:
         add_defaults(config)
         plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     except (OmegaConfBaseException, ValueError) as error:
-        raise UserError(f"{path}: {_one_line(error)}") from error
+        raise UserError(f"{path}: {one_line(error)}") from error
     return OmegaConf.create(plain, flags={"struct": True})
 
 

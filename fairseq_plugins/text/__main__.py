@@ -14,7 +14,6 @@ from fairseq_plugins.process import exit_code
 from fairseq_plugins.text.command import Step, call
 
 STEPS: Mapping[str, str] = {
-    "check": "parallel.check_files",
     "unpack": "archives.unpack_known",
     "ted": "markup.extract_ted",
     "normalise": "moses.normalise",
@@ -26,18 +25,9 @@ STEPS: Mapping[str, str] = {
     "clean": "parallel.clean",
     "split": "parallel.split",
     "describe": "description.describe",
-    "marks": "description.require_no_marks",
     "select": "parallel.select",
     "select-every": "parallel.select_every",
     "columns": "parallel.columns",
-    "copy": "parallel.copy",
-    "learn-bpe": "subwords.learn_merges",
-    "apply-bpe": "subwords.apply_bpe",
-    "vocabulary": "subwords.write_vocabulary",
-    "learn-sentencepiece": "subwords.learn_pieces",
-    "apply-sentencepiece": "subwords.apply_pieces",
-    "join-subwords": "words.join_subwords",
-    "sgm": "markup.extract_sgm",
     "cut-bytes": "bytes.cut",
     "bytes": "bytes.write_tokens",
 }

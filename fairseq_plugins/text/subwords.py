@@ -62,12 +62,7 @@ def load_bpe(codes: Path, vocabulary: Path | None = None, threshold: int = 0) ->
 def apply_bpe(
     source: Path, output: Path, *, codes: Path, vocabulary: Path | None = None, threshold: int = 1, workers: int = 1
 ) -> None:
-    """Split words by learned merges.
-
-    Options:
-        vocabulary: subwords and their counts, from the step vocabulary
-        threshold: subwords with a smaller count are split further
-    """
+    """Split words by learned merges, rare subwords further: see :func:`load_bpe`."""
     bpe = load_bpe(codes, vocabulary, threshold)
     write_lines(output, map_lines(lambda: bpe.process_line, read_lines(source), workers))
 

@@ -75,6 +75,8 @@ class NBest(NamedTuple):
 class Translator:
     """A package of ``fairseq-deep package``, ready to translate; several threads may use it, one after the other.
 
+    A line that is longer than every sentence of the training is translated sentence by sentence.
+
     Args:
         model: the directory.
         engine: ``auto`` (the fastest that it holds), ``fairseq``, ``ctranslate2`` or the name of one of its exports.
@@ -82,8 +84,6 @@ class Translator:
         beam: hypotheses of the search; by default the package's.
         length_penalty: fairseq's or GNMT's, as the package says; by default the package's.
         batch: most tokens of a batch, pads among them; by default what is fast for the engine.
-        longest: tokens that are translated at once; at most what the model and the search take. By default a line that
-            is longer than every sentence of the training is translated sentence by sentence.
         processes: how many processes share the work of :meth:`stream`; each makes an engine of its own.
 
     Raises:
@@ -99,20 +99,18 @@ class Translator:
         beam: int | None = None,
         length_penalty: float | None = None,
         batch: int | None = None,
-        longest: int | None = None,
         processes: int = 1,
     ) -> None:
         if device not in DEVICES:
             raise UserError(unknown_name("device", str(device), DEVICES))
-        for name, number in {"beam": beam, "batch": batch, "longest": longest, "processes": processes}.items():
+        for name, number in {"beam": beam, "batch": batch, "processes": processes}.items():
             if number is not None and number < 1:
                 raise UserError(f"{name} {number}: at least 1")
         package = self.package = open_package(Path(model))
         options = {"beam": beam, "lenpen": length_penalty}
         search = {**package.content["search"], **{name: value for name, value in options.items() if value is not None}}
-        limit = longest_of(package)
-        self.longest = min(longest or limit, limit)
-        self.usual = None if longest else package.content.get("longest_trained")
+        self.longest = longest_of(package)
+        self.usual = package.content.get("longest_trained")
         self._how = How(search, batch, device, processes)
         self.engine = choose(package, engine, self._how)
         form = package.form
@@ -236,13 +234,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--batch", type=at_least(1), metavar="TOKENS", help="default: what is fast for the engine")
     flags.add_argument("--processes", type=at_least(1), default=1, metavar="N", help="default: 1")
     flags.add_argument(
-        "--longest",
-        type=at_least(1),
-        metavar="TOKENS",
-        help="translate up to TOKENS at once (default: a line that is longer than every sentence of the training is "
-        "cut into sentences, and a sentence only where it exceeds the model's limit)",
-    )
-    flags.add_argument(
         "--buffer", type=at_least(1), default=500, metavar="LINES", help="lines translated together (default: 500)"
     )
     flags.add_argument(
@@ -283,7 +274,7 @@ def translate(args: argparse.Namespace) -> None:
     dialogue = args.input is None and sys.stdin.isatty()
     in_json = args.json or args.alignment or args.nbest is not None
     engine = FAIRSEQ if in_json and args.engine == AUTO else args.engine
-    options = ("device", "beam", "length_penalty", "batch", "longest")
+    options = ("device", "beam", "length_penalty", "batch")
     # Several processes would wait for several lines.
     processes = 1 if dialogue else args.processes
     translator = Translator(

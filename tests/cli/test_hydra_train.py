@@ -181,7 +181,7 @@ LINES: dict[Callable[[], object], str | None] = {
         "<unicode string>: line 2: could not determine a constructor for the tag "
         "'tag:yaml.org,2002:python/object/apply:os.getcwd'"
     ),
-    number_for_list: "lr is a list of values: give lr=[0.001]",
+    number_for_list: "lr is a list, even of one value: lr=[0.001]",
     lambda: {}["ours"]: None,
 }
 

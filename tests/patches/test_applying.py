@@ -22,11 +22,11 @@ SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.trainer.Trainer.train_step": (
         "training.returned_memory.step",
         "observe.recorder.recording.step",
-        "observe.guard.installing.step",
+        "observe.guard.guarding.step",
     ),
     "fairseq.trainer.Trainer.clip_grad_norm": (
         "observe.recorder.recording.clip",
-        "observe.guard.installing.clip",
+        "observe.guard.guarding.judge",
     ),
     "fairseq.trainer.Trainer.load_checkpoint": (
         "observe.guard.installing.load",

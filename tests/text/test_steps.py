@@ -44,8 +44,8 @@ def test_every_step_explains_itself_and_a_misspelt_one_gets_the_nearest(capsys: 
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == list(STEPS)
     assert main(["tokenize"]) == main([]) == 2
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("error: unknown step 'tokenize' (did you mean 'tokenise'?); legal values: apply-bpe, ")
-    assert second.startswith("error: unknown step ''; legal values: apply-bpe, ")
+    assert first.startswith("error: unknown step 'tokenize' (did you mean 'tokenise'?); legal values: bytes, ")
+    assert second.startswith("error: unknown step ''; legal values: bytes, ")
 
 
 def test_a_command_line_does_what_the_call_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
         (["ted", "--kind", "xlm", "x", "y"], "unknown --kind 'xlm' (did you mean 'xml'?); legal values: tags, xml"),
         (["straighten", "text", "./text"], "text: the output is also an input; choose another name"),
         (["columns", "pairs", "de", "pairs"], "pairs: the output is also an input; choose another name"),
-        (["apply-bpe", "--codes", "text", "x", "text"], "text: the output is also an input; choose another name"),
+        (["truecase", "--model", "text", "x", "text"], "text: the output is also an input; choose another name"),
     ):
         assert main(words_given) == 2
         [printed] = capsys.readouterr().err.splitlines()

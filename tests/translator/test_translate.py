@@ -224,12 +224,14 @@ def test_a_paragraph_is_translated_sentence_by_sentence(made: Made) -> None:
     assert paragraph.text.replace(" ", "") == "".join(part.text for part in parts).replace(" ", "")
     assert paragraph.score == pytest.approx(sum(part.score for part in parts), abs=1e-4)
     # One long sentence stays whole, unless it is longer than what is translated at once.
-    assert Translator(made.package, longest=10_000).translate(["eins " * 30]) == translator.translate(["eins " * 30])
-    assert Translator(made.package, longest=10_000).translate([" ".join(sentences)]) != [paragraph]
-    short = Translator(made.package, longest=8)
-    encoded = [len(part) for part in short._form.cut(short._encode("eins " * 30), short.longest, short.usual)]
+    whole = translator.translate(["eins " * 30])
+    translator.usual = None
+    assert translator.translate(["eins " * 30]) == whole
+    assert translator.translate([" ".join(sentences)]) != [paragraph]
+    translator.longest = 8
+    encoded = [len(part) for part in translator._form.cut(translator._encode("eins " * 30), 8)]
     assert max(encoded) <= 8
-    [line] = short.nbest(["eins " * 30])
+    [line] = translator.nbest(["eins " * 30])
     assert line.candidates[0].tokens.count(module.END) == len(encoded) > 1
 
 

@@ -83,31 +83,6 @@ class Guard:
             criterion.listeners = (*criterion.listeners, lambda result: self.outputs.append(result[2]))
             logger.info("divergence guard: %s", self.settings.divergence_action)
 
-    def step(self, train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
-        """Make one update, or handle an abnormal one.
-
-        Raises:
-            Diverged: the training ends.
-        """
-        self.outputs, self._pending = [], None
-        try:
-            with balanced_meters():
-                result = train_step(trainer, samples, *args, **kwargs)
-        except Abnormal as abnormal:
-            update = abnormal.update
-            place = self._place(update, train_step, trainer, samples)
-            self._drop(trainer)
-            if recorder := recorder_of(trainer):
-                # The last numbers of a failing run are the interesting ones, whatever the interval.
-                recorder.finish(trainer, repeated=True)
-            reason = with_place(abnormal.finding.reason, update.learning_rate, place)
-            if abnormal.action == STOP:
-                self.end(trainer, update.number, reason, abnormal.says)
-            self._tell(trainer, update.number, reason, abnormal.says)
-            return None
-        self._look_for_plateau(trainer)
-        return result
-
     def end(self, trainer: Trainer, update: int, reason: str, says: str = "") -> NoReturn:
         """End the training.
 
@@ -116,41 +91,6 @@ class Guard:
         """
         self._tell(trainer, update, reason, says, ends=True)
         raise Diverged(f"diverged at update {update}: {reason}") from None
-
-    def judge(self, clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-        """``Trainer.clip_grad_norm``, where fairseq itself detects overflows.
-
-        Raises:
-            Abnormal: the update must be left.
-            Repeated: it was made only for its statistics.
-        """
-        leave_if_repeated(trainer)
-        norm, refusal = torch.tensor(math.inf), None
-        try:
-            norm = clip_grad_norm(trainer, *args, **kwargs)
-        except (OverflowError, FloatingPointError) as error:
-            refusal = error
-        self._pending = update = self._seen(trainer, norm)
-        if reason := hopeless(update, given_up=isinstance(refusal, FloatingPointError)):
-            finding: Finding | None = Finding(reason)
-        else:
-            finding = self.signals.judge(update) if self.acts else None
-        if finding is not None:
-            self.in_a_row += 1
-            action, says = self._decide(finding)
-            if action != NOTED:
-                raise Abnormal(update, finding, action, says)
-            self.signals.take(update)
-            # Clipping has scaled all gradients alike.
-            norms = gradient_norms((trainer.get_model(), trainer.get_criterion()), 1.0)
-            by = update.norm / (norms["gradient_norm"] or 1.0)
-            place = self.places.place(update.number, {name: by * value for name, value in norms.items()})
-            self._tell(trainer, update.number, with_place(finding.reason, update.learning_rate, place), says)
-        elif math.isfinite(update.norm):
-            self.in_a_row = 0
-        if refusal is not None:
-            raise refusal
-        return norm
 
     def _decide(self, finding: Finding) -> tuple[str, str]:
         """Return the action on an abnormal update, and its description for the log.
@@ -278,3 +218,67 @@ def guard_of(trainer: Trainer) -> Guard:
     """Return the guard of a training."""
     guard: Guard = getattr(trainer, ATTRIBUTE)
     return guard
+
+
+def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.train_step`` under guard.
+
+    Raises:
+        Diverged: the training ends.
+    """
+    guard = guard_of(trainer)
+    guard.outputs, guard._pending = [], None
+    try:
+        with balanced_meters():
+            result = train_step(trainer, samples, *args, **kwargs)
+    except Abnormal as abnormal:
+        update = abnormal.update
+        place = guard._place(update, train_step, trainer, samples)
+        guard._drop(trainer)
+        if recorder := recorder_of(trainer):
+            # The last numbers of a failing run are the interesting ones, whatever the interval.
+            recorder.finish(trainer, repeated=True)
+        reason = with_place(abnormal.finding.reason, update.learning_rate, place)
+        if abnormal.action == STOP:
+            guard.end(trainer, update.number, reason, abnormal.says)
+        guard._tell(trainer, update.number, reason, abnormal.says)
+        return None
+    guard._look_for_plateau(trainer)
+    return result
+
+
+def judge(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.clip_grad_norm``, where fairseq itself detects overflows.
+
+    Raises:
+        Abnormal: the update must be left.
+        Repeated: it was made only for its statistics.
+    """
+    leave_if_repeated(trainer)
+    guard = guard_of(trainer)
+    norm, refusal = torch.tensor(math.inf), None
+    try:
+        norm = clip_grad_norm(trainer, *args, **kwargs)
+    except (OverflowError, FloatingPointError) as error:
+        refusal = error
+    guard._pending = update = guard._seen(trainer, norm)
+    if reason := hopeless(update, given_up=isinstance(refusal, FloatingPointError)):
+        finding: Finding | None = Finding(reason)
+    else:
+        finding = guard.signals.judge(update) if guard.acts else None
+    if finding is not None:
+        guard.in_a_row += 1
+        action, says = guard._decide(finding)
+        if action != NOTED:
+            raise Abnormal(update, finding, action, says)
+        guard.signals.take(update)
+        # Clipping has scaled all gradients alike.
+        norms = gradient_norms((trainer.get_model(), trainer.get_criterion()), 1.0)
+        by = update.norm / (norms["gradient_norm"] or 1.0)
+        place = guard.places.place(update.number, {name: by * value for name, value in norms.items()})
+        guard._tell(trainer, update.number, with_place(finding.reason, update.learning_rate, place), says)
+    elif math.isfinite(update.norm):
+        guard.in_a_row = 0
+    if refusal is not None:
+        raise refusal
+    return norm

@@ -16,7 +16,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 
 from fairseq_plugins.errors import Diverged, UserError
-from fairseq_plugins.observe.guard.guarding import ATTRIBUTE, Guard, guard_of, with_place
+from fairseq_plugins.observe.guard.guarding import ATTRIBUTE, Guard, guard_of, judge, step, with_place
 from fairseq_plugins.observe.guard.repeating import not_finite
 from fairseq_plugins.observe.recorder.criteria import WithDiagnostics
 from fairseq_plugins.patches.wrapping import wrap
@@ -50,16 +50,6 @@ def attach(
         )
     build(trainer, cfg, task, model, criterion, *args, **kwargs)
     setattr(trainer, ATTRIBUTE, Guard(trainer, criterion))
-
-
-def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.train_step`` under guard."""
-    return guard_of(trainer).step(train_step, trainer, samples, *args, **kwargs)
-
-
-def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.clip_grad_norm``, where an update is judged."""
-    return guard_of(trainer).judge(clip_grad_norm, trainer, *args, **kwargs)
 
 
 def check_norms(check: Callable[..., None], trainer: Trainer, *args: Any) -> None:
@@ -162,7 +152,7 @@ def install() -> None:
     """Hook the guard into fairseq's trainer; a second call changes nothing."""
     wrap(Trainer, "__init__", attach, order=5)
     wrap(Trainer, "train_step", step, order=30)
-    wrap(Trainer, "clip_grad_norm", clip, order=20)
+    wrap(Trainer, "clip_grad_norm", judge, order=20)
     wrap(Trainer, "_check_grad_norms", check_norms)
     wrap(Trainer, "_aggregate_logging_outputs", add_up)
     wrap(Trainer, "state_dict", save)
