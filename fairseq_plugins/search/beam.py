@@ -114,6 +114,10 @@ class _Batch:
                 self.go_on(step, candidates, ends, staying)
         return self.finished.ranked()
 
+    def on_device(self, numbers: list[Any]) -> Tensor:
+        """Return a tensor of these numbers, without waiting until a GPU has them."""
+        return torch.tensor(numbers).to(self.device, non_blocking=True)
+
     def candidates(self, step: int) -> Candidates:
         """Run the models and return the best continuations of each sentence."""
         sentences = len(self.alive)
@@ -182,7 +186,7 @@ class _Batch:
         places = [(row, rank) for row, ranks in enumerate(ends) for rank, end in enumerate(ranks) if end]
         if not places:
             return None
-        rows, ranks = torch.tensor(places, device=self.device).t()
+        rows, ranks = self.on_device(places).t()
         parents = rows * self.beam + candidates.parents[rows, ranks]
         scores = candidates.scores[rows, ranks]
         tokens = self.tokens.index_select(0, parents)[:, 1 : step + 2]
@@ -208,7 +212,7 @@ class _Batch:
 
     def go_on(self, step: int, candidates: Candidates, ends: Tensor, staying: list[int] | None) -> None:
         """Continue the sentences ``staying`` (None: all) with their best K candidates that do not end."""
-        index = None if staying is None else torch.tensor(staying, device=self.device)
+        index = None if staying is None else self.on_device(staying)
         candidates = Candidates(*(matching(rows, index) for rows in candidates))
         ends, self.ignored, self.lengths = (matching(rows, index) for rows in (ends, self.ignored, self.lengths))
         self.prefix = matching(self.prefix, index)

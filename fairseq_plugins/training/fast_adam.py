@@ -87,7 +87,7 @@ class FusedAdam(Adam):
             first,
             second,
             [],
-            [torch.tensor(float(t), device=weights[0].device)] * len(weights),
+            [torch.full((), float(t), device=weights[0].device)] * len(weights),
             lr=group["lr"],
             beta1=beta1,
             beta2=beta2,

@@ -231,10 +231,12 @@ class InChunks(FairseqCriterion):
         def losses(features: Tensor) -> Tensor:
             kind = features.device.type
             dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
-            target, counted = sample["target"], self._words(sample["target"])
+            target = sample["target"]
+            # By their places, not by a mask: a GPU is asked once for their number.
+            words = self._words(target).nonzero(as_tuple=True)
             settings = Settings(self.eps, self.report_accuracy, dtype)
             with torch.autocast(kind, enabled=False):
-                return OutputAndLoss.apply(features[counted], table, target[counted], settings, torch.is_grad_enabled())
+                return OutputAndLoss.apply(features[words], table, target[words], settings, torch.is_grad_enabled())
 
         decoder.output_layer = losses
         try:

@@ -138,6 +138,22 @@ class GpuTensor(Tensor):
     def type(self, dtype: Any = None, **_: Any) -> Any:  # type: ignore[override]
         return self.to(dtype) if dtype else self.inner.type().replace("torch.", "torch.cuda.")
 
+    def resize_(self, *sizes: Any) -> Tensor:  # type: ignore[override]
+        torch.utils.swap_tensors(self, GpuTensor(self.inner.resize_(*sizes), self.index))
+        return self
+
+    def __getitem__(self, index: Any) -> Tensor:  # type: ignore[override]
+        return super().__getitem__(self._sent(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:  # type: ignore[override]
+        super().__setitem__(self._sent(index), value)
+
+    def _sent(self, index: Any) -> Any:
+        """An index without lists, of which C++ would make tensors past the mode."""
+        if isinstance(index, tuple):
+            return tuple(map(self._sent, index))
+        return torch.tensor(index, device=self.device) if isinstance(index, list) else index
+
     def tolist(self) -> Any:
         SEEN.reads[place()] += 1
         return self.inner.tolist()
@@ -177,6 +193,7 @@ def _operate(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     flat: list[Tensor] = []
     _mapped(flat.append, (*args, *kwargs.values()))
     on_gpu = [value for value in flat if isinstance(value, GpuTensor)]
+    assert not any(value.is_meta for value in flat), f"a tensor without numbers, made past the pretended GPU: {func}"
     device = kwargs.get("device")
     # Where C++ asks a tensor on the GPU for its device, it hears of the meta device.
     wanted = device is not None and device.type in ("cuda", "meta")

@@ -32,7 +32,7 @@ from fairseq_plugins.observe.guard.repeating import (
 )
 from fairseq_plugins.observe.guard.signals import Finding, Signals, Update, hopeless
 from fairseq_plugins.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
-from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, loss_scale, remaining_factor
+from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
 from fairseq_plugins.observe.recorder.recording import recorder_of
 
 # Child of fairseq_cli.train's logger, so that --log-file contains these messages.
@@ -117,10 +117,15 @@ class Guard:
             values = (output.get(name, 0) for output in self.outputs)
             return sum(v.detach().double().sum() if isinstance(v, torch.Tensor) else float(v) for v in values)
 
-        sums = map(total, ("loss", "nll_loss", "ntokens", "sample_size"))
-        device = norm.device if isinstance(norm, torch.Tensor) else "cpu"
-        stacked = torch.stack([torch.as_tensor(value, dtype=torch.float64, device=device) for value in (*sums, norm)])
-        loss, nll, tokens, size, length = stacked.tolist()
+        values = [*map(total, ("loss", "nll_loss", "ntokens", "sample_size")), norm]
+        # What is a number already is not sent to a GPU, for which this process would wait.
+        on_device = [number for number, value in enumerate(values) if isinstance(value, torch.Tensor)]
+        if on_device:
+            device = values[on_device[0]].device
+            stacked = torch.stack([values[number].to(device, torch.float64) for number in on_device])
+            for number, value in zip(on_device, stacked.tolist(), strict=True):
+                values[number] = value
+        loss, nll, tokens, size, length = values
         if not any("nll_loss" in output for output in self.outputs):
             nll = loss
         return Update(
@@ -129,7 +134,7 @@ class Guard:
             nll / (tokens or 1.0) / math.log(2),
             length,
             float(trainer.get_lr()),
-            loss_scale(trainer.optimizer) if has_scale(trainer.optimizer) else None,
+            has_scale(trainer.optimizer),
             tokens,
         )
 
@@ -256,7 +261,8 @@ def judge(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kw
     """
     leave_if_repeated(trainer)
     guard = guard_of(trainer)
-    norm, refusal = torch.tensor(math.inf), None
+    norm: Any = math.inf
+    refusal: Exception | None = None
     try:
         norm = clip_grad_norm(trainer, *args, **kwargs)
     except (OverflowError, FloatingPointError) as error:

@@ -72,7 +72,7 @@ class Update:
         nll: negative log-likelihood in bits per token.
         norm: L2 norm of all gradients of the mean loss before clipping; not finite after an overflow of float16.
         learning_rate: learning rate of the update.
-        loss_scale: loss scale; ``None`` in full precision.
+        scaled: whether the loss is scaled, in float16.
         tokens: target tokens of the batch.
     """
 
@@ -81,7 +81,7 @@ class Update:
     nll: float
     norm: float
     learning_rate: float
-    loss_scale: float | None = None
+    scaled: bool = False
     tokens: float = 1.0
 
 
@@ -185,8 +185,8 @@ def hopeless(update: Update, given_up: bool) -> str:
     if not math.isfinite(update.loss):
         return f"the loss is {_in_words(update.loss)}"
     if given_up:
-        return "the gradient norm is not finite" if update.loss_scale is None else "minimum loss scale reached"
-    if not math.isfinite(update.norm) and update.loss_scale is None:
+        return "minimum loss scale reached" if update.scaled else "the gradient norm is not finite"
+    if not math.isfinite(update.norm) and not update.scaled:
         return f"the gradient norm is {_in_words(update.norm)}"
     return ""
 

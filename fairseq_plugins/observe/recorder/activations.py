@@ -41,12 +41,19 @@ def residual_weights(sub: SubLayer, like: Tensor, width: int) -> Tensor:
 
 def scales(connections: list[SubLayer]) -> dict[str, float]:
     """Return means of the weights of branch and stream, at residual connections with parameters or buffers."""
-    values: dict[str, float] = {}
+    scaled, means = [], []
     for sub in connections:
         if own := [*sub.residual.parameters(), *sub.residual.buffers()]:
             weights = residual_weights(sub, own[0], max(tensor.numel() for tensor in own))
-            values[f"{sub.name}/branch_scale"], values[f"{sub.name}/stream_scale"] = weights[:2].mean(dim=1).tolist()
-    return values
+            scaled.append(sub.name)
+            means.append(weights[:2].mean(dim=1))
+    # Read at once: a GPU is waited for once.
+    values = torch.stack(means).tolist() if means else []
+    return {
+        f"{name}/{what}_scale": value
+        for name, pair in zip(scaled, values, strict=True)
+        for what, value in zip(("branch", "stream"), pair, strict=True)
+    }
 
 
 def history_weights(model: nn.Module) -> dict[str, float]:

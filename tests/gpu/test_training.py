@@ -1,0 +1,180 @@
+"""Trainings on the pretended GPU: near those of the CPU in float32, without waits that stock does not make."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.method import METHODS, Axis
+from fairseq_plugins.training import fast_adam, lamb, moments, radam
+from tests.gpu.pretend import on_gpu, pretended
+from tests.gpu.watching import Training, of_package, train
+from tests.representatives import for_each
+
+PER_UPDATE = {
+    "fairseq_plugins/core/stacks.py forward_scriptable": 1,
+    "fairseq_plugins/core/stacks.py masks": 1,
+    "fairseq_plugins/observe/guard/guarding.py _seen": 1,
+}
+"""How often this package reads a number in an update: whether the source has pads, whether the target has, and the norm
+of the gradient. Stock fairseq asks the first once and once more for every encoder, the second as often; the third it
+reads itself right afterwards."""
+IN_FLOAT32 = {"fairseq_plugins/methods/realformer.py masked"}
+"""Where half precision meets float32 on purpose: logits that are passed on to the next layer."""
+PRECISIONS = {
+    "float32": "",
+    "fp16": "--fp16",
+    "unflattened": "--fp16 --fp16-no-flatten-grads",
+    "memory-efficient": "--memory-efficient-fp16",
+    "bf16": "--bf16",
+    "memory-efficient-bf16": "--memory-efficient-bf16",
+    "amp": "--amp",
+    "amp-bf16": "--amp --bf16",
+}
+
+
+@pytest.fixture(scope="module")
+def in_float32(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Training]:
+    """The same training on the CPU in float32, once for all tests that compare with it."""
+
+    @functools.cache
+    def made(method: str, *flags: str, **settings: Any) -> Training:
+        return train(toy_data, tmp_path_factory.mktemp("full"), *flags, arch=f"{method}_transformer", **settings)
+
+    return made
+
+
+def assert_near(found: Training, expected: Training, share: float) -> None:
+    """The same losses to rounding, and the waits of every training: in the first update Admin's profile has its own."""
+    assert found.losses == pytest.approx(expected.losses, rel=share)
+    for update in found.updates[1:]:
+        assert of_package(update.reads) == PER_UPDATE
+        assert of_package(update.sends) == {}
+    assert {value.dtype for value in found.state["model"].values()} == {torch.float32}
+
+
+@for_each("method", METHODS, Axis.HISTORY)
+def test_every_method_in_fp16(method: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]) -> None:
+    half = on_gpu(train, toy_data, tmp_path, "--fp16", arch=f"{method}_transformer")
+    assert_near(half, in_float32(method), 0.01)
+    assert of_package(half.updates[-1].promotions).keys() <= IN_FLOAT32
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    "method",
+    ["admin", *(pytest.param(method, marks=pytest.mark.slow) for method in ("sigma_reparam", "dlcl", "realformer"))],
+)
+def test_every_precision(
+    method: str, precision: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
+) -> None:
+    found = on_gpu(train, toy_data, tmp_path, *PRECISIONS[precision].split(), arch=f"{method}_transformer")
+    assert_near(found, in_float32(method), 1e-5 if precision == "float32" else 0.02)
+
+
+FEATURES = {
+    "batches of an update": "--update-freq 2",
+    "activation checkpointing": "--checkpoint-activations",
+    "layer drop and word dropout": "--encoder-layerdrop 0.01 --word-dropout 0.01",
+    "moving average": "--store-ema --ema-fp32 --ema-start-update 1 --ema-decay 0.9",
+    "lamb": "--optimizer lamb --fp16-no-flatten-grads",
+    "radam": "--optimizer radam",
+    "foreach_adam": "--optimizer foreach_adam",
+    "fused_adam": "--optimizer fused_adam",
+    "weight decay but on norms": "--weight-decay 0.1 --no-weight-decay-on norm,bias",
+    "loss in chunks": "--criterion label_smoothed_cross_entropy_in_chunks --report-accuracy",
+    "loss by sentence": "--criterion label_smoothed_cross_entropy_by_sentence",
+    "guard": "--criterion label_smoothed_cross_entropy_with_diagnostics --divergence-action skip",
+}
+FAST = ("activation checkpointing", "fused_adam", "loss in chunks", "guard")
+
+
+@pytest.mark.parametrize(
+    "feature", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FEATURES]
+)
+def test_every_feature_in_fp16(
+    feature: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
+) -> None:
+    flags = FEATURES[feature].split()
+    full = in_float32("admin", *(flag for flag in flags if flag != "--fp16-no-flatten-grads"))
+    half = on_gpu(train, toy_data, tmp_path, "--fp16", *flags, arch="admin_transformer")
+    assert half.losses == pytest.approx(full.losses, rel=0.01)
+    passes = 2 if feature == "batches of an update" else 1
+    expected = {place: count * (passes if "stacks" in place else 1) for place, count in PER_UPDATE.items()}
+    if feature == "loss in chunks":
+        expected["fairseq_plugins/training/loss_in_chunks.py losses"] = 1  # how many tokens are no pads
+    assert of_package(half.updates[-1].reads) == expected
+    assert of_package(half.updates[-1].sends) == {}
+
+
+def test_a_gpu_takes_all_parameters_at_once_in_adam_and_its_kin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU takes as many as its cache holds: of that branch the pretended GPU sees nothing."""
+
+    @pretended
+    def step(kind: type[moments.MomentOptimizer]) -> None:
+        calls: list[int] = []
+        update = kind._update
+        monkeypatch.setattr(kind, "chunk_on_cpu", 1)
+
+        def listen(self: moments.MomentOptimizer, params: list[Tensor], t: int, group: dict[str, Any]) -> None:
+            calls.append(len(params))
+            update(self, params, t, group)
+
+        monkeypatch.setattr(kind, "_update", listen)
+        params = [nn.Parameter(torch.full((3,), float(number), device="cuda")) for number in range(4)]
+        optimizer = kind(params, lr=0.1)
+        for param in params:
+            param.grad = torch.ones(3, device="cuda")
+        optimizer.step()
+        assert calls == [4]
+        state = optimizer.state[params[0]]
+        assert state["exp_avg"].is_cuda
+        assert state["exp_avg_sq"].is_cuda
+
+    for kind in (fast_adam.Adam, fast_adam.FusedAdam, lamb.Lamb, radam.RAdam):
+        step(kind)
+
+
+def test_the_recorder_reads_at_its_interval_alone_and_gathered(toy_data: Path, tmp_path: Path) -> None:
+    """Sums, gradients, scales of the residual connections and weights of the histories: one number of reads at any depth."""
+    flags = ("--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--diagnostics-interval", "2", "--fp16")
+    expected = {
+        **PER_UPDATE,
+        "fairseq_plugins/observe/recorder/recording.py values_of": 1,
+        "fairseq_plugins/observe/recorder/gradients.py gradient_norms": 1,
+        "fairseq_plugins/observe/recorder/activations.py scales": 1,
+    }
+    for layers in ("2", "4"):
+        found = on_gpu(
+            train, toy_data, tmp_path / layers, *flags, "--encoder-layers", layers, arch="admin_transformer", updates=4
+        )
+        assert of_package(found.updates[2].reads) == PER_UPDATE
+        assert of_package(found.updates[3].reads) == expected
+        assert of_package(found.updates[3].sends) == {"fairseq_plugins/observe/recorder/activations.py vector": 1}
+        assert len((tmp_path / layers / "recorder.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_resumed_training_is_the_undisturbed_one(toy_data: Path, tmp_path: Path) -> None:
+    """In fp16 with its flat master weights and its scaler, from what a GPU wrote."""
+    flags = ("--fp16", "--store-ema", "--dropout", "0.1", "--fp16-init-scale", "8")
+    whole = on_gpu(train, toy_data, tmp_path / "whole", *flags, arch="admin_transformer", updates=4)
+    on_gpu(train, toy_data, tmp_path / "parts", *flags, arch="admin_transformer", updates=2)
+    parts = on_gpu(train, toy_data, tmp_path / "parts", *flags, arch="admin_transformer", updates=4)
+    assert parts.losses == whole.losses[2:]
+    for name, value in whole.state["model"].items():
+        assert torch.equal(parts.state["model"][name], value), name
+
+
+def test_dropout_draws_as_stock_does_on_a_gpu(toy_data: Path, tmp_path: Path) -> None:
+    """A CPU keeps a byte a number, a GPU calls torch: the same masks from the same generator."""
+    losses = [
+        on_gpu(train, toy_data, tmp_path / arch, "--dropout", "0.3", "--fp16", arch=arch).losses
+        for arch in ("transformer", "post_ln_transformer")
+    ]
+    assert losses[0] == losses[1]

@@ -1,0 +1,70 @@
+"""Trainings on the pretended GPU: their losses, and what each of their updates shows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+from fairseq.tasks.translation import TranslationTask
+from fairseq.trainer import Trainer
+
+from tests import toy
+from tests.gpu.pretend import SEEN
+
+Places = Mapping[str, int]
+
+
+class Update(NamedTuple):
+    """What one update shows, by function: places outside of the tests, without their lines."""
+
+    reads: Places
+    sends: Places
+    promotions: Places
+
+
+class Training(NamedTuple):
+    """The loss for each sample of every batch, each update, and the entries of the last checkpoint."""
+
+    losses: list[float]
+    updates: list[Update]
+    state: dict[str, Any]
+
+
+def by_function(places: Places, *roots: str) -> dict[str, int]:
+    """Counts by ``file function``; of files below ``roots`` only, if there are any."""
+    counts: Counter[str] = Counter()
+    for place, count in places.items():
+        if place.startswith(roots or "fairseq"):
+            counts[re.sub(r":\d+", "", place)] += count
+    return dict(counts)
+
+
+def of_package(places: Places) -> dict[str, int]:
+    return {place: count for place, count in places.items() if place.startswith("fairseq_plugins/")}
+
+
+def train(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2, validate: bool = False) -> Training:
+    """Train without dropout: on the GPU if there is one, else on the CPU."""
+    common = ("--dropout", "0", "--no-epoch-checkpoints", "--max-update", str(updates))
+    config = toy.parse_training(data, directory, *common, *flags, arch=arch, validate=validate)
+    config.common.cpu = not torch.cuda.is_available()
+    train_step, seen = Trainer.train_step, []
+
+    def listen(*args: Any, **kwargs: Any) -> Any:
+        SEEN.forget()
+        result = train_step(*args, **kwargs)
+        seen.append(Update(*map(by_function, (SEEN.reads, SEEN.sends, SEEN.promotions))))
+        return result
+
+    def run() -> Path:
+        toy.run_training(config)
+        return directory / "checkpoint_last.pt"
+
+    with mock.patch.object(Trainer, "train_step", listen):
+        losses, state = toy.losses_of(TranslationTask, run)
+    return Training(losses, seen, state)
