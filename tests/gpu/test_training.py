@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.training import fast_adam, lamb, moments, radam
 from tests.gpu.pretend import on_gpu, pretended
-from tests.gpu.watching import Training, of_package, train
+from tests.gpu.watching import IN_FLOAT32, Training, of_package, train
 from tests.representatives import for_each
 
 PER_UPDATE = {
@@ -25,8 +25,6 @@ PER_UPDATE = {
 """How often this package reads a number in an update: whether the source has pads, whether the target has, and the norm
 of the gradient. Stock fairseq asks the first once and once more for every encoder, the second as often; the third it
 reads itself right afterwards."""
-IN_FLOAT32 = {"fairseq_plugins/methods/realformer.py masked"}
-"""Where half precision meets float32 on purpose: logits that are passed on to the next layer."""
 PRECISIONS = {
     "float32": "",
     "fp16": "--fp16",
@@ -142,7 +140,7 @@ def test_a_gpu_takes_all_parameters_at_once_in_adam_and_its_kin(monkeypatch: pyt
 
 
 def test_the_recorder_reads_at_its_interval_alone_and_gathered(toy_data: Path, tmp_path: Path) -> None:
-    """Sums, gradients, scales of the residual connections and weights of the histories: one number of reads at any depth."""
+    """Sums, gradients and the scales of the residual connections: as many reads at any depth."""
     flags = ("--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--diagnostics-interval", "2", "--fp16")
     expected = {
         **PER_UPDATE,

@@ -18,6 +18,20 @@ from tests.gpu.pretend import SEEN
 
 Places = Mapping[str, int]
 
+IN_FLOAT32 = {
+    # Torch's own attention: its softmax is in float32, to which the mask is added.
+    "fairseq_plugins/search/step_attention.py attend",
+    "fairseq_plugins/methods/merged_attention.py attend",
+    # Logits that are passed on to the next layer.
+    "fairseq_plugins/methods/realformer.py masked",
+    # A square leaves the range of float16 at 256.
+    "fairseq_plugins/methods/rms_norm.py forward",
+    "fairseq_plugins/methods/rms_norm.py backward",
+    # The power iteration.
+    "fairseq_plugins/methods/sigma_reparam.py _follow",
+}
+"""Where half precision meets float32 on purpose."""
+
 
 class Update(NamedTuple):
     """What one update shows, by function: places outside of the tests, without their lines."""
