@@ -85,7 +85,7 @@ FEATURES = {
     "radam": "--optimizer radam",
     "foreach_adam": "--optimizer foreach_adam",
     "fused_adam": "--optimizer fused_adam",
-    "weight decay but on norms": "--weight-decay 0.1 --no-weight-decay-on norm,bias",
+    "weight decay": "--weight-decay 0.1",
     "loss in chunks": "--criterion label_smoothed_cross_entropy_in_chunks --report-accuracy",
     "loss by sentence": "--criterion label_smoothed_cross_entropy_by_sentence",
     "guard": "--criterion label_smoothed_cross_entropy_with_diagnostics --divergence-action skip",
