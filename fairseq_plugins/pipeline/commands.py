@@ -30,18 +30,15 @@ def step(function: Callable[Parameters, str | None], *files: Parameters.args, **
         print(line, flush=True)
 
 
-def deep(*words: object) -> None:
-    """Run ``fairseq-deep COMMAND ...`` as :func:`run`."""
-    run(*DEEP, *words)
-
-
-def run(*words: object, environment: Mapping[str, str] | None = None) -> None:
+def run(*words: object, environment: Mapping[str, str] | None = None, output: int | None = None) -> None:
     """Run any command, with more variables of the environment. A command that fails prints its own error message.
+
+    ``output`` is its standard output, as for :class:`subprocess.Popen`.
 
     Raises:
         SystemExit: as :func:`require_success`.
     """
-    child = start_child([str(word) for word in words], env={**os.environ, **(environment or {})})
+    child = start_child([str(word) for word in words], env={**os.environ, **(environment or {})}, stdout=output)
     try:
         code = child.wait()
     finally:

@@ -10,6 +10,7 @@ from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any, get_type_hints
 
 from fairseq_plugins.errors import UserError, flag
@@ -336,7 +337,8 @@ class Preparation:
         words += ["--nwordssrc", settings.types, "--nwordstgt", settings.types] if settings.types else []
         words += ["--srcdict", settings.source_dict] if settings.source_dict else []
         words += ["--tgtdict", settings.target_dict] if settings.target_dict else []
-        commands.deep("preprocess", *words)
+        # What it prints stands in data-bin/preprocess.log, too.
+        commands.run(*commands.DEEP, "preprocess", *words, output=DEVNULL)
         for path, before in self.checksums.items():
             if not path.is_file() or checksum(path) != before:
                 # Stages may have read either text, so the directory is refused from now on.

@@ -1,4 +1,4 @@
-"""Every relative link of the documentation leads somewhere, and so does every anchor and every path that is named."""
+"""Links, anchors and named paths of the documentation lead somewhere, and its formulas can be read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from matplotlib.mathtext import MathTextParser
+
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def without_code(text: str) -> str:
@@ -60,6 +62,19 @@ def test_named_paths_exist() -> None:
             path = (inside / word).parent if "NAME" in Path(word).name else inside / word
             lost += [] if word in EXAMPLES or path.exists() else [f"{page.name}: {word}"]
     assert lost == []
+
+
+def test_formulas_can_be_read() -> None:
+    parser, unread, count = MathTextParser("path"), [], 0
+    for page in PAGES:
+        for formula in re.findall(r"\$`(.+?)`\$", without_code(page.read_text(encoding="utf-8")), re.DOTALL):
+            count += 1
+            try:
+                parser.parse(f"${formula}$")
+            except ValueError as error:
+                unread.append(f"{page.name}: {formula}: {error}")
+    assert unread == []
+    assert count > 300
 
 
 def test_layout_in_architecture_matches_the_folders() -> None:

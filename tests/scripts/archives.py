@@ -88,14 +88,18 @@ def subwords(sentence: str) -> str:
 
 TED_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 NEWSTESTS = {
+    "2010": ("wmt10-test.tgz", "test/newstest2010-src", "test/newstest2010-src"),
+    "2011": ("wmt11-test.tgz", "newstest2011-src", "newstest2011-src"),
     "2012": ("wmt12-test.tgz", "test/newstest2012-src", "test/newstest2012-src"),
     "2013": ("wmt13-test.tgz", "test/newstest2013-src", "test/newstest2013-src"),
     "2014": ("wmt14-test-full.tgz", "test-full/newstest2014-{pair}-src", "test-full/newstest2014-{pair}-ref"),
     "2014-filtered": ("wmt14-test-filtered.tgz", "test/newstest2014-{pair}-src", "test/newstest2014-{pair}-ref"),
+    "2015": ("wmt15-test.tgz", "test/newstest2015-{way}-src", "test/newstest2015-{way}-ref"),
+    "2016": ("wmt16-test.tgz", "test/newstest2016-{way}-src", "test/newstest2016-{way}-ref"),
     "2017": ("wmt17-test.tgz", "test/newstest2017-{way}-src", "test/newstest2017-{way}-ref"),
     "2018": ("wmt18-test.tgz", "test/newstest2018-{way}-src", "test/newstest2018-{way}-ref"),
 }
-"""Archive of some test sets of WMT, and its SGML files of source and reference without language and ending."""
+"""Archive of the test sets of WMT, and its SGML files of source and reference without language and ending."""
 
 
 def newstest(year: str, text: Mapping[str, Sequence[str]]) -> Archives:
@@ -142,7 +146,7 @@ def wmt14(source: Source, count: int, target: str) -> Archives:
     for archive in WMT14_TEXTS:
         if target == "fr" or not archive.endswith(("un.tgz", ".tar")):
             archives |= wmt14_text(archive, source.take(max(8, count // 4), "en", target))
-    for year in ("2013", "2014", "2014-filtered"):
+    for year in NEWSTESTS:
         archives |= newstest(year, source.take(max(8, count // 40), "en", target))
     return archives
 

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -108,30 +109,41 @@ def test_without_a_checkout_the_text_must_be_there(
     assert "optimization.max_update=24" in first
 
 
+OTHER_YEARS = tuple(f"newstest{year}" for year in (2010, 2011, 2012, 2013, 2015, 2016))
+TEST14_18 = ("newstest2014-filtered", "newstest2015", "newstest2016", "newstest2017", "newstest2018")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("script", "names"),
+    ("script", "name", "test_sets"),
     [
-        ("admin_table2.sh", ("iwslt14_de_en/admin_6e6d",)),
-        pytest.param("dsinit_table3.sh", ("dsinit_matt_20e20d",), marks=pytest.mark.long),
-        pytest.param("dsinit_table5.sh", ("wmt14_en_fr/dsinit_matt_12e12d",), marks=pytest.mark.long),
-        pytest.param("b2t_table1.sh", ("b2t_18e18d",), marks=pytest.mark.long),
-        pytest.param("rezero_enwik8.sh", ("rezero_12d",), marks=pytest.mark.long),
-        pytest.param("b2t_table4.sh", ("b2t_6d",), marks=pytest.mark.long),
+        ("admin_table2.sh", "iwslt14_de_en/admin_6e6d", ("test",)),
+        pytest.param("dsinit_table4.sh", "dsinit_matt_20e20d", ("valid",), marks=pytest.mark.long),
+        pytest.param("dsinit_table5.sh", "wmt14_en_fr/dsinit_matt_12e12d", ("newstest2014",), marks=pytest.mark.long),
+        pytest.param("dsinit_table6.sh", "dsinit_matt_12e12d_big", TEST14_18, marks=pytest.mark.long),
+        pytest.param("b2t_table1.sh", "b2t_18e18d", ("newstest2014", *OTHER_YEARS), marks=pytest.mark.long),
+        pytest.param("rezero_enwik8.sh", "rezero_12d", ("test",), marks=pytest.mark.long),
+        pytest.param("b2t_table4.sh", "b2t_6d", ("test", "valid"), marks=pytest.mark.long),
     ],
 )
-def test_from_archives_to_a_report(script: str, names: list[str], tmp_path: Path) -> None:
+def test_from_archives_to_a_report(script: str, name: str, test_sets: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "with spaces"
-    done = chain(script, out, *names)
+    done = chain(script, out, name)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (row,) = report_of(out)
-    assert (row["method"], row["updates"]) == (names[0].rpartition("/")[2], "24")
+    assert (row["method"], row["updates"]) == (name.rpartition("/")[2], "24")
     assert reproduce.NOTE in (out / "report" / "report.md").read_text(encoding="utf-8")
-    scores = list(out.glob("*/*/seed*/evaluation/*/score.json"))
-    assert len(scores) == (2 if script == "b2t_table4.sh" else 1), "Table 4 prints the validation set, too"
-    for score in scores:
-        check_references(score.parent)
+    scores = {path.parent.name: path.parent for path in out.glob("*/*/seed*/evaluation/*/score.json")}
+    assert sorted(scores) == sorted(test_sets)
+    if script == "dsinit_table4.sh":
+        assert "valid on 'valid' subset" in (scores["valid"] / "validate.log").read_text(encoding="utf-8")
+    if script == "dsinit_table6.sh":
+        columns = [f"{test_set} sacreBLEU" for test_set in (*test_sets, "average")]
+        *scored, mean = (float(row[column]) for column in columns)
+        assert mean == pytest.approx(statistics.fmean(scored), abs=0.01)
+    for evaluation in scores.values():
+        check_references(evaluation)
     before = final_files(out)
-    again = chain(script, out, *names)
+    again = chain(script, out, name)
     assert again.returncode == 0
     assert final_files(out) == before
