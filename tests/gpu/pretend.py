@@ -33,6 +33,7 @@ from unittest import mock
 
 import torch
 import torch._dynamo  # which torch imports with the first operation that is caught: here once for all copies
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -519,6 +520,11 @@ def _apply(apply: Callable[..., nn.Module], self: nn.Module, *args: Any, **kwarg
         torch.__future__.set_swap_module_params_on_conversion(before)
 
 
+def _with_gloo(init: Callable[..., None], backend: str | None = None, **kwargs: Any) -> None:
+    """``init_process_group``, with gloo in the place of NCCL."""
+    init(backend="gloo" if backend == "nccl" else backend, **kwargs)
+
+
 def _around(original: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: function(original, *args, **kwargs)
 
@@ -540,6 +546,8 @@ def gpu(count: int = 1) -> Iterator[Seen]:
             (torch, "tensor", _around(torch.tensor, _tensor)),
             (torch, "as_tensor", _as_tensor),
             (nn.Module, "_apply", _around(nn.Module._apply, _apply)),
+            (dist, "init_process_group", _around(dist.init_process_group, _with_gloo)),
+            (dist, "get_backend", lambda group=None: "nccl"),
             *autocast.casting(GpuTensor),
         ):
             stack.enter_context(mock.patch.object(owner, name, function))

@@ -1,0 +1,216 @@
+"""The commands on the pretended GPU: what they write there is what they write on a CPU."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq.logging import progress_bar
+
+from fairseq_plugins import plots
+from fairseq_plugins.cli import main as cli
+from fairseq_plugins.pipeline import commands
+from fairseq_plugins.translator.engines import FAIRSEQ
+from fairseq_plugins.translator.translate import Translator
+from tests import toy
+from tests.gpu.pretend import on_gpu
+from tests.pipeline.making import write_run
+from tests.translator.conftest import Made
+
+
+@pytest.fixture(scope="module")
+def checkpoint(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Admin after 40 updates."""
+    saved = tmp_path_factory.mktemp("saved")
+    return toy.train_toy(toy_data, saved, "--max-update", "40", "--no-epoch-checkpoints", arch="admin_transformer")
+
+
+def lines_of(report: str, start: str = "H-") -> list[list[str]]:
+    """The lines of a report of fairseq's that begin so, split at tabs, by the number of the sentence."""
+    found = [line.split("\t") for line in report.splitlines() if line.startswith(start)]
+    return sorted(found, key=lambda fields: int(fields[0].rpartition("-")[2]))
+
+
+def command(*words: object, given: str = "") -> None:
+    """``fairseq-deep`` with arguments, and with a text on standard input."""
+    sys.stdin = io.TextIOWrapper(io.BytesIO(given.encode()))
+    code = cli.main([str(word) for word in words])
+    assert not code, words
+
+
+def generated(data: Path, path: Path, results: Path, *flags: str) -> list[list[str]]:
+    """``generate`` on the test set, on the GPU if there is one."""
+    where = [] if torch.cuda.is_available() else ["--cpu"]
+    words = ["generate", data, "--path", path, "--results-path", results, "--beam", "3", "--max-len-b", "12", *where]
+    command(*words, "--max-tokens", "400", "--num-workers", "0", *flags)
+    return lines_of((results / "generate-test.txt").read_text(encoding="utf-8"))
+
+
+def test_generate(toy_data: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """By either search, in float32 and in float16; float16 may order words anew that are as likely."""
+    expected = generated(toy_data, checkpoint, tmp_path / "cpu")
+    assert len(expected) == toy.SIZES["test"]
+    for search in ("lean", "fairseq"):
+        found = on_gpu(generated, toy_data, checkpoint, tmp_path / search, "--search", search)
+        assert [line[2] for line in found] == [line[2] for line in expected]
+        assert [float(line[1]) for line in found] == pytest.approx([float(line[1]) for line in expected], abs=1e-3)
+        half = on_gpu(generated, toy_data, checkpoint, tmp_path / f"{search}-half", "--search", search, "--fp16")
+        assert sum(mine[2] == other[2] for mine, other in zip(half, expected, strict=True)) > 0.8 * len(expected)
+        assert [float(line[1]) for line in half] == pytest.approx([float(line[1]) for line in expected], abs=0.1)
+
+
+def interactive(data: Path, path: Path, lines: Sequence[str], results: Path) -> list[list[str]]:
+    """``interactive`` on these lines, on the GPU if there is one."""
+    where = [] if torch.cuda.is_available() else ["--cpu"]
+    words = ["interactive", data, "--path", path, "--beam", "3", "--max-len-b", "12", "--buffer-size", "8", *where]
+    before = sys.stdout
+    with results.open("w", encoding="utf-8") as sys.stdout:
+        try:
+            command(*words, "--max-tokens", "400", given="".join(f"{line}\n" for line in lines))
+        finally:
+            sys.stdout = before
+    return lines_of(results.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_interactive(toy_data: Path, checkpoint: Path, tmp_path: Path) -> None:
+    lines = [source for source, _ in toy.sentence_pairs(20, seed=3)]
+    expected = interactive(toy_data, checkpoint, lines, tmp_path / "cpu.txt")
+    found = on_gpu(interactive, toy_data, checkpoint, lines, tmp_path / "gpu.txt")
+    assert len(found) == len(lines)
+    assert [line[2] for line in found] == [line[2] for line in expected]
+
+
+@pytest.mark.slow
+def test_files_of_checkpoints_are_the_same_bytes(toy_data: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """Averaging, folding and ``fsck`` read and write on the CPU, whatever there is beside it."""
+
+    def write(directory: Path) -> None:
+        directory.mkdir()
+        command("average", "--inputs", checkpoint, checkpoint, "--output", directory / "averaged.pt")
+        command("fold", checkpoint, directory / "folded.pt")
+        command("fsck", directory)
+
+    write(tmp_path / "cpu")
+    on_gpu(write, tmp_path / "gpu")
+    for name in ("averaged.pt", "folded.pt"):
+        ours, theirs = (torch.load(tmp_path / where / name, weights_only=True)["model"] for where in ("cpu", "gpu"))
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(value, theirs[key]) for key, value in ours.items())
+
+
+def numbers(table: str) -> list[float]:
+    """The numbers of a table, in order."""
+    return [float(cell) for cell in re.split(r"[,\n]", table) if re.fullmatch(r"[-+.e\d]*\d", cell)]
+
+
+@pytest.mark.slow
+def test_diagnose(toy_data: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every analysis of a model, and those that need data; they run on the CPU."""
+    monkeypatch.setattr(plots, "load_pyplot", lambda: None)
+    small = "--sentences 2 --length 4 --deepest 3 --models 1 --encoder-layers 2 --decoder-layers 1".split()
+    sizes = "--encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --decoder-ffn-embed-dim 16".split()
+    heads = "--encoder-attention-heads 2 --decoder-attention-heads 2".split()
+
+    def write(directory: Path) -> None:
+        command("diagnose", "all", "admin", *small, *sizes, *heads, "--output", directory)
+
+    write(tmp_path / "cpu")
+    on_gpu(write, tmp_path / "gpu")
+    tables = sorted(path.name for path in (tmp_path / "cpu").glob("*.csv"))
+    assert tables
+    for name in tables:
+        ours, theirs = (numbers((tmp_path / where / name).read_text(encoding="utf-8")) for where in ("gpu", "cpu"))
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5), name
+
+
+@pytest.mark.slow
+def test_evaluate(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was trained and averaged is decoded on the GPU, and scored."""
+    monkeypatch.setattr(commands, "deep", lambda *words, **_: command(*words))
+    scores = []
+    for where in ("cpu", "gpu"):
+        run = write_run(tmp_path / where, data=made.data)
+        (run / "checkpoints").mkdir()
+        shutil.copyfile(made.checkpoint, run / "checkpoints" / "checkpoint_last.pt")
+        words = ("evaluate", run, made.data, "--device", where, "--beam", "2", "--average", "none")
+        if where == "gpu":
+            on_gpu(command, *words)
+        else:
+            command(*words)
+        scores.append((run / "evaluation" / "test" / "hypotheses.txt").read_text(encoding="utf-8"))
+    assert scores[0]
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.slow
+def test_a_package_and_what_is_made_of_it(made: Made, package: Path, tmp_path: Path) -> None:
+    lines = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
+
+    def translated(device: str) -> tuple[list[str], list[float], str]:
+        translator = Translator(package, beam=3, engine=FAIRSEQ, device=device)
+        answers = translator.translate(lines)
+        words = [line.split() for line in lines[:3]]
+        forced = [score for scores in translator._engine.score(words, words) for score in scores]
+        return [answer.text for answer in answers], [*forced, *(answer.score for answer in answers)], str(translator)
+
+    def on_the_gpu() -> Any:
+        command("package", made.checkpoint, tmp_path / "packaged", "--data", made.data)
+        command("translate", package, "--device", "gpu", "--beam", "3", "--engine", FAIRSEQ, given="ein hund\n")
+        return translated("gpu")
+
+    texts, scores, label = translated("cpu")
+    found, found_scores, found_label = on_gpu(on_the_gpu)
+    assert "fairseq, float32, cpu" in label
+    assert "fairseq, float32, cuda" in found_label
+    assert found == texts
+    assert found_scores == pytest.approx(scores, abs=1e-4)
+    assert (tmp_path / "packaged" / "weights.safetensors").read_bytes() == (
+        package / "weights.safetensors"
+    ).read_bytes()
+
+
+@pytest.mark.slow
+def test_an_export(package: Path) -> None:
+    """Its proof is computed on the CPU."""
+    pytest.importorskip("ctranslate2")
+    on_gpu(command, "export", package)
+    assert Translator(package).engine == "ctranslate2-float32"
+
+
+@pytest.mark.slow
+def test_validation_with_bleu_and_tensorboard(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard gets numbers, not tensors, at its own interval."""
+    shown: dict[str, Any] = {}
+
+    class Writer:
+        def __init__(self, directory: str) -> None: ...
+        def add_scalar(self, name: str, value: Any, step: int) -> None:
+            shown[name] = value
+
+        def add_text(self, *args: Any) -> None: ...
+        def flush(self) -> None: ...
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(progress_bar, "SummaryWriter", Writer)
+    monkeypatch.setattr(progress_bar, "_tensorboard_writers", {})
+
+    def train() -> dict[str, Any]:
+        search = '{"beam": 2, "max_len_b": 9}'
+        flags = ("--eval-bleu", "--eval-bleu-args", search, "--fp16", "--max-update", "2", "--log-format", "simple")
+        board = ("--tensorboard-logdir", str(tmp_path / "board"), "--log-interval", "1")
+        config = toy.parse_training(toy_data, tmp_path / "run", *flags, *board, arch="admin_transformer", validate=True)
+        config.common.cpu = False
+        toy.run_training(config)
+        return shown
+
+    found = on_gpu(train)
+    assert {type(value) for value in found.values()} <= {int, float}
+    assert found.keys() >= {"bleu", "loss", "gnorm", "loss_scale"}

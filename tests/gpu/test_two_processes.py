@@ -1,0 +1,71 @@
+"""Two processes on pretended GPUs, with gloo in the place of NCCL: what they train is what two on CPUs do."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from fairseq.distributed import utils as distributed_utils
+from fairseq_cli import train
+
+from fairseq_plugins.patches.cpu_processes import free_port
+from tests import toy
+from tests.gpu.pretend import on_gpu
+
+SPAWNED, TORCHRUN = "spawned", "torchrun"
+
+
+def rank(number: int, config: Any, port: int) -> None:
+    """A process as torchrun starts it."""
+    variables = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in variables.items()})
+    distributed_utils.call_main(config, train.main)
+
+
+def trained(data: Path, directory: Path, *flags: str, launcher: str = SPAWNED) -> dict[str, Any]:
+    """The checkpoint of two processes, which are forks of this one, on GPUs if there are any."""
+    common = ("--dropout", "0", "--no-epoch-checkpoints", "--max-update", "3", "--distributed-world-size", "2")
+    config = toy.parse_training(data, directory, *common, *flags, arch="admin_transformer")
+    config.common.cpu = not torch.cuda.is_available()
+    toy.forget_earlier_trainings()
+    forked = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
+    if launcher == TORCHRUN:
+        forked(rank, (config, free_port()), nprocs=2)
+    else:
+        with mock.patch.object(torch.multiprocessing, "spawn", forked):
+            distributed_utils.call_main(config, train.main)
+    state: dict[str, Any] = torch.load(directory / "checkpoint_last.pt", weights_only=True)
+    return state
+
+
+@pytest.fixture(scope="module")
+def on_cpus(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return trained(toy_data, tmp_path_factory.mktemp("cpus"))
+
+
+@pytest.mark.parametrize("launcher", [SPAWNED, TORCHRUN])
+@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+@pytest.mark.slow
+def test_weights_and_the_joint_profile_are_those_of_cpus(
+    backend: str, launcher: str, on_cpus: dict[str, Any], toy_data: Path, tmp_path: Path
+) -> None:
+    found = on_gpu(trained, toy_data, tmp_path, "--ddp-backend", backend, launcher=launcher, count=2)
+    for name, value in on_cpus["model"].items():
+        torch.testing.assert_close(found["model"][name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("flags", ["--fp16", "--amp", "--bf16", "--memory-efficient-fp16"])
+@pytest.mark.slow
+def test_half_precision(flags: str, on_cpus: dict[str, Any], toy_data: Path, tmp_path: Path) -> None:
+    """Adam's first steps are signs, so that weights whose gradients are tiny may take another way."""
+    found = on_gpu(trained, toy_data, tmp_path, *flags.split(), count=2)
+    profiles = [name for name in found["model"] if name.endswith("omega_profiled")]
+    assert profiles
+    for name in profiles:
+        torch.testing.assert_close(found["model"][name].float(), on_cpus["model"][name], rtol=1e-2, atol=0, msg=name)
+    assert found["optimizer_history"][-1]["num_updates"] == 3
