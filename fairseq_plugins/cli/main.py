@@ -22,7 +22,8 @@ def own(name: str, module: str, argv: Sequence[str]) -> int:
     """Run a command of this package: ``main(argv)`` of ``module``, which is imported only now."""
     with at_once():
         command = import_module(module)
-    code: int = command.main(list(argv))
+    with stock.no_chatter():
+        code: int = command.main(list(argv))
     return code
 
 

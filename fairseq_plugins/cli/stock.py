@@ -59,11 +59,18 @@ def command_line(name: str, argv: Sequence[str]) -> Iterator[None]:
     before = sys.argv
     sys.argv = [f"fairseq-deep {name}", *argv]
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", CHATTER)
+        with no_chatter():
             yield
     finally:
         sys.argv = before
+
+
+@contextmanager
+def no_chatter() -> Iterator[None]:
+    """Hide the warnings of :data:`CHATTER`."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", CHATTER)
+        yield
 
 
 def refuse_other_user_dir(given: str | None) -> None:

@@ -19,12 +19,15 @@ from fairseq_plugins.pipeline.results import Run
 MOST = {"last-updates": 5, "last-epochs": 10}
 """Default for the number of checkpoints, as in most of the papers."""
 _SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
-_COUNTED = re.compile(r"(last-epochs|last-updates)=([1-9]\d*)")
+IF_BETTER = ",if-better"
+"""Ends a choice of checkpoints that are averaged only if that lowers the loss on the validation set."""
+_COUNTED = re.compile(rf"(last-epochs|last-updates)=([1-9]\d*)(?:{IF_BETTER})?")
 
 
 def choose(run: Run, requested: str) -> str:
     """The checkpoints to average: ``last-epochs=10``, ``last-updates=5``, ``none`` or a checkpoint's path.
 
+    The first two may end in :data:`IF_BETTER`.
     If none is requested, the published row of the configuration decides; without a row, the last :data:`MOST`
     checkpoints, or fewer if there are fewer.
 
@@ -34,8 +37,8 @@ def choose(run: Run, requested: str) -> str:
     if requested:
         if requested != "none" and not _COUNTED.fullmatch(requested) and not Path(requested).is_file():
             raise UserError(
-                f"unknown --average '{requested}'; legal values: last-epochs=N, last-updates=N, none, or the path of a "
-                "checkpoint"
+                f"unknown --average '{requested}'; legal values: last-epochs=N or last-updates=N, with or without "
+                f"{IF_BETTER}; none; the path of a checkpoint"
             )
         return requested
     published = sorted({row.average for row in published_rows(run)})

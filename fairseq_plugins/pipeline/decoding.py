@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -296,19 +296,40 @@ def decode(plan: Plan, test_set: TestSet, model: Path, output: Path) -> None:
     from fairseq_cli import eval_lm, generate
 
     name, main = ("eval-lm", eval_lm.cli_main) if plan.task == LANGUAGE_MODEL else ("generate", generate.cli_main)
-    words = [str(plan.binarised), "--path", str(model), "--gen-subset", test_set.subset, "--num-workers", "0"]
+    _call(main, [name, str(plan.binarised), "--gen-subset", test_set.subset, *plan.flags], plan, model, output)
+
+
+def validation_loss(plan: Plan, model: Path) -> float:
+    """The loss of a checkpoint on the validation set, in bits per token and not smoothed, by fairseq's ``validate``.
+
+    Raises:
+        UserError: as the command.
+    """
+    from fairseq.logging import metrics
+    from fairseq_cli import validate
+
+    words = ["validate", str(plan.binarised), "--task", plan.task, "--valid-subset", "valid"]
+    words += ["--model-overrides", "{'eval_bleu': False}"]
+    with metrics.aggregate() as measured:
+        _call(validate.cli_main, words, plan, model, Path(os.devnull))
+    values = measured.get_smoothed_values()
+    # A criterion without smoothing may log one loss alone.
+    return float(values.get("nll_loss", values["loss"]))
+
+
+def _call(main: Callable[[], None], words: Sequence[str], plan: Plan, model: Path, output: Path) -> None:
+    """Call a command of fairseq in this process; what it prints and logs is ``output``."""
     # A progress bar for a terminal only.
     quiet = [] if sys.stderr.isatty() else ["--no-progress-bar", "--log-format", "none"]
     root, before = logging.getLogger(), sys.argv
     handlers, level = root.handlers[:], root.level
     lines = logging.Formatter("%(asctime)s | %(levelname)s | %(name)s | %(message)s", "%Y-%m-%d %H:%M:%S")
-    with open(output, "w", encoding="utf-8") as stream, redirect_stdout(stream), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "'pin_memory' argument")  # on every CPU
-        warnings.filterwarnings("ignore", module="hydra|fairseq_cli")  # Hydra, about fairseq's calls
+    with open(output, "w", encoding="utf-8") as stream, redirect_stdout(stream):
         root.handlers[:] = [logging.StreamHandler(stream)]
         root.handlers[0].setFormatter(lines)
         root.setLevel(logging.INFO)
-        sys.argv = [f"fairseq-deep {name}", *words, *plan.batches, *plan.flags, *quiet]
+        command, *rest = words
+        sys.argv = [f"fairseq-deep {command}", *rest, "--path", str(model), "--num-workers", "0", *plan.batches, *quiet]
         try:
             main()
         finally:

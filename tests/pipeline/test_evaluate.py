@@ -15,9 +15,9 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline import averaging, corpus, decoding
+from fairseq_plugins.pipeline import averaging, corpus, decoding, evaluate
 from fairseq_plugins.pipeline.decoding import Plan, TestSet, make_plan
-from fairseq_plugins.pipeline.evaluate import _warn_if_wide, parser
+from fairseq_plugins.pipeline.evaluate import parser
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.results import read_run
 from tests import toy
@@ -305,12 +305,33 @@ def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path):
     assert values == {"perplexity": 8.0, "bits per token": 3.0, "bits per byte": 1.5}
 
 
-def test_an_average_over_more_than_a_fifth_of_the_training_is_warned_of(tmp_path, monkeypatch, capsys):
-    checkpoints = [tmp_path / f"checkpoint_1_{updates}.pt" for updates in (100, 320, 400)]
+def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_left_out(tmp_path, monkeypatch, capsys):
+    made: list[list[int]] = []
+    losses = {"averaged": 0.0, "checkpoint_1_400": 4.0}
     monkeypatch.setattr("fairseq_plugins.checkpoints.files.read_checkpoint", lambda path: path)
-    monkeypatch.setattr("fairseq_plugins.checkpoints.files.num_updates", lambda path: int(path.stem.split("_")[2]))
-    for count, spanned in ((3, "100 to 400"), (2, ""), (1, "")):
-        _warn_if_wide(checkpoints[-count:], 400, tmp_path / "average.warning")
-        line = f"the average spans updates {spanned} of 400, which may cost BLEU"
-        warned = f"warning: {line}; average fewer checkpoints, or none\n" if spanned else ""
-        assert (capsys.readouterr().err, (tmp_path / "average.warning").exists()) == (warned, bool(spanned))
+    monkeypatch.setattr("fairseq_plugins.checkpoints.files.num_updates", updates_of := lambda path: int(path.stem[13:]))
+    monkeypatch.setattr(
+        "fairseq_plugins.checkpoints.average.average_checkpoints",
+        lambda inputs, output: made.append(list(map(updates_of, inputs))),
+    )
+    monkeypatch.setattr(evaluate, "validation_loss", lambda plan, path: losses[path.stem])
+    (tmp_path / "checkpoints").mkdir()
+    for updates in (100, 320, 400):
+        (tmp_path / "checkpoints" / f"checkpoint_1_{updates}.pt").touch()
+    wide = "the average spans updates 100 to 400 of 400, which may cost BLEU"
+    worse = "the average has 4.500 bits per token on the validation set, 4.000 without it"
+    for average, loss, warned, kept in (
+        ("last-updates=3", 3.5, wide, [100, 320, 400]),
+        ("last-updates=3", 4.5, f"{wide}; {worse}", [100, 320, 400]),
+        ("last-updates=2", 3.5, "", [320, 400]),
+        ("last-updates=2", 4.5, worse, [320, 400]),
+        ("last-updates=2,if-better", 3.5, "", [320, 400]),
+        ("last-updates=3,if-better", 4.5, "", [400]),
+        ("last-updates=1", 4.5, "", [400]),
+    ):
+        losses["averaged"] = loss
+        plan = Plan("translation", read_run(tmp_path), tmp_path, tmp_path, (), average=average, updates=400)
+        evaluate._average(plan, tmp_path / "averaged.pt", tmp_path / "average.warning")
+        line = f"warning: {warned}; average fewer checkpoints, or none\n" if warned else ""
+        assert (capsys.readouterr().err, (tmp_path / "average.warning").exists()) == (line, bool(warned))
+        assert made[-1] == kept

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
 import torch
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.checkpoints.files import read_checkpoint
@@ -46,11 +48,24 @@ def run(directory: Path, data: Path, *options: str) -> processes.Ended:
     return processes.python("-m", "fairseq_plugins.cli", "evaluate", directory, data, *options)
 
 
+def bits_per_token(checkpoint: Path) -> float:
+    """Negative log-likelihood of the validation set, sentence by sentence."""
+    (model,), _, task = load_model_ensemble_and_task([str(checkpoint)])
+    task.load_dataset("valid")
+    bits, tokens, dataset = 0.0, 0, task.dataset("valid")
+    for index in range(len(dataset)):
+        sample = dataset.collater([dataset[index]])
+        log_probs = model.eval().get_normalized_probs(model(**sample["net_input"]), log_probs=True)
+        bits -= float(log_probs.gather(-1, sample["target"].unsqueeze(-1)).sum().detach()) / math.log(2)
+        tokens += sample["target"].numel()
+    return bits / tokens
+
+
 @pytest.mark.slow
 def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path], tmp_path: Path) -> None:
     directory, data = trained
     ended = run(directory, data, *OPTIONS)
-    assert (ended.code, ended.errors) == (0, "")
+    assert ended.code == 0
     place = directory / "evaluation" / "test"
     assert json.loads((place / "self-check.json").read_text())["bleu"] == 100
     assert "references against published ones: 100.00 BLEU, 0 of 60 lines differ\n" in ended.output
@@ -64,6 +79,14 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
     for name, weight in averaged.items():
         expected = torch.stack([state[name].double() for state in last]).mean(0)
         torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-6)
+
+    # The losses by which the average is judged are those of the weights.
+    averaged_loss, last_loss = re.findall(r"([\d.]+) (?:bits per token averaged|of checkpoint12\.pt)", ended.output)
+    assert float(averaged_loss) == pytest.approx(bits_per_token(directory / "averaged.pt"), abs=6e-4)
+    assert float(last_loss) == pytest.approx(bits_per_token(directory / "checkpoints" / "checkpoint12.pt"), abs=6e-4)
+    worse = f"the average has {averaged_loss} bits per token on the validation set, {last_loss} without it"
+    warning = f"warning: {worse}; average fewer checkpoints, or none\n"
+    assert ended.errors == (warning if float(averaged_loss) > float(last_loss) else "")
 
     # Every sentence once and in order: fairseq in this process, read by the numbers of its H- lines.
     flags = ("--lenpen", "0.5", "--max-len-b", "200", "--skip-invalid-size-inputs-valid-test")
