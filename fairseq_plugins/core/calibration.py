@@ -65,7 +65,7 @@ class Calibrated(Residual):
 def population_variance(x: Tensor) -> float:
     """Return the variance of all elements of ``x`` around their common mean, in float64, over all processes."""
     values = x.detach().double()
-    sums = torch.stack([values.sum(), (values * values).sum(), values.new_tensor(values.numel())])
+    sums = torch.stack([values.sum(), (values * values).sum(), values.new_full((), values.numel())])
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         dist.all_reduce(sums)
     total, squares, count = sums.tolist()

@@ -66,6 +66,17 @@ def test_generate(toy_data: Path, checkpoint: Path, tmp_path: Path) -> None:
         assert [float(line[1]) for line in half] == pytest.approx([float(line[1]) for line in expected], abs=0.1)
 
 
+def test_the_doctor_and_a_plan_name_the_gpu(toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def both() -> None:
+        command("doctor")
+        command("run", "iwslt14_de_en/admin_6e6d", toy_data.parent, tmp_path / "run", "--dry-run")
+
+    on_gpu(both)
+    said = capfd.readouterr().out
+    assert re.search(r"ok +GPU 0 +Pretended GPU: --bf16, --fp16 and --amp", said)
+    assert "1 process on GPU (Pretended GPU), fp16" in said
+
+
 def interactive(data: Path, path: Path, lines: Sequence[str], results: Path) -> list[list[str]]:
     """``interactive`` on these lines, on the GPU if there is one."""
     where = [] if torch.cuda.is_available() else ["--cpu"]

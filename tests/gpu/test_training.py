@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import METHODS, Axis
+from fairseq_plugins.errors import Diverged
 from fairseq_plugins.training import fast_adam, lamb, moments, radam
+from tests import models
 from tests.gpu.pretend import on_gpu, pretended
 from tests.gpu.watching import IN_FLOAT32, Training, of_package, train
 from tests.representatives import for_each
@@ -72,8 +78,15 @@ def test_every_method_in_fp16(method: str, toy_data: Path, tmp_path: Path, in_fl
 def test_every_precision(
     method: str, precision: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
 ) -> None:
-    found = on_gpu(train, toy_data, tmp_path, *PRECISIONS[precision].split(), arch=f"{method}_transformer")
-    assert_near(found, in_float32(method), 1e-5 if precision == "float32" else 0.02)
+    found, full = (
+        on_gpu(train, toy_data, tmp_path, *PRECISIONS[precision].split(), arch=f"{method}_transformer"),
+        in_float32(method),
+    )
+    assert_near(found, full, 1e-5 if precision == "float32" else 0.02)
+    # Admin's profile, measured in half precision.
+    for name, value in full.state["model"].items():
+        if name.endswith("omega_profiled"):
+            torch.testing.assert_close(found.state["model"][name], value, rtol=0.02, atol=0, msg=name)
 
 
 FEATURES = {
@@ -176,3 +189,47 @@ def test_dropout_draws_as_stock_does_on_a_gpu(toy_data: Path, tmp_path: Path) ->
         for arch in ("transformer", "post_ln_transformer")
     ]
     assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize(
+    "arch", ["admin_transformer_lm", "dlcl_transformer_lm", "admin_s2t_transformer", "sigma_reparam_s2t_transformer"]
+)
+def test_language_models_and_speech(arch: str) -> None:
+    """Loss and gradients of a step in float32 are those of the CPU; float16 runs, and is near."""
+
+    def step(dtype: torch.dtype) -> tuple[float, Tensor]:
+        model = models.tiny(arch, dropout=0.0).to(dtype)
+        inputs = (models.tokens(),) if "_lm" in arch else models.speech()
+        if torch.cuda.is_available():
+            model, inputs = model.cuda(), tuple(value.cuda() for value in inputs)
+        inputs = tuple(value.to(dtype) if value.is_floating_point() else value for value in inputs)
+        loss = model(*inputs)[0].float().log_softmax(-1).square().mean()
+        loss.backward()
+        gradients = [p.grad.float().cpu().flatten() for p in model.parameters() if p.grad is not None]
+        return loss.item(), torch.cat(gradients)
+
+    loss, gradient = step(torch.float32)
+    for dtype, share in ((torch.float32, 1e-4), (torch.float16, 0.05)):
+        found, of_gpu = on_gpu(step, dtype)
+        assert found == pytest.approx(loss, rel=share)
+        assert (of_gpu - gradient).norm() < share * gradient.norm()
+
+
+def test_the_guard_ends_a_training_and_names_the_place(toy_data: Path, tmp_path: Path) -> None:
+    """It repeats the update under hooks, on the GPU."""
+
+    def poisoned() -> str:
+        forward, calls = EncoderLayer.forward, itertools.count()
+
+        def poison(layer: Any, *args: Any, **kwargs: Any) -> Any:
+            x, *rest = forward(layer, *args, **kwargs)
+            return (x * math.nan if layer.depth == 2 and next(calls) >= 2 else x, *rest)
+
+        flags = ("--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--divergence-action", "stop")
+        with mock.patch.object(EncoderLayer, "forward", poison), pytest.raises(Diverged) as caught:
+            train(toy_data, tmp_path, *flags, arch="post_ln_transformer", updates=5)
+        return str(caught.value)
+
+    said = on_gpu(poisoned)
+    assert "diverged at update 3: the loss is not a number" in said
+    assert "first in encoder.layers.1" in said
