@@ -60,6 +60,9 @@ def step_flags(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32")
     parser.add_argument("--stock-precision", choices=sorted(PRECISIONS), help="default: as --precision")
+    parser.add_argument(
+        "--optimizer", choices=sorted(OPTIMIZERS), default="adam", help="of the methods; stock's is adam"
+    )
     parser.add_argument("--amp", action="store_true", help="the methods, not stock, as under --amp --bf16")
     return parser
 

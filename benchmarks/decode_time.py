@@ -53,16 +53,18 @@ def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
     return search
 
 
+def peak_on_gpu(search: Callable[[], None]) -> float:
+    """By how many MiB a search raises the peak memory of the GPU."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.max_memory_allocated()
+    search()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
 def peak_memory(run: str, args: argparse.Namespace, answers: multiprocessing.Queue) -> None:
-    """Put into ``answers`` by how many MiB one search raises the peak memory above the loaded model's."""
+    """Put into ``answers`` by how many MiB one search raises the peak memory of a CPU above the loaded model's."""
     torch.set_num_threads(args.threads)
     search = make_search(run, args)
-    if args.device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.max_memory_allocated()
-        search()
-        answers.put((torch.cuda.max_memory_allocated() - before) / 2**20)
-        return
     # Linux: forget the peak that building the model left, so that the next peak is the search's.
     Path("/proc/self/clear_refs").write_text("5")
     before = resident("VmRSS")
@@ -102,7 +104,8 @@ def main() -> None:
     stock = f"{STOCK} fairseq"
     archs = [STOCK] + [f"{name}_transformer" for name in args.methods.split(",") if name]
     runs = list(dict.fromkeys([stock] + [f"{arch} {search}" for arch in archs for search in args.searches.split(",")]))
-    seconds = interleaved({run: make_search(run, args) for run in runs}, args.rounds, args.device)
+    searches = {run: make_search(run, args) for run in runs}
+    seconds = interleaved(searches, args.rounds, args.device)
     print(f"{machine(args.device)}; {args.layers}-{args.layers} layers, width {args.width}, beam {args.beam}, ", end="")
     print(f"{args.sentences} sentences, {args.length} steps, vocabulary {args.vocabulary}; {args.rounds} rounds\n")
     print(table(seconds, stock))
@@ -111,6 +114,9 @@ def main() -> None:
     print("\n| arch and search | peak memory of one search above the loaded model, MiB |\n|---|---|")
     context = multiprocessing.get_context("spawn")
     for run in runs:
+        if args.device == "cuda":
+            print(f"| {run} | {peak_on_gpu(searches[run]):.0f} |")
+            continue
         answers: multiprocessing.Queue = context.Queue()
         process = context.Process(target=peak_memory, args=(run, args, answers))
         process.start()

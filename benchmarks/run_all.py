@@ -10,6 +10,7 @@ import argparse
 import datetime
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -83,7 +84,7 @@ CPU_TABLES = {
     "decode-12-12": Table("Beam search, 12-12 layers, by search and precision", "decode_time.py", (), 9),
 }
 _BATCH = "--device cuda --sentences 512 --length 8 --vocabulary 32000"
-_DEEP = f"--device cuda --precision fp16 --sentences 128 --together 4 --methods {DEEP}"
+_DEEP = f"--device cuda --sentences 128 --together 4 --methods {DEEP}"
 GPU_TABLES = {
     f"step-{precision}": Table(
         f"A training step of 512 sentences and 4,096 tokens, methods in {precision}, stock in fp16",
@@ -93,26 +94,34 @@ GPU_TABLES = {
     )
     for precision in ("fp16", "bf16")
 } | {
-    f"step-{layers}-{decoder}": Table(
-        f"A training step, {layers}-{decoder} layers, width {width}, fp16",
+    f"step-{layers}-{decoder}-{precision}": Table(
+        f"A training step, {layers}-{decoder} layers, width {width}, {precision}",
         "step_time.py",
-        words(f"{_DEEP} --layers {layers} --decoder-layers {decoder} --width {width}"),
+        words(f"{_DEEP} --precision {precision} --layers {layers} --decoder-layers {decoder} --width {width}"),
         5,
     )
     for layers, decoder, width in ((18, 18, 512), (60, 12, 512), (100, 100, 256))
+    for precision in (("fp16", "bf16") if layers < 100 else ("fp16",))
 }
 GPU_TABLES |= {
-    "loss": Table(
-        "Output layer and loss in chunks, fp16", "output_and_loss.py", words("--device cuda --precision fp16"), 15
-    ),
-    "optimizer": Table(
-        "Adam by lists of tensors, and in one pass", "optimizer_time.py", words("--device cuda --width 512"), 15
-    ),
+    "waits": Table("How often the host waits for the GPU", "host_waits.py", words("--device cuda --precision fp16"), 1),
     "decode": Table(
         "Beam search in fp16, 12-12 layers",
         "decode_time.py",
         words("--device cuda --half --searches fairseq,lean --sentences 64"),
         5,
+    ),
+    "optimizer": Table(
+        "Adam by lists of tensors, and in one pass", "optimizer_time.py", words("--device cuda --width 512"), 15
+    ),
+    "loss": Table(
+        "Output layer and loss in chunks, fp16", "output_and_loss.py", words("--device cuda --precision fp16"), 15
+    ),
+    "profile": Table(
+        "Admin's profile of the first batch, 18-18 layers, fp16",
+        "profile_cost.py",
+        words(f"{_BATCH} --precision fp16 --layers 18"),
+        9,
     ),
 }
 
@@ -139,6 +148,15 @@ def description(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
         f"- Versions: Python {platform.python_version()}, {versions}",
         f"- Revision: {revision()}",
     ]
+
+
+def gpu_name() -> str:
+    """The name of this machine's GPU as part of a file's, such as ``gpu_nvidia_l4``."""
+    import torch
+
+    if not torch.cuda.is_available():
+        sys.exit("error: torch finds no GPU here; docs/installation.md says what to install")
+    return "gpu_" + "_".join(re.findall(r"[a-z0-9]+", torch.cuda.get_device_name().lower()))
 
 
 def command(table: Table, rounds: int | None, more: Sequence[str] = ()) -> list[str]:
@@ -195,7 +213,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="also the engines of a package of fairseq-deep package, on raw text and its translation",
     )
     parser.add_argument("--rounds", type=int, help="at most so many rounds for each table")
-    parser.add_argument("--out", type=Path, help="default: benchmarks/results/HOST.md, HOST_gpu.md with --gpu")
+    parser.add_argument("--out", type=Path, help="default: benchmarks/results/HOST.md, gpu_NAME.md with --gpu")
     parser.add_argument("more", nargs="*", help="after --: more flags for every script, such as --threads 2")
     args = parser.parse_args(argv)
     tables = dict(GPU_TABLES if args.gpu else CPU_TABLES)
@@ -207,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unknown --only {', '.join(unknown)}; there are {', '.join(tables)}")
     if args.rounds is not None and args.rounds < 1:
         parser.error(f"--rounds must be at least 1, not {args.rounds}")
-    args.out = args.out or HERE / "results" / f"{platform.node() or 'machine'}{'_gpu' * args.gpu}.md"
+    args.out = args.out or HERE / "results" / f"{gpu_name() if args.gpu else platform.node() or 'machine'}.md"
     failed = make({name: tables[name] for name in wanted}, args)
     print(f"{args.out}{': failed: ' + ', '.join(failed) if failed else ''}")
     return int(bool(failed))

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import torch
-from common import METHODS, OPTIMIZERS, STOCK, machine, make_task, step_flags
+from common import METHODS, STOCK, machine, make_task, step_flags
 from step_time import make_step, model_size
 from torch.profiler import ProfilerActivity, profile
 
@@ -62,7 +62,6 @@ def main() -> None:
     """Print the table."""
     parser = step_flags(__doc__)
     parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--optimizer", choices=sorted(OPTIMIZERS), default="adam", help="of the methods")
     parser.add_argument("--together", type=int, default=6, help="models in memory at a time, beside stock's")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

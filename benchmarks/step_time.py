@@ -90,9 +90,6 @@ def main() -> None:
     """Print the table."""
     parser = step_flags(__doc__)
     parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument(
-        "--optimizer", choices=sorted(OPTIMIZERS), default="adam", help="of the methods; stock has adam"
-    )
     parser.add_argument("--together", type=int, default=6, help="models in memory at a time, beside stock's")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

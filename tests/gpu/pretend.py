@@ -25,6 +25,7 @@ import sys
 import time
 import traceback
 import types
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,6 +68,12 @@ class Seen:
         self.sends: Counter[str] = Counter()
         self.promotions: Counter[str] = Counter()
 
+    def wait(self, places: Counter[str]) -> None:
+        """Count a wait; with ``torch.cuda.set_sync_debug_mode`` it is reported, too."""
+        places[place()] += 1
+        if _debug_mode[0]:
+            warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
+
     def forget(self) -> None:
         """Begin again."""
         for places in (self.reads, self.sends, self.promotions):
@@ -74,6 +81,7 @@ class Seen:
 
 
 SEEN = Seen()
+_debug_mode = [0]
 
 
 def place() -> str:
@@ -133,6 +141,9 @@ class GpuTensor(Tensor):
     def data_ptr(self) -> int:
         return self.inner.data_ptr()
 
+    def untyped_storage(self) -> Any:
+        return self.inner.untyped_storage()
+
     def new(self, *sizes: Any) -> Tensor:  # type: ignore[override]
         return torch.empty(*sizes, dtype=self.dtype, device=self.device)
 
@@ -156,7 +167,7 @@ class GpuTensor(Tensor):
         return torch.tensor(index, device=self.device) if isinstance(index, list) else index
 
     def tolist(self) -> Any:
-        SEEN.reads[place()] += 1
+        SEEN.wait(SEEN.reads)
         return self.inner.tolist()
 
     def numpy(self, **_: Any) -> Any:  # type: ignore[override]
@@ -167,7 +178,7 @@ class GpuTensor(Tensor):
     __array__ = numpy  # type: ignore[assignment]
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        SEEN.reads[place()] += 1
+        SEEN.wait(SEEN.reads)
         return f"{self.inner!r} on {self.device}"
 
     def __format__(self, form: str) -> str:
@@ -252,9 +263,9 @@ def _look(
         to_gpu = wanted or (len(flat) > 1 and isinstance(flat[0], GpuTensor))
         to_host = not to_gpu and (kwargs.get("device") is not None or len(flat) > 1)
         if isinstance(source, GpuTensor) and to_host:
-            SEEN.reads[place()] += 1
+            SEEN.wait(SEEN.reads)
         if not isinstance(source, GpuTensor) and to_gpu and host_waits:
-            SEEN.sends[place()] += 1
+            SEEN.wait(SEEN.sends)
         return
     devices = {value.device for value in on_gpu}
     devices |= {value.device for value in _that_must_match(func, args, flat) if value.dim()}
@@ -265,7 +276,7 @@ def _look(
             f"({func} at {place()})"
         )
     if func.overloadpacket in READING or _reads_a_mask(func, args):
-        SEEN.reads[place()] += 1
+        SEEN.wait(SEEN.reads)
     types = {value.dtype for value in on_gpu if value.dim() and value.is_floating_point()}
     if torch.float32 in types and types & set(HALF):
         SEEN.promotions[place()] += 1
@@ -348,7 +359,7 @@ class Event:
         pass
 
     def synchronize(self) -> None:
-        SEEN.reads[place()] += 1
+        SEEN.wait(SEEN.reads)
 
 
 class Stream(contextlib.nullcontext):  # type: ignore[type-arg]
@@ -368,7 +379,7 @@ class Stream(contextlib.nullcontext):  # type: ignore[type-arg]
         return event
 
     def synchronize(self) -> None:
-        SEEN.reads[place()] += 1
+        SEEN.wait(SEEN.reads)
 
 
 @contextlib.contextmanager
@@ -381,7 +392,7 @@ def _device(device: Any) -> Iterator[None]:
 
 
 def _synchronize(device: Any = None) -> None:
-    SEEN.reads[place()] += 1
+    SEEN.wait(SEEN.reads)
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -435,6 +446,8 @@ def _torch_cuda(count: int) -> dict[str, Any]:
         "memory_summary": lambda device=None, abbreviated=False: "",
         "memory_stats": lambda device=None: {},
         "synchronize": _synchronize,
+        "get_sync_debug_mode": lambda: _debug_mode[0],
+        "set_sync_debug_mode": lambda mode: _debug_mode.__setitem__(0, int(mode not in (0, "default"))),
         "Event": Event,
         "Stream": Stream,
         "stream": lambda stream: contextlib.nullcontext(),
@@ -543,6 +556,7 @@ def gpu(count: int = 1) -> Iterator[Seen]:
             (Tensor, "new_tensor", _new_tensor),
             (Tensor, "pin_memory", lambda self, device=None: self),
             (Tensor, "record_stream", _nothing),
+            (torch, "Generator", _around(torch.Generator, lambda generator, device=None: generator())),
             (torch, "tensor", _around(torch.tensor, _tensor)),
             (torch, "as_tensor", _as_tensor),
             (nn.Module, "_apply", _around(nn.Module._apply, _apply)),
