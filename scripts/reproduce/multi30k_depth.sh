@@ -22,5 +22,5 @@ fi
 configs=("${@/%/_$DEPTH}")
 configs=("${configs[@]/#/multi30k_de_en/}")
 "$ROOT/scripts/prepare_multi30k.sh" "$OUT/data"
-export SEEDS=${SEEDS:-1} AVERAGE=${AVERAGE:-last-updates=4} PRECISION=${PRECISION:-amp}
+export SEEDS=${SEEDS:-1} AVERAGE=${AVERAGE:-last-updates=4} PRECISION=${PRECISION:-auto}
 from_environment compare "$OUT/data" "$OUT/$DEPTH" "${configs[@]}"
