@@ -10,8 +10,7 @@ import atexit
 import contextlib
 import queue
 import time
-from collections.abc import Callable
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import WeakSet
 
@@ -27,8 +26,16 @@ _ended = False
 def read_until_the_end(run: Callable[[Any], None], reader: Any) -> None:
     """``BackgroundConsumer.run`` that reads nothing more once the interpreter ends."""
     _readers.add(reader)
-    reader._source = takewhile(lambda _: not _ended, reader._source)
+    reader._source = _until_the_end(reader._source)
     run(reader)
+
+
+def _until_the_end(source: Iterable[Any]) -> Iterator[Any]:
+    """An error of its first item is caught inside of ``run``; outside, a training would wait for ever."""
+    for item in source:
+        if _ended:
+            return
+        yield item
 
 
 def stop_reading() -> None:

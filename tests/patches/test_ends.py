@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fairseq import binarizer
 from fairseq.data import dictionary
+from fairseq.data.iterators import BufferedIterator
 
 from tests import processes
 
@@ -36,6 +39,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 READING = """
 import time
+from collections.abc import Iterator
 import torch
 import fairseq_plugins
 from fairseq_plugins.patches import batches_read_ahead
@@ -107,3 +111,19 @@ def test_workers_of_preprocess_leave_ctrl_c_to_their_parent() -> None:
     for module, handler in ((binarizer, signal.SIG_IGN), (dictionary, signal.SIG_IGN), (multiprocessing, None)):
         with module.Pool(processes=1) as pool:
             assert pool.apply(signal.getsignal, (signal.SIGINT,)) == (handler or signal.default_int_handler)
+
+
+class Unreadable:
+    """Batches that cannot even be begun, as where a loader cannot start its workers."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[int]:
+        raise OSError(errno.ENOMEM, "no memory for a worker")
+
+
+def test_what_reads_ahead_hands_on_the_error_of_a_loader_that_cannot_start() -> None:
+    """Else the training waits for ever."""
+    with pytest.raises(OSError, match="no memory for a worker"):
+        next(BufferedIterator(2, Unreadable()))
