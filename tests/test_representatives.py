@@ -10,7 +10,7 @@ from tests.representatives import Reads, representatives, stored, structures, va
 
 READS: list[tuple[Reads, ...]] = [
     (Axis.RESIDUAL,),
-    (Axis.NORM, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.BIAS),
+    (Axis.NORM, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.SOLVER, Axis.BIAS),
     ((Axis.NORM, Axis.RESIDUAL), Axis.INIT),
     (stored,),
     (stored, Axis.HISTORY),

@@ -1,4 +1,4 @@
-"""The design of one stack: its sizes, its nine parts and their options; layers and stacks build from it."""
+"""The design of one stack: its sizes, its ten parts and their options; layers and stacks build from it."""
 
 from __future__ import annotations
 

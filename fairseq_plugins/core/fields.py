@@ -35,6 +35,7 @@ AXIS_HELP = {
     Axis.RESIDUAL: "how a branch joins the stream",
     Axis.ATTENTION: "which attention sub-layers exist",
     Axis.HISTORY: "what a layer takes as its input",
+    Axis.SOLVER: "how often a layer is evaluated, and what becomes of its results",
     Axis.BIAS: "what the linear maps of a layer add to their product",
     Axis.WEIGHT_FORM: "what the linear maps of a layer multiply by",
     Axis.INIT: "what the method does to the initial weights",

@@ -1,6 +1,6 @@
 """The vocabulary of the package: stacks, sites, parts of a Transformer, and methods made of them.
 
-A *method* is a frozen record that names one *part* on each of nine axes. Nothing in ``core`` knows a method by
+A *method* is a frozen record that names one *part* on each of ten axes. Nothing in ``core`` knows a method by
 name: parts and methods register themselves here when :mod:`fairseq_plugins.methods` is imported.
 
 Words used everywhere (never a synonym):
@@ -46,6 +46,7 @@ class Axis(str, Enum):
     RESIDUAL = "residual"
     ATTENTION = "attention"
     HISTORY = "history"
+    SOLVER = "solver"
     BIAS = "bias"
     WEIGHT_FORM = "weight_form"
     INIT = "init"
@@ -133,7 +134,7 @@ class Method:
             table of docs/methods.md shows it up to the first semicolon.
         departures: where the released code departs from the text, and what this package does.
         options: settings that differ from their defaults: options of its parts, dropouts, sizes.
-        norm, norm_module, residual, attention, history, bias, weight_form, init, base_init: names of parts;
+        norm, norm_module, residual, attention, history, solver, bias, weight_form, init, base_init: names of parts;
             ``encoder,decoder`` where they differ.
     """
 
@@ -146,6 +147,7 @@ class Method:
     residual: str = "plain"
     attention: str = "softmax"
     history: str = "last"
+    solver: str = "euler"
     bias: str = "vector"
     weight_form: str = "plain"
     init: str = "keep"

@@ -1,8 +1,8 @@
 """The encoder and the decoder: fairseq's own, with the package's loop over the layers.
 
-This file has its own loops because the input of a layer (history), the attention logits and a side stream cross layers.
-They track ``TransformerEncoderBase.forward_scriptable`` and ``TransformerDecoderBase.extract_features_scriptable`` of
-fairseq 0.12; a test holds them equal to stock bit for bit.
+This file has its own loops because the input of a layer (history), the attention logits and a side stream cross layers,
+and because a solver evaluates a layer several times. They track ``TransformerEncoderBase.forward_scriptable`` and
+``TransformerDecoderBase.extract_features_scriptable`` of fairseq 0.12; a test holds them equal to stock bit for bit.
 
 Legend: T time, S source time, B batch, C width, H heads.
 """
@@ -20,9 +20,10 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer
+from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer, in_one_piece
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
+from fairseq_plugins.core.solver import Evaluations, Solver
 from fairseq_plugins.core.word_dropout import WordDropout
 
 
@@ -44,6 +45,7 @@ class EncoderLoop(FairseqEncoder):
         if top is not None and top is not stock_top_norm:
             self.layer_norm = top(design.width)
         self.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
+        self.solver: Solver | None = design.parts[Axis.SOLVER].build(design)
 
     def run_layers(self, x: Tensor, encoder_padding_mask: Tensor | None, outputs: list[Tensor], keep: bool) -> Tensor:
         """Map the embedding to the stack's output, both ``(T, B, C)``; ``keep`` adds each layer's to ``outputs``."""
@@ -52,8 +54,14 @@ class EncoderLoop(FairseqEncoder):
         if self.side_stream is not None:
             side = self.side_stream.start(x)
         states: list[Tensor] = [x]
+        past: list[Tensor] = [x]
         for layer in self.layers:
-            x, scores, side = layer(self.history(states), encoder_padding_mask, scores, side)
+            x = self.history(states)
+            if self.solver is None:
+                x, scores, side = layer(x, encoder_padding_mask, scores, side)
+            else:
+                evaluations = Evaluations(layer, encoder_padding_mask, scores)
+                x, scores = in_one_piece(self.solver(evaluations, x, past)), evaluations.scores
             states = self.history.remember(states, x)
             if keep:
                 outputs.append(x)
@@ -134,6 +142,7 @@ class Decoder(TransformerDecoderBase):
         if top is not None and top is not stock_top_norm and not cfg.no_decoder_final_norm:
             self.layer_norm = top(design.width)
         self.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
+        self.solver: Solver | None = design.parts[Axis.SOLVER].build(design)
         self.word_dropout = WordDropout(design.options.word_dropout, keep_first=True)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:

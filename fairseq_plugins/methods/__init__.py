@@ -24,6 +24,8 @@ from fairseq_plugins.methods import (  # noqa: F401
     merged_attention_variants,
     mix_ln,
     normformer,
+    ode,
+    pcformer,
     peri_ln,
     post_ln,
     pre_ln,

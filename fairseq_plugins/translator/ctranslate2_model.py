@@ -146,6 +146,8 @@ def _unknown_parts(stack: Any, subs: list[SubLayer]) -> Iterator[Axis]:
     # A layer of CTranslate2 reads only the layer below.
     if type(stack.history) is not LastState:
         yield Axis.HISTORY
+    if stack.solver is not None:
+        yield Axis.SOLVER
     # There is one stream, to which a branch is added.
     unknown = [sub for sub in subs if sub.residual.branch_scale() is None and sub.residual.stream_scale() is None]
     if unknown or stack.side_stream is not None:

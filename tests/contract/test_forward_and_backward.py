@@ -15,7 +15,9 @@ from tests import models
 from tests.representatives import for_each, values_of
 from tests.rounding import assert_same_to_rounding
 
-STRUCTURE = (Axis.NORM, Axis.NORM_MODULE, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.BIAS)
+STRUCTURE = (Axis.NORM, Axis.NORM_MODULE, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.SOLVER, Axis.BIAS)
+KEEPS_STATES = ("pcformer,euler",)
+"""Solvers that read the outputs of all layers below."""
 every_structure = for_each("case", models.CASES, *STRUCTURE)
 every_start = for_each("case", models.CASES, *Axis)
 """Where the first weights matter as well."""
@@ -82,7 +84,8 @@ def test_layers_pass_on_tensors_in_one_piece() -> None:
         for layer in layers:
             layer.register_forward_hook(lambda layer, given, out, pieces=pieces: pieces.append(out[0].is_contiguous()))
         model(*models.batch().inputs)
-        assert pieces == [True] * len(layers), case
+        assert all(pieces), case
+        assert len(pieces) >= len(layers), case
 
 
 @every_structure
@@ -164,7 +167,8 @@ def test_the_seed_decides_the_weights() -> None:
 def test_layer_drop(case: str) -> None:
     """Layers are left out, yet every layer has seen the first batch. A history of them all refuses it."""
     flags = (*models.CASES[case], "--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
-    if set(models.configuration(*models.CASES[case]).history.split(",")) != {"last"}:
+    config = models.configuration(*models.CASES[case])
+    if set(config.history.split(",")) != {"last"} or config.solver in KEEPS_STATES:
         with pytest.raises(UserError, match="needs every layer's output"):
             models.build(*flags)
         return

@@ -105,6 +105,7 @@ class Equation:
         sub_layer: the stream above a sub-layer, from that below it.
         top: what is done on top, from the output of the last layer.
         mix: the input of the next layer, from a stack and its states so far.
+        solve: the next state, from a layer as a function and its input.
         attend: an attention, in place of softmax attention.
         feed: a feed-forward network, from its layer.
     """
@@ -112,6 +113,7 @@ class Equation:
     sub_layer: Callable[[At, Tensor], Tensor]
     top: Callable[[At, Tensor], Tensor] = lambda at, x: x
     mix: Callable[[Any, list[Tensor]], Tensor] = newest
+    solve: Callable[[At, Map, Tensor], Tensor] = lambda at, layer, x: layer(x)
     attend: Callable[..., Tensor] = attend
     feed: Callable[..., Tensor] = feed_forward
 
@@ -129,6 +131,7 @@ class At:
         layer_input: input of the layer.
         branches: outputs of the branches so far.
         logits: of the attentions so far, by site.
+        corrected: states that a solver keeps.
     """
 
     stack: Any
@@ -141,6 +144,7 @@ class At:
     layer_input: Tensor = field(init=False)
     branches: list[Tensor] = field(default_factory=list)
     logits: dict[Site, Tensor] = field(default_factory=dict)
+    corrected: list[Tensor] = field(default_factory=list)
 
     @property
     def in_encoder(self) -> bool:
@@ -194,13 +198,17 @@ class At:
 def run(stack: Any, start: Tensor, source: Tensor | None, equation: Equation) -> Tensor:
     """The output of a stack, ``(T, B, C)``."""
     at, states = At(stack, equation, start, source), [start]
-    for depth, layer in enumerate(stack.layers, start=1):
-        x = equation.mix(stack, states)
-        at.depth, at.layer, at.layer_input = depth, layer, x
-        for site in sites_of(layer):
+
+    def evaluate(x: Tensor) -> Tensor:
+        at.layer_input = x
+        for site in sites_of(at.layer):
             at.site = site
             x = equation.sub_layer(at, x)
-        states.append(x)
+        return x
+
+    for depth, layer in enumerate(stack.layers, start=1):
+        at.depth, at.layer = depth, layer
+        states.append(equation.solve(at, evaluate, equation.mix(stack, states)))
     return equation.top(at, equation.mix(stack, states))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.method import METHODS, Axis, Site
 from fairseq_plugins.core.residual import PlainResidual
 from tests import by_hand
-from tests.methods.by_equation import At, Equation, assert_is, attend, attention, linear, ln, rms, same
+from tests.methods.by_equation import At, Equation, Map, assert_is, attend, attention, linear, ln, rms, same
 from tests.models import inputs as batch
 from tests.models import logits, tiny
 
@@ -232,11 +232,63 @@ def fixup_on_top(at: At, x: Tensor) -> Tensor:
     return at.stack.layer_norm.scale * shifted if at.in_encoder else shifted
 
 
+def runge_kutta(at: At, layer: Map, y: Tensor) -> Tensor:
+    """Li et al. 2022 in the encoder; with the whole layer for F, as their code has it."""
+    if not at.in_encoder:
+        return layer(y)
+    options, solver = at.stack.design.options, at.stack.solver
+
+    def f(x: Tensor) -> Tensor:
+        return layer(x) if options.ode_function == "layer" else layer(x) - x
+
+    f1 = f(y)
+    if at.stack.design.choice(Axis.SOLVER) == "ode_rk4":
+        f2 = f(y + f1 / 2)
+        f3 = f(y + f2 / 2)
+        return y + (f1 + 2 * f2 + 2 * f3 + f(y + f3)) / 6
+    f2 = f(y + f1)
+    if options.ode_coefficients == "gate":
+        gate = torch.sigmoid(linear(torch.cat([f1, f2], dim=-1), solver.gate))
+        return y + gate * f1 + (1 - gate) * f2
+    first, second = solver.gamma if options.ode_coefficients == "trained" else (0.5, 0.5)
+    return y + first * f1 + second * f2
+
+
+def predictor_corrector(at: At, layer: Map, y: Tensor) -> Tensor:
+    """Li et al. 2024 in the encoder; ``at.corrected`` has the states of the layers below."""
+    if not at.in_encoder:
+        return layer(y)
+    options, solver, m = at.stack.design.options, at.stack.solver, at.depth
+
+    def f(x: Tensor) -> Tensor:
+        return layer(x) if options.pcformer_function == "layer" else layer(x) - x
+
+    f1 = f(y)
+    if options.pcformer_order == "4":
+        f2 = f(y + f1 / 2)
+        f3 = f(y + f2 / 2)
+        found = [f1, f2, f3, f(y + f3)]
+    else:
+        found = [f1, f(y + f1)]
+    n = len(found)
+    prediction = y + sum(solver.alpha * (1 - solver.alpha) ** (n - i) * f_i for i, f_i in enumerate(found, start=1))
+    if options.pcformer_corrector == "backward_euler":
+        return y + f(prediction)
+    if m == 1:
+        at.corrected = [at.start]
+    before = [*at.corrected, ln(prediction, solver.prediction_norms[m - 1])]
+    evaluated = layer(sum(solver.before[m, k] * before[k] for k in range(m + 1)))
+    at.corrected.append(ln(evaluated, solver.state_norms[m - 1]))
+    return sum(solver.after[m, k] * at.corrected[k] for k in range(m + 1))
+
+
 LN_OVER_DEPTH = Equation(lambda at, x: x + at.branch(at.norm(x) / math.sqrt(at.depth)), norm_on_top)
 RMS_OVER_DEPTH = Equation(
     lambda at, x: x + at.branch(rms(x, at.first_norm.norm) / math.sqrt(at.depth)),
     lambda at, x: rms(x, at.stack.layer_norm),
 )
+PCFORMER = Equation(pre, norm_on_top, solve=predictor_corrector)
+ODE, FUNCTIONS = Equation(pre, norm_on_top, solve=runge_kutta), ("change", "layer")
 DLCL_PRE, DLCL_POST = Equation(pre, norm_on_top, mix=dlcl), Equation(post, mix=dlcl)
 DENSEFORMER, RESI_DUAL = Equation(pre, norm_on_top, mix=denseformer), Equation(post, resi_dual_on_top)
 REALFORMER, JOINED = Equation(post, attend=residual_attention), Equation(post, attend=joined_attention)
@@ -297,6 +349,14 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("dsinit_matt_self", JOINED, [{}]),
     ("dsinit_matt_aan", JOINED, [{}]),
     ("realformer", REALFORMER, [{}, {"realformer_logits": "mean"}]),
+    (
+        "ode",
+        ODE,
+        [{"ode_function": f, "ode_coefficients": c} for f in FUNCTIONS for c in ("gate", "trained", "standard")],
+    ),
+    ("ode_rk4", ODE, [{"ode_function": f} for f in FUNCTIONS]),
+    ("pcformer", PCFORMER, [{}, {"pcformer_order": "4", "pcformer_function": "layer"}]),
+    ("pcformer", PCFORMER, [{"pcformer_corrector": "backward_euler"}]),
     ("denseformer", DENSEFORMER, DENSEFORMER_OPTIONS),
     ("dlcl", DLCL_PRE, DLCL_OPTIONS),
     ("dlcl_post_ln", DLCL_POST, DLCL_OPTIONS),

@@ -73,7 +73,7 @@ def largest_difference(model: Any, engine: CTranslate2Engine, longest: int = 12)
     return max(abs(a - b) / max(1.0, abs(a)) for a, b in pairs)
 
 
-@for_each("case", sorted(CASES), Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY, Axis.BIAS)
+@for_each("case", sorted(CASES), Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY, Axis.SOLVER, Axis.BIAS)
 def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path) -> None:
     model = trained_with_options(case)
     problems = obstacles_to_export(model)

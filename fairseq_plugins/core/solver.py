@@ -1,0 +1,70 @@
+"""Solver: how a stack goes from one state to the next with a layer, if it evaluates the layer more than once.
+
+A residual stream is Euler's method for an ordinary differential equation: one evaluation of a layer is one step. A part
+of this axis is built with ``build(design) -> Solver``, once a stack, or None for Euler's method, a plain Transformer.
+The other axes say what a layer computes and, with the history, what it is given; none says how often it is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Stack, part
+
+Layer = Callable[[Tensor], Tensor]
+"""A layer as a function of its input, ``(T, B, C)`` to ``(T, B, C)``."""
+
+
+class Solver(nn.Module):
+    """Combines several evaluations of a layer."""
+
+    def forward(self, layer: Layer, x: Tensor, past: list[Tensor]) -> Tensor:
+        """Return the next state, ``(T, B, C)``.
+
+        Args:
+            layer: evaluates the layer.
+            x: the state, ``(T, B, C)``.
+            past: what this solver has kept from the layers below, at first the embedding; it may add to it.
+        """
+        raise NotImplementedError
+
+
+class Evaluations:
+    """A layer of an encoder as a function of its input; what else the layer takes and returns stays in here.
+
+    Args:
+        layer: the layer.
+        pads: ``(B, T)``, true for pads.
+        scores: attention logits of the layer below, for every evaluation; then those of the last evaluation.
+    """
+
+    def __init__(self, layer: Callable[..., Any], pads: Tensor | None, scores: Tensor | None) -> None:
+        self.layer, self.pads, self.below, self.scores = layer, pads, scores, scores
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate the layer at ``x``."""
+        output, self.scores, _ = self.layer(x, self.pads, self.below)
+        result: Tensor = output
+        return result
+
+
+def only_encoders(design: StackDesign, config: Any) -> list[str]:
+    """``Part.conflicts`` of solvers: refuse decoders, whose cache holds one evaluation, and side streams."""
+    solver, residual = design.choice(Axis.SOLVER), design.parts[Axis.RESIDUAL]
+    if design.stack is Stack.DECODER:
+        return [
+            f"--solver {solver} evaluates a layer several times, and the cache of a search holds one evaluation: "
+            f"use it in the encoder alone, --solver {solver},euler"
+        ]
+    if residual.side_stream(design) is not None:
+        return [f"--solver {solver} keeps one stream: it cannot be combined with --residual {residual.name}"]
+    return []
+
+
+@part(Axis.SOLVER, "euler", summary="one evaluation of each layer, as in the original Transformer")
+def euler(design: StackDesign) -> None:
+    """No solver: the output of a layer is the next state."""

@@ -1,0 +1,176 @@
+"""PCformer: a Runge-Kutta method predicts the next state, one more evaluation of the layer corrects it.
+
+Li et al., NeurIPS 2024, https://arxiv.org/abs/2411.03042. With F the function of a layer, y its input and n the order,
+2 or 4, the predictor weights the evaluations of :mod:`fairseq_plugins.methods.shared.runge_kutta` by an exponential
+moving average, whose alpha is trained::
+
+    P = y + sum_{i <= n} alpha (1 - alpha)^(n - i) F_i
+
+The corrector is a multistep method over the states y_0 (the embedding), c_1, ... of the layers below, or backward
+Euler. At layer m, with L the layer as a whole::
+
+    multistep:       c_m = LN_m(L(sum_{k < m} v_mk c_k + v_mm LN'_m(P))),   y' = sum_{k <= m} w_mk c_k,   c_0 = y_0
+    backward_euler:  y' = y + F(P)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from fairseq.modules import LayerNorm
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
+from fairseq_plugins.core.norm import layer_norm_parameters
+from fairseq_plugins.core.solver import Layer, Solver, only_encoders
+from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, change, evaluations
+
+
+class Predictor(Solver):
+    """The predictor with backward Euler as its corrector. Shapes ``(T, B, C)``.
+
+    Args:
+        order: evaluations of the predictor, 2 or 4.
+        whole: F is the layer with its residual connections.
+    """
+
+    def __init__(self, order: int, whole: bool) -> None:
+        super().__init__()
+        self.order, self.whole = order, whole
+        self.alpha = nn.Parameter(torch.full((1,), 0.5))
+
+    def predict(self, layer: Layer, x: Tensor) -> Tensor:
+        """Return P."""
+        prediction = x
+        weight: Tensor = self.alpha
+        for found in reversed(evaluations(layer, x, self.order, self.whole)):
+            prediction = torch.addcmul(prediction, weight, found)
+            weight = weight * (1 - self.alpha)
+        return prediction
+
+    def forward(self, layer: Layer, x: Tensor, past: list[Tensor]) -> Tensor:
+        """Predict, then correct."""
+        return x + change(layer, self.predict(layer, x), self.whole)
+
+
+class MultistepCorrector(Predictor):
+    """The predictor and a corrector that mixes the states of all layers below.
+
+    Args:
+        layers: number of layers L.
+        width: C.
+        order, whole: see :class:`Predictor`.
+    """
+
+    def __init__(self, layers: int, width: int, order: int, whole: bool) -> None:
+        super().__init__(order, whole)
+        used = torch.ones(layers + 1, layers + 1).tril()
+        average = used / used.sum(dim=1, keepdim=True)
+        self.before = nn.Parameter(average)
+        self.after = nn.Parameter(average.clone())
+        self.prediction_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
+        self.state_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
+
+    def forward(self, layer: Layer, x: Tensor, past: list[Tensor]) -> Tensor:
+        """Predict, evaluate the layer at a mixture with the prediction, and mix its result with the states below."""
+        depth = len(past)
+        prediction = self.prediction_norms[depth - 1](self.predict(layer, x))
+        evaluated = layer(mixture([*past, prediction], self.before[depth]))
+        past.append(self.state_norms[depth - 1](evaluated))
+        return mixture(past, self.after[depth])
+
+
+def mixture(states: list[Tensor], weights: Tensor) -> Tensor:
+    """Return the sum of the states by the first of the weights, ``(T, B, C)``."""
+    total, *further = [state * weight for state, weight in zip(states, weights, strict=False)]
+    for one in further:
+        total = total + one
+    return total
+
+
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """Refuse decoders and side streams; the multistep corrector has norms and a history of its own."""
+    problems = only_encoders(design, config)
+    if design.options.pcformer_corrector == "multistep":
+        for axis, wanted in ((Axis.NORM, "pre"), (Axis.HISTORY, "last")):
+            if design.choice(axis) != wanted:
+                problems.append(
+                    f"--pcformer-corrector multistep mixes normalised states of all layers: it needs --{axis.value} "
+                    f"{wanted}, not {design.choice(axis)}"
+                )
+        if config.encoder_layerdrop > 0:
+            problems.append(
+                "--pcformer-corrector multistep needs every layer's output: it cannot be combined with "
+                "--encoder-layerdrop"
+            )
+    return problems
+
+
+@part(
+    Axis.SOLVER,
+    "pcformer",
+    summary="two or four evaluations of each layer predict its output, and one more corrects it",
+    options=(
+        Option("pcformer_order", "2", "number of evaluations for the prediction", choices=("2", "4")),
+        Option(
+            "pcformer_corrector",
+            "multistep",
+            "mixtures of the states of all layers below, or y + F(P)",
+            choices=("multistep", "backward_euler"),
+        ),
+        Option("pcformer_function", *FUNCTION, choices=("change", "layer")),
+    ),
+    parameters=(
+        NewParameter("solver.alpha", "(1)", "0.5"),
+        *(
+            NewParameter(
+                f"solver.{name}",
+                "(N+1, N+1)",
+                r"$`1/(m + 1)`$ in row $`m`$ up to column $`m`$, from 0, and 0 in the others, which no mixture reads; "
+                f"weights of the mixture {name} the last evaluation, of the multistep corrector",
+            )
+            for name in ("before", "after")
+        ),
+        *layer_norm_parameters("solver.prediction_norms.I", "solver.state_norms.I"),
+    ),
+    conflicts=conflicts,
+    no_fold="stock fairseq evaluates each layer once",
+)
+def build(design: StackDesign) -> Solver:
+    """Build the solver of a stack; all its layers share alpha."""
+    options = design.options
+    order, whole = int(options.pcformer_order), options.pcformer_function == "layer"
+    if options.pcformer_corrector == "multistep":
+        return MultistepCorrector(design.layers, design.width, order, whole)
+    return Predictor(order, whole)
+
+
+method(
+    "pcformer",
+    title="PCformer",
+    paper="Li et al., NeurIPS 2024, https://arxiv.org/abs/2411.03042",
+    equation=(
+        r"encoder $`P = y + \sum_{i \leq n} \alpha (1 - \alpha)^{n - i} F_i`$ with the $`F_i`$ of ODE Transformer, "
+        r"then $`y' = \sum_{k \leq m} w_{mk} c_k`$ with "
+        r"$`c_m = \mathrm{LN}_m(L(\sum_{k < m} v_{mk} c_k + v_{mm} \mathrm{LN}'_m(P)))`$ at layer $`m`$, whose "
+        r"function is $`L`$; $`c_0`$ is the embedding, $`n`$ is 2 or 4, and the decoder is Pre-LN"
+    ),
+    norm="pre",
+    solver="pcformer,euler",
+    departures=(
+        "The multistep corrector is that of the released code "
+        "([Neurips-PCformer](https://github.com/rangehow/Neurips-PCformer), revision 6806f97): a special case of DLCL "
+        "before and after the last evaluation. In its translation code the second set of weights is commented out but "
+        "read, so that it stops with an error; here they are those of its language model.",
+        "Table 10 of the paper also has backward Euler, $`y' = y + F(P)`$: `--pcformer-corrector backward_euler`.",
+        r"$`F`$ is what a layer adds to its input, as in ODE Transformer; the released code takes the whole layer: "
+        "`--pcformer-function layer`. Its LayerNorms on the evaluations (`--rk-norm`, off unless set), and an alpha "
+        "for each layer or dimension, are not here.",
+        "The decoder is a plain one, and so in the released code for translation: a search keeps one cache for each "
+        "attention. A language model has no encoder, so this method refuses it.",
+        "A step evaluates each encoder layer three times, with order 4 five times; a search does so once a sentence, "
+        "and its steps cost what they cost without.",
+    ),
+)

@@ -1,0 +1,32 @@
+"""The evaluations of a layer by Runge-Kutta methods of order 2 (Heun's) and 4, which the solvers combine."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fairseq_plugins.core.solver import Layer
+
+FUNCTION = ("change", "what a layer adds to its input, or the whole layer with its residual connections")
+"""Default and help of the option that says what is evaluated."""
+STEPS = {2: (1.0,), 4: (0.5, 0.5, 1.0)}
+"""How far the next evaluation goes along the last one, by order."""
+
+
+def evaluations(layer: Layer, x: Tensor, order: int, whole: bool) -> list[Tensor]:
+    """Return F_1 = F(x), then F_i = F(x + a_i F_{i-1}), ``order`` of them, each ``(T, B, C)``.
+
+    Args:
+        layer: the layer as a function.
+        x: its input.
+        order: 2 or 4.
+        whole: F is the layer; otherwise the layer less its input.
+    """
+    found = [change(layer, x, whole)]
+    for step in STEPS[order]:
+        found.append(change(layer, x + step * found[-1], whole))
+    return found
+
+
+def change(layer: Layer, x: Tensor, whole: bool) -> Tensor:
+    """Return F(x)."""
+    return layer(x) if whole else layer(x) - x
