@@ -1,9 +1,9 @@
 """Optimizers, schedules, losses and precisions of a training.
 
-* Optimizers: RAdam and LAMB, and fairseq's Adam by lists of tensors (``foreach_adam``, equal bit for bit) and by
-  torch's fused kernel (``fused_adam``, equal to rounding).
+* Optimizers: RAdam, LAMB, Muon with Adam, and fairseq's Adam by lists of tensors (``foreach_adam``, equal bit for bit)
+  and by torch's fused kernel (``fused_adam``, equal to rounding).
 * A schedule without warm-up, and losses by sentence and in chunks of the vocabulary's logits.
-* Mixed precision, and memory given back.
+* Mixed precision, memory given back, and rates for kinds of parameters.
 
 Optimizers, schedule and losses register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a
 YAML key (``optimizer._name: radam``) mean the same; they also work with stock architectures.
@@ -21,9 +21,12 @@ def register() -> None:
         loss_by_sentence,
         loss_in_chunks,
         mixed_precision,
+        muon,
         radam,
+        rates,
         returned_memory,
     )
 
     mixed_precision.install()
+    rates.install()
     returned_memory.install()

@@ -27,6 +27,7 @@ FP16 = "--fp16 --fp16-no-flatten-grads --fp16-init-scale 4"
 FAST = {
     "bf16": "--bf16",
     "amp, ema": "--amp --store-ema --ema-decay 0.9 --ema-fp32 --ema-update-freq 2",
+    "muon": "--optimizer muon --muon-lr-scale 2 --weight-decay 0.1",
     "guard and recorder": f"{DIAGNOSTICS} --divergence-action skip --optimizer foreach_adam",
     # No master weights, and a scale of the loss.
     **{f"{name}, memory-efficient-fp16": f"--optimizer {name} {MEMORY_EFFICIENT}" for name in ("radam", "lamb")},
@@ -44,6 +45,8 @@ SLOW = {
     "bf16, guard": f"--bf16 {DIAGNOSTICS} --divergence-action skip",
     **{name: f"--optimizer {name}" for name in ("foreach_adam", "fused_adam", "lamb", "radam", "adafactor", "nag")},
     "lamb, bf16": "--optimizer lamb --bf16",
+    "muon, fp16": f"--optimizer muon {FP16}",
+    "muon, bf16": "--optimizer muon --bf16",
     "lamb, fp16": f"--optimizer lamb {FP16}",
     **{f"{name}, memory-efficient-bf16": f"--optimizer {name} --memory-efficient-bf16" for name in ("lamb", "radam")},
     "radam, decay": "--optimizer radam --weight-decay 0.1",

@@ -1,0 +1,104 @@
+"""A learning rate and an epsilon for each kind of parameter, with any optimizer and any schedule of fairseq.
+
+Three things stand in the way. Optimizers get parameters without names; schedules set one rate for all groups; a resumed
+training overrides all groups with the values of the command line. Here a training marks the matrices of the layers as
+fairseq marks groups (``param_group``), a model marks parameters with factors (``optim_overrides``), both of which
+fairseq copies to the float32 copies of half precision; parameters of equal factors form a group; and whatever sets the
+rate of a group multiplies it by the factor. Without factors nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fairseq import optim
+from fairseq.optim import FairseqOptimizer
+from fairseq.trainer import Trainer
+from torch import nn
+
+from fairseq_plugins.core.sub_layers import place_of
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches.wrapping import wrap
+
+MATRIX = "matrix of a layer"
+"""``param_group`` of two-dimensional parameters in the layers: no embedding, no output projection."""
+FACTORS = "factors"
+"""Key of a group that has some: by the name of the setting, ``lr`` or ``eps``."""
+
+
+def factors_of(parameter: nn.Parameter) -> dict[str, float]:
+    """Return the factors of a parameter; see :func:`fairseq_plugins.core.initialisation.scale_rates`."""
+    found: dict[str, float] = getattr(parameter, "optim_overrides", {}).get(FACTORS, {})
+    return found
+
+
+def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:
+    """``Trainer._build_optimizer`` that marks the matrices of the layers; ``composite`` has groups of its own.
+
+    Raises:
+        UserError: the master weights are one tensor, which has no kinds.
+    """
+    parameters = dict(trainer.model.named_parameters())
+    if trainer.cfg.optimizer._name != "composite":
+        for name, parameter in parameters.items():
+            if parameter.ndim == 2 and place_of(name) is not None:
+                parameter.param_group = MATRIX  # type: ignore[attr-defined]
+    build(trainer)
+    scaled = any(factors_of(parameter) for parameter in parameters.values())
+    if scaled and not any(FACTORS in group for group in trainer.optimizer.param_groups):
+        raise UserError(
+            "this model has a learning rate for each kind of parameter, which an optimizer with all weights in one "
+            "tensor cannot have: add --fp16-no-flatten-grads, or choose another --optimizer or --ddp-backend"
+        )
+
+
+def build_with_factors(build: Callable[..., FairseqOptimizer], cfg: Any, params: Any, **kwargs: Any) -> Any:
+    """``fairseq.optim.build_optimizer`` whose groups have one set of factors each."""
+    optimizer = build(cfg, params, **kwargs)
+    if not any(map(factors_of, optimizer.params)):
+        return optimizer
+    groups = []
+    for group in optimizer.param_groups:
+        alike: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+        for parameter in group["params"]:
+            alike[tuple(factors_of(parameter).items())].append(parameter)
+        for factors, parameters in alike.items():
+            own = {**group, "params": parameters}
+            multiply(own, {**group.get(FACTORS, {}), **dict(factors)}, group)
+            groups.append(own)
+    # The rate that fairseq logs is that of the first group.
+    optimizer.optimizer.param_groups = sorted(groups, key=lambda group: FACTORS in group)
+    return optimizer
+
+
+def multiply(group: dict[str, Any], factors: Mapping[str, float], settings: Mapping[str, Any]) -> None:
+    """Set each setting of ``group`` that has a factor, and is among ``settings``, to factor * setting."""
+    if factors:
+        group[FACTORS] = dict(factors)
+    group.update({name: settings[name] * factor for name, factor in factors.items() if name in settings})
+
+
+def set_rates(set_lr: Callable[..., None], optimizer: FairseqOptimizer, lr: float) -> None:
+    """``FairseqOptimizer.set_lr`` with the factor of each group."""
+    set_lr(optimizer, lr)
+    for group in optimizer.param_groups:
+        multiply(group, group.get(FACTORS, {}), {"lr": lr})
+
+
+def load_rates(
+    load: Callable[..., None], optimizer: FairseqOptimizer, state: Any, optimizer_overrides: Any = None
+) -> None:
+    """``FairseqOptimizer.load_state_dict`` that overrides each group with its own values."""
+    load(optimizer, state, optimizer_overrides)
+    for group in optimizer.param_groups:
+        multiply(group, group.get(FACTORS, {}), optimizer_overrides or {})
+
+
+def install() -> None:
+    """Wrap what builds an optimizer and sets its rates; a second call changes nothing."""
+    wrap(Trainer, "_build_optimizer", mark_and_build)
+    wrap(optim, "build_optimizer", build_with_factors)
+    wrap(FairseqOptimizer, "set_lr", set_rates)
+    wrap(FairseqOptimizer, "load_state_dict", load_rates)

@@ -1,0 +1,103 @@
+"""Muon for the matrices of layers and Adam for the rest, against PyTorch's own; rates for kinds of parameters.
+
+That a resumed training is the uninterrupted one is in ``tests/faults/test_exact_resume.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from fairseq import optim
+from fairseq.optim import FairseqOptimizer
+from fairseq.optim.adam import FairseqAdamConfig
+from omegaconf import OmegaConf
+from torch import nn
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.training.fast_adam import Adam
+from fairseq_plugins.training.muon import MuonConfig
+from fairseq_plugins.training.rates import MATRIX
+from tests.training.optimizing import OF_TRAINING
+
+RATE = 0.01
+
+
+def built(kind: Any, parameters: list[nn.Parameter], **values: Any) -> FairseqOptimizer:
+    config = OmegaConf.structured(kind)
+    common = {one: False for one in OF_TRAINING if one in config}
+    return optim.build_optimizer(OmegaConf.merge(config, {**common, "lr": [RATE], **values}), parameters)
+
+
+def pair(seed: int = 0) -> list[nn.Parameter]:
+    """A matrix of a layer, and an embedding."""
+    draw = torch.Generator().manual_seed(seed)
+    matrix, table = (nn.Parameter(torch.randn(size, generator=draw)) for size in ((4, 6), (5, 4)))
+    matrix.param_group = MATRIX  # type: ignore[attr-defined]
+    return [table, matrix]
+
+
+def test_matrices_follow_pytorch_s_muon_and_the_rest_follows_adam() -> None:
+    mine, theirs = pair(), pair()
+    optimizer = built(MuonConfig, mine, _name="muon", weight_decay=0.1, muon_adjust="original", muon_lr_scale=2.0)
+    apart = (
+        Adam([theirs[0]], lr=RATE, weight_decay=0.1),
+        torch.optim.Muon([theirs[1]], lr=2 * RATE, weight_decay=0.1),
+    )
+    draw = torch.Generator().manual_seed(1)
+    for rate in (RATE, RATE / 2, RATE / 4):
+        optimizer.set_lr(rate)
+        assert optimizer.get_lr() == rate
+        for p, q in zip(mine, theirs, strict=True):
+            p.grad = torch.randn(p.shape, generator=draw)
+            q.grad = p.grad.clone()
+        optimizer.step()
+        for one, factor in zip(apart, (1, 2), strict=True):
+            one.param_groups[0]["lr"] = rate * factor
+            one.step()
+    assert all(map(torch.equal, mine, theirs))
+
+
+def test_an_orthogonal_gradient_keeps_its_direction() -> None:
+    """All n singular values are 1 / sqrt(n) at first; five times s = a s + b s^3 + c s^5 brings them near 1."""
+    n, rate = 8, 0.1
+    direction = torch.linalg.qr(torch.randn(n, n, generator=torch.Generator().manual_seed(2)))[0]
+    matrix = nn.Parameter(torch.zeros(n, n))
+    matrix.param_group = MATRIX  # type: ignore[attr-defined]
+    optimizer = built(MuonConfig, [nn.Parameter(torch.zeros(1)), matrix], _name="muon")
+    optimizer.set_lr(rate)
+    matrix.grad = 7 * direction
+    optimizer.step()
+    value = 1 / math.sqrt(n)
+    for _ in range(5):
+        value = 3.4445 * value - 4.7750 * value**3 + 2.0315 * value**5
+    assert 0.6 < value < 1.3
+    torch.testing.assert_close(matrix.detach(), -rate * 0.2 * math.sqrt(n) * value * direction, rtol=0, atol=1e-3)
+
+
+def test_kinds_of_parameters_have_their_own_rates_and_epsilons_after_a_resume_too() -> None:
+    table, matrix = pair()
+    matrix.optim_overrides = {"factors": {"lr": 0.5, "eps": 0.25}}  # type: ignore[attr-defined]
+    values = {"_name": "adam", "adam_eps": 1e-3, "adam_betas": "(0.9, 0.98)"}
+    optimizer = built(FairseqAdamConfig, [matrix, table], **values)
+    found = [(group["params"], group["lr"], group["eps"]) for group in optimizer.param_groups]
+    assert found[0][0][0] is table
+    assert [rest for _, *rest in found] == [[RATE, 1e-3], [RATE / 2, 0.25e-3]]
+    optimizer.set_lr(1.0)
+    assert [group["lr"] for group in optimizer.param_groups] == [1.0, 0.5]
+    state = optimizer.state_dict()
+    again = built(FairseqAdamConfig, [matrix, table], **{**values, "adam_eps": 1e-4})
+    again.load_state_dict(state, again.optimizer_config)
+    assert [(group["lr"], group["eps"]) for group in again.param_groups] == [(RATE, 1e-4), (RATE / 2, 0.25e-4)]
+
+
+def test_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="finds no matrices of layers: .* add --fp16-no-flatten-grads"):
+        built(MuonConfig, [nn.Parameter(torch.zeros(9))], _name="muon")
+    with pytest.raises(UserError, match="--muon-momentum must be at least 0 and below 1"):
+        built(MuonConfig, pair(), _name="muon", muon_momentum=1.0)
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(UserError, match=r"has no torch\.optim\.Muon; install a newer one"):
+        built(MuonConfig, pair(), _name="muon")
