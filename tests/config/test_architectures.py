@@ -29,9 +29,10 @@ SIZES = {
 
 
 def test_methods_that_make_no_language_model_are_refused_when_they_are_asked_for() -> None:
-    """Without cross-attention there is no merged attention, and a decoder alone is no hybrid of two stacks."""
+    """There is no cross-attention to merge with, and no encoder for a hybrid of two stacks or for a solver."""
     refused = set(METHODS) - set(methods_of(LM))
-    assert refused == {"dsinit_matt", "dsinit_matt_self", "dsinit_matt_aan", "hybrid_ln", "t_fixup"}
+    merged, encoders = {"dsinit_matt", "dsinit_matt_self", "dsinit_matt_aan"}, {"ode", "ode_rk4", "pcformer"}
+    assert refused == {*merged, *encoders, "hybrid_ln", "t_fixup"}
     assert methods_of(DeepS2TTransformerModel) == ["deep", *METHODS]
     for method in refused:
         axes = {axis.value: METHODS[method].choice(axis) for axis in Axis}
