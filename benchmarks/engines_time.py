@@ -18,7 +18,8 @@ from common import interleaved, machine, ratios, with_quartiles
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.search.precision import PRECISIONS, lower
-from fairseq_plugins.translator.engines import FAIRSEQ, FairseqEngine
+from fairseq_plugins.translator.engines import FAIRSEQ
+from fairseq_plugins.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.translator.package import open_package
 from fairseq_plugins.translator.translate import Translator
 

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -69,13 +70,12 @@ def main(argv: Sequence[str]) -> int:
 def examine() -> Iterator[Finding]:
     """Yield every finding; without a fairseq that can be imported, only those that do not need it."""
     yield from versions()
-    yield from pip_check()
-    try:
-        # Log lines of the import belong to a training, not to this report.
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            fairseq_plugins.register()
-    except (Exception, SystemExit) as error:
-        problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    # pip and the import of fairseq take seconds each.
+    with ThreadPoolExecutor(1) as beside:
+        of_pip = beside.submit(lambda: list(pip_check()))
+        problem = registration()
+        yield from of_pip.result()
+    if problem:
         yield Finding(ERROR, "fairseq", f"cannot be imported: {problem}", INSTALL_FAIRSEQ)
         return
     import fairseq
@@ -87,6 +87,17 @@ def examine() -> Iterator[Finding]:
     yield Finding(OK, "methods", f"{len(METHODS)} are registered")
     yield from extensions()
     yield from gpus()
+
+
+def registration() -> str:
+    """Register our methods with fairseq; return why that fails, or nothing."""
+    try:
+        # Log lines of the import belong to a training, not to this report.
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            fairseq_plugins.register()
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return ""
 
 
 def versions() -> Iterator[Finding]:

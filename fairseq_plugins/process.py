@@ -81,7 +81,8 @@ def at_once() -> Iterator[None]:
     try:
         yield
     finally:
-        raise_again()
+        if LATER:
+            raise_again()
 
 
 # --- parent and child -----------------------------------------------------------------------------------------------

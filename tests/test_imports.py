@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe.recorder": {"core", "patches"},
     "observe.guard": {"core", "patches", "observe.recorder"},
     "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
-    "translator": {"checkpoints", "core", "patches", "pipeline", "search", "text"},
+    "translator": {"checkpoints", "core", "patches", "pipeline", "search", "text", ""},
     "demo": {"core", "pipeline", "scoring", ""},
     "doctor": {"core", "patches", "pipeline", ""},
     "cli": {"integrity", "checkpoints", "patches", "core", "text", "demo", "pipeline", ""},

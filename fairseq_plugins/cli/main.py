@@ -72,7 +72,7 @@ COMMANDS: Mapping[str, Command] = {
     "compare": light("train, evaluate and report several YAML files", "pipeline.compare"),
     "reproduce": light("reproduce a published table, from raw text to a report", "pipeline.reproduce"),
     "package": ours("make one directory of a training that is the whole translator", "translator.packaging"),
-    "translate": ours("translate raw text with such a directory", "translator.translate"),
+    "translate": light("translate raw text with such a directory", "translator.translate"),
     "export": ours("convert such a directory for CTranslate2, and prove that it does the same", "translator.export"),
     "fsck": ours("check checkpoints, and say which one a training can continue from", "checkpoints.fsck"),
     "report": light("results of trainings in one table", "pipeline.report"),
@@ -112,7 +112,7 @@ def _dispatch(argv: list[str]) -> int:
     command = COMMANDS[name]
     _require_usable_surroundings()
     if command.needs_fairseq:
-        _register()
+        fairseq_plugins.register_later()
     return command.runner(name, command.module, rest)
 
 
@@ -125,18 +125,6 @@ def _require_usable_surroundings() -> None:
     threads = os.environ.get("OMP_NUM_THREADS", "").strip()
     if not all(number.strip().isdecimal() and int(number) > 0 for number in threads.split(",") if threads):
         raise UserError(f"OMP_NUM_THREADS={threads}: must be a whole number of at least 1")
-
-
-def _register() -> None:
-    try:
-        with at_once():
-            fairseq_plugins.register()
-    except Exception as error:
-        # A package whose import has failed is not in sys.modules; if fairseq is there, the bug is ours.
-        if "fairseq" in sys.modules:
-            raise
-        message = f"fairseq cannot be imported ({type(error).__name__}: {error}); fairseq-deep doctor says why"
-        raise UserError(message) from error
 
 
 def usage() -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
+from fairseq_plugins.patches import unneeded_imports
 from fairseq_plugins.patches.wrapping import wrap
 
 MODULES = tuple(module.name for module in iter_modules(__path__) if module.name != "wrapping")
@@ -25,6 +26,7 @@ MODULES = tuple(module.name for module in iter_modules(__path__) if module.name 
 
 def apply() -> None:
     """Patch every known bug of the installed fairseq; harmless when repeated."""
+    unneeded_imports.apply()  # before the others import fairseq
     for name in MODULES:
         module = import_module(f"{__name__}.{name}")
         for place in getattr(module, "WRAPPED", ()):

@@ -15,19 +15,21 @@ from typing import Any
 from fairseq import options
 from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
 from fairseq.dataclass.constants import ChoiceEnum
-from fairseq.dataclass.initialize import hydra_init
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
 from fairseq_plugins.search.length_penalty import checked_alpha, in_gnmt_form
 from fairseq_plugins.search.precision import FLOAT32, PRECISIONS, lower
 
-STOCK, GNMT, LEAN = "fairseq", "gnmt", "lean"
+LEAN = "lean"
 FORMS, SEARCHES = (STOCK, GNMT), (LEAN, STOCK)
 LEANER: Mapping[type, type] = {
     SequenceGenerator: LeanSearch,
@@ -170,7 +172,9 @@ def register() -> None:
     options.GenerationConfig = GenerationConfigWithForm
     declared = FairseqConfig.__dataclass_fields__["generation"]
     declared.type = declared.default = GenerationConfigWithForm
-    hydra_init()
+    store = ConfigStore.instance()
+    store.store("generation", GenerationConfigWithForm)
+    store.repo["config.yaml"].node.generation = OmegaConf.structured(GenerationConfigWithForm)
     wrap(FairseqTask, "build_generator", build_search)
     wrap(FairseqTask, "__init__", initialise_watched)
     wrap(Trainer, "__init__", refuse_in_training, order=50)

@@ -13,7 +13,7 @@ as are fairseq's softmax and its losses. bfloat16 has the range of float32, so t
 float32, as with fairseq's ``--amp``.
 
 A CPU without instructions for bfloat16 (``avx512_bf16`` or ``amx_bf16`` in ``/proc/cpuinfo``, ``bf16`` on ARM) computes
-the same in software, slower than float32: the training starts with a warning.
+the same in software, which takes 16 times as long as float32: the first line of the training's log says so.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from fairseq.distributed import utils as distributed_utils
 from fairseq.modules.checkpoint_activations import CheckpointFunction
 from fairseq.optim import AMPOptimizer
 from fairseq.trainer import Trainer
@@ -98,8 +99,6 @@ def build_mixed(
         build(trainer, cfg, task, model, criterion, *args, **kwargs)
     finally:
         cfg.common.bf16 = bf16
-    if not trainer.cuda and has_bf16() is False:
-        logger.warning("--amp: this CPU only emulates bfloat16, which is slower than float32; drop --amp")
     # fairseq also asks for autocast on a GPU, and torch would answer that it disables autocast.
     warnings.filterwarnings("ignore", message="CUDA is not available or torch_xla", category=UserWarning)
     own = trainer.get_criterion()
@@ -112,6 +111,19 @@ def _forward(trainer: Trainer, forward: Callable[..., Any], *args: Any, **kwargs
         return forward(*args, **kwargs)
     with half_products(trainer.device.type):
         return forward(*args, **kwargs)
+
+
+def say_what_it_costs(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+    """``distributed.utils.call_main`` of a training whose bfloat16 the processor emulates: the first line says so."""
+    common = cfg.common
+    on_cpu = common.cpu or not torch.cuda.is_available()
+    asked = "--amp" if common.amp else "--bf16" if common.bf16 else None
+    if asked and on_cpu and has_bf16() is False and main.__module__ == "fairseq_cli.train":
+        logger.warning(
+            f"{asked}: this CPU has no instructions for bfloat16 and emulates it, which takes about 16 times as long "
+            f"as float32: drop {asked} (fairseq-deep run --precision auto chooses by the CPU)"
+        )
+    return call_main(cfg, main, **kwargs)
 
 
 def without_scale(build: Callable[..., AMPOptimizer], cfg: Any, params: Any, **kwargs: Any) -> AMPOptimizer:
@@ -127,6 +139,7 @@ def without_scale(build: Callable[..., AMPOptimizer], cfg: Any, params: Any, **k
 
 def install() -> None:
     """Wrap what builds trainer and optimizer, and what keeps activations; a second call changes nothing."""
+    wrap(distributed_utils, "call_main", say_what_it_costs, order=15)
     wrap(Trainer, "__init__", build_mixed, order=70)
     wrap(AMPOptimizer, "build_optimizer", without_scale)
     wrap(CheckpointFunction, "forward", recompute_alike)

@@ -1,4 +1,7 @@
-"""The engines that search for translations: the package's own model in PyTorch, or a model of CTranslate2."""
+"""The engines that search for translations: the package's own model in PyTorch, or a model of CTranslate2.
+
+The first is in a file of its own, which imports torch and fairseq; the second starts without them.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from threading import RLock
-from typing import Any, NamedTuple
-
-import torch
-from fairseq import utils
-from fairseq.data.data_utils import collate_tokens
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import OmegaConf
+from typing import Any, NamedTuple, Protocol
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.processor import core_count
-from fairseq_plugins.search.settings import GNMT, STOCK, GenerationConfigWithForm
+from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.translator.package import FASTEST, Package, require_unchanged
 
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
@@ -67,73 +63,16 @@ class How:
     processes: int = 1
 
 
-class FairseqEngine:
-    """The model of a package, in evaluation mode, by fairseq's search as ``FairseqTask.build_generator`` makes it."""
+class Engine(Protocol):
+    """What searches; ``label`` names it with its precision and device."""
 
-    def __init__(self, model: Any, dictionaries: Any, how: How) -> None:
-        self.source, self.target = dictionaries.source_dictionary, dictionaries.target_dictionary
-        gpu = _gpu(how, torch.cuda.device_count())
-        self.device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu)
-        self.model, self.how = model.to(self.device), how
-        # A search sets the model up for its steps.
-        self._lock = RLock()
-        if how.processes > 1:
-            torch.set_num_threads(max(1, core_count() // how.processes))
-        self.task = TranslationTask(TranslationConfig(), self.source, self.target)
-        self.generators: dict[bool, Any] = {}
-        self.label = f"{FAIRSEQ}, float32, {self.device.type}"
+    label: str
 
     def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
-        """Return the best translations of each sentence, none of which is empty, in order; threads take turns."""
-        numbers = [self._numbers(self.source, sentence) for sentence in sentences]
-        hypotheses: dict[int, list[Hypothesis]] = {}
-        with self._lock:
-            generator = self._generator(alignment)
-            for batch in batches([len(sentence) for sentence in numbers], self.how.batch or BATCH):
-                sample = {"id": torch.tensor(batch), "net_input": self._inputs([numbers[index] for index in batch])}
-                sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
-                answers = self.task.inference_step(generator, [self.model], sample)
-                for index, answer in zip(batch, answers, strict=True):
-                    hypotheses[index] = [self._hypothesis(result) for result in answer[:nbest]]
-        return [hypotheses[index] for index in range(len(sentences))]
-
-    def _generator(self, alignment: bool) -> Any:
-        """Return fairseq's search; with ``alignment`` the one of ``--print-alignment``, which keeps the attention."""
-        if alignment not in self.generators:
-            end = torch.tensor([[self.source.eos()]], device=self.device)
-            with torch.no_grad():
-                if alignment and self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0] is None:
-                    raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
-            settings = GenerationConfigWithForm(**self.how.search, print_alignment="hard" if alignment else None)
-            self.generators[alignment] = self.task.build_generator([self.model], OmegaConf.structured(settings))
-        return self.generators[alignment]
-
-    def _hypothesis(self, result: Mapping[str, Any]) -> Hypothesis:
-        tokens = [self.target[number] for number in result["tokens"].tolist() if number != self.target.eos()]
-        scores, alignment = result["positional_scores"].tolist(), list(map(tuple, result["alignment"]))
-        return Hypothesis(tokens, float(result["score"]), scores, alignment)
+        """Return the best translations of each sentence, none of which is empty, in order."""
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Return the log-probability (natural log) of each token of each target, and of its end.
-
-        The targets are forced upon the decoder, one sentence at a time.
-        """
-        scores = []
-        for sentence, target in zip(sentences, targets, strict=True):
-            words = self._numbers(self.target, target).to(self.device)
-            previous = torch.cat([words[-1:], words[:-1]]).unsqueeze(0)
-            inputs = self._inputs([self._numbers(self.source, sentence)])
-            with torch.no_grad():
-                logits = self.model(*(tensor.to(self.device) for tensor in inputs.values()), previous)[0]
-            scores.append(logits[0].float().log_softmax(dim=1).gather(1, words.unsqueeze(1)).squeeze(1).tolist())
-        return scores
-
-    def _numbers(self, dictionary: Any, tokens: Tokens) -> torch.Tensor:
-        return torch.tensor([*map(dictionary.index, tokens), dictionary.eos()])
-
-    def _inputs(self, numbers: list[torch.Tensor]) -> dict[str, torch.Tensor]:
-        padded = collate_tokens(numbers, self.source.pad(), left_pad=True)
-        return {"src_tokens": padded, "src_lengths": torch.tensor([len(sentence) for sentence in numbers])}
+        """Return the log-probability (natural log) of each token of each target, and of its end."""
 
 
 class CTranslate2Engine:
@@ -154,7 +93,7 @@ class CTranslate2Engine:
         # It says on standard error that float16 becomes float32 on a CPU; the label says what is used.
         ctranslate2.set_log_level(logging.ERROR)
         self.how, self.positions = how, positions
-        gpu = _gpu(how, ctranslate2.get_cuda_device_count())
+        gpu = gpu_of(how, ctranslate2.get_cuda_device_count())
         device: dict[str, Any] = {"device": "cpu"} if gpu is None else {"device": "cuda", "device_index": gpu}
         threads = max(1, core_count() // how.processes) if how.processes > 1 else 0
         try:
@@ -203,9 +142,6 @@ class CTranslate2Engine:
         return [sentence.log_probs for sentence in scored]
 
 
-Engine = FairseqEngine | CTranslate2Engine
-
-
 def choose(package: Package, wanted: str, how: How) -> str:
     """Return the name of the engine of a package that is called ``wanted``, or of the fastest that can do this search.
 
@@ -238,6 +174,8 @@ def choose(package: Package, wanted: str, how: How) -> str:
 def make_engine(package: Package, name: str, how: How) -> Engine:
     """Make the engine of this name, of :func:`choose`."""
     if name == FAIRSEQ:
+        from fairseq_plugins.translator.fairseq_engine import FairseqEngine
+
         return FairseqEngine(package.model(), package.dictionaries(), how)
     return CTranslate2Engine(package.directory / name, how, package.content["positions"][1])
 
@@ -257,7 +195,7 @@ def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _gpu(how: How, devices: int) -> int | None:
+def gpu_of(how: How, devices: int) -> int | None:
     """Return which of so many GPUs this process uses; None for the CPU."""
     if how.device == "gpu" and not devices:
         raise UserError("--device gpu: this engine finds no GPU; legal here: auto, cpu")

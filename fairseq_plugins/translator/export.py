@@ -21,7 +21,8 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.translator.engines import CTranslate2Engine, Engine, FairseqEngine, How
+from fairseq_plugins.translator.engines import CTranslate2Engine, Engine, How
+from fairseq_plugins.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.translator.package import FASTEST, add_engine, open_package, require_replaceable
 
 SENTENCES, TRANSLATED = 64, 16

@@ -9,8 +9,6 @@ from html import unescape
 from itertools import pairwise
 from pathlib import Path
 
-from fairseq.data.data_utils import post_process
-
 from fairseq_plugins.text import subwords
 from fairseq_plugins.text.description import Description
 from fairseq_plugins.text.moses import detokeniser, recaser, tokeniser, truecaser_of
@@ -79,7 +77,7 @@ class Form:
         """Return the function that makes text of the tokens of a translation."""
         recase = recaser() if self.truecased else str
         detokenise = detokeniser(self.target) if self.tokeniser == "moses" else str
-        return lambda tokens: detokenise(recase(post_process(" ".join(tokens), self.subwords)))
+        return lambda tokens: detokenise(recase(joined(tokens, self.subwords)))
 
     def cut(self, tokens: Sequence[str], longest: int, usual: int | None = None) -> Iterator[Sequence[str]]:
         """Cut the tokens of a line into parts of at most ``longest``; the parts together are the tokens.
@@ -147,6 +145,14 @@ class Form:
         if self.subwords == "subword_nmt":
             return not tokens[place - 1].endswith("@@")
         return self.subwords != "sentencepiece" or tokens[place].startswith("▁")
+
+
+def joined(tokens: Sequence[str], subwords: str) -> str:
+    """Join subwords to words with blanks between them, as fairseq's ``post_process``, which takes seconds to import."""
+    text = " ".join(tokens)
+    if subwords == "sentencepiece":
+        return text.replace(" ", "").replace("▁", " ").strip()
+    return f"{text} ".replace("@@ ", "").rstrip() if subwords == "subword_nmt" else text
 
 
 def _opens(mark: str, counts: Mapping[str, int]) -> bool:

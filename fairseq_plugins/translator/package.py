@@ -1,6 +1,8 @@
 """A package: one directory that is a whole translator, and that holds no path of the machine that made it.
 
-``translator.json`` says what it is and has the SHA-256 of every other file, which is checked when it is opened.
+``translator.json`` says what it is and has the SHA-256 of every other file, which is checked when it is opened; that of
+the weights, which may be large, when an engine reads them. An engine of CTranslate2 needs neither torch nor fairseq, so
+they are imported where a model of this package is made.
 """
 
 from __future__ import annotations
@@ -12,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.checkpoints.fold import build
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import checksum, locked, write_whole
-from fairseq_plugins.search.settings import GNMT, STOCK
+from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.translator.form import Form
-from fairseq_plugins.translator.model import dictionaries_of, read_weights
 
 MANIFEST, WEIGHTS = "translator.json", "weights.safetensors"
 FORMAT = 1
@@ -50,12 +50,18 @@ class Package:
 
     def dictionaries(self) -> Any:
         """Return ``source_dictionary`` and ``target_dictionary``."""
+        from fairseq_plugins.translator.model import dictionaries_of
+
         form = self.form
         return dictionaries_of(*(self.directory / f"dict.{language}.txt" for language in (form.source, form.target)))
 
     def model(self) -> Any:
-        """Return the model, in float32 and evaluation mode; a UserError if the weights do not fit."""
+        """Return the model, in float32 and evaluation mode; a UserError if the weights are damaged or do not fit."""
+        from fairseq_plugins.checkpoints.fold import build
+        from fairseq_plugins.translator.model import read_weights
+
         path = self.directory / WEIGHTS
+        require_unchanged(path, self.content["files"].get(WEIGHTS, ""))
         return build(self.content["model"], read_weights(path), self.dictionaries(), path)
 
 
@@ -82,7 +88,8 @@ def open_package(directory: Path) -> Package:
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise UserError(f"{manifest}: damaged: {type(error).__name__}: {error}") from None
     for name, expected in content["files"].items():
-        require_unchanged(directory / name, expected)
+        if name != WEIGHTS:
+            require_unchanged(directory / name, expected)
     return Package(directory, content)
 
 

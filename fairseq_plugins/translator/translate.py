@@ -13,6 +13,7 @@ from itertools import chain, islice, product
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq_plugins import log_as_fairseq_does, register_later
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import decoded, raw_lines
 from fairseq_plugins.options import IntermixedParser, at_least, finite
@@ -115,6 +116,8 @@ class Translator:
         self.engine = choose(package, engine, self._how)
         form = package.form
         self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
+        if self.engine == FAIRSEQ:
+            register_later()  # before the processes part, which import nothing again
         # Of several processes each makes its own.
         self._engine = make_engine(package, self.engine, self._how) if processes == 1 else None
 
@@ -261,6 +264,7 @@ def translate(args: argparse.Namespace) -> None:
     """
     if sys.stdout is None or (args.input is None and sys.stdin is None):
         raise UserError("standard input or standard output is closed")
+    log_as_fairseq_does()
     # Standard output is for translations only.
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:

@@ -92,7 +92,7 @@ def _forget(environment: dict[str, str]) -> None:
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
     logging.getLogger().handlers.clear()
-    fairseq_plugins._log_as_fairseq_does()
+    fairseq_plugins.log_as_fairseq_does()
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

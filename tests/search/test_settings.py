@@ -21,7 +21,7 @@ from hydra import compose, initialize_config_module
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
-import fairseq_plugins.search
+import fairseq_plugins.search.settings
 from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
 from tests import models
 from tests.refusals import refused
@@ -200,7 +200,7 @@ def test_hydra_knows_the_setting() -> None:
 
 def test_repeating_changes_nothing() -> None:
     before = (FairseqTask.build_generator, FairseqTask.__init__, options.GenerationConfig)
-    fairseq_plugins.search.register()
+    fairseq_plugins.search.settings.register()
     TranslationTask(TranslationConfig(), models.dictionary(), models.dictionary())
     assert (FairseqTask.build_generator, FairseqTask.__init__, options.GenerationConfig) == before
     assert inspect.unwrap(FairseqTask.build_generator).__module__ == "fairseq.tasks.fairseq_task"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
+import fairseq_cli.generate
+import fairseq_cli.train
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from fairseq_plugins.core.method import Axis
@@ -130,10 +132,16 @@ def test_a_cpu_with_instructions_for_bfloat16_is_known_by_its_flags(tmp_path: Pa
     assert has_bf16(tmp_path / "absent") is None
 
 
-def test_the_warning_is_given_at_the_start(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("flag", "emulated", "warned"), [("amp", True, True), ("bf16", True, True), ("amp", False, False)]
+)
+def test_the_first_line_says_what_emulation_costs(
+    flag: str, emulated: bool, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mixed_precision, "has_bf16", lambda: False)
-    with caplog.at_level(logging.WARNING):
-        toy.train_toy(toy_data, tmp_path, *AMP, "1")
-    assert "only emulates bfloat16" in caplog.text
+    monkeypatch.setattr(mixed_precision, "has_bf16", lambda: not emulated)
+    cfg = OmegaConf.create({"common": {"cpu": True, "amp": False, "bf16": False, flag: True}})
+    for main in (fairseq_cli.train.main, fairseq_cli.generate.main):
+        mixed_precision.say_what_it_costs(lambda cfg, main: None, cfg, main)
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in said] == [f"--{flag}"] * emulated
+    assert all("16 times as long as float32: drop --" in line for line in said)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +96,21 @@ def test_which_engine_is_used(package: Path, run: Run, monkeypatch: pytest.Monke
     assert choose(opened, AUTO, how) == FAIRSEQ
     with pytest.raises(UserError, match="pip install"):
         choose(opened, CTRANSLATE2, how)
+
+
+def test_an_export_translates_without_torch_and_fairseq(package: Path, run: Run) -> None:
+    """Importing the two takes seconds, the export none; the weights that only they read may be gone."""
+    assert run(package)[0] == 0
+    text = "Ja, eins zwei!"
+    [wanted] = Translator(package).translate([text])
+    (package / "weights.safetensors").unlink()
+    command = [sys.executable, "-m", "fairseq_plugins.cli", "translate", str(package)]
+    env = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    done = subprocess.run(command, input=f"{text}\n", capture_output=True, text=True, check=True, env=env)
+    imports = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    packages = {line.rpartition("|")[2].strip().partition(".")[0] for line in imports}
+    assert packages & {"ctranslate2", "torch", "fairseq", "omegaconf"} == {"ctranslate2"}
+    assert done.stdout == f"{wanted.text}\n"
 
 
 def test_a_damaged_export_is_refused_and_can_be_made_again(made: Made, package: Path, run: Run) -> None:

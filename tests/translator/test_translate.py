@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from fairseq.data.data_utils import post_process
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ from fairseq_plugins.lines import decoded
 from fairseq_plugins.text.moses import detokeniser
 from fairseq_plugins.translator import translate as module
 from fairseq_plugins.translator.engines import Hypothesis, batches
-from fairseq_plugins.translator.form import Form
+from fairseq_plugins.translator.form import Form, joined
 from fairseq_plugins.translator.translate import Candidate, NBest, Translation, Translator, longest_of
 from fairseq_plugins.workers import grouped
 from tests import toy
@@ -153,6 +154,14 @@ def test_a_package_knows_nothing_of_where_it_was_made(made: Made, package: Path)
         *("codes", "dict.de.txt", "dict.en.txt", "translator.json", "weights.safetensors")
     ]
     assert Translator(package).translate(["Ja, eins!"]) == Translator(made.package).translate(["Ja, eins!"])
+
+
+@given(
+    st.lists(st.sampled_from(["a@@", "b", "▁c", "▁", "@@", "d@@ ", "\u3000"]), max_size=9),
+    st.sampled_from(["subword_nmt", "sentencepiece", "none"]),
+)
+def test_subwords_are_joined_as_fairseq_does(tokens: list[str], subwords: str) -> None:
+    assert joined(tokens, subwords) == post_process(" ".join(tokens), subwords)
 
 
 # --- long lines ------------------------------------------------------------------------------------------------------
