@@ -53,6 +53,7 @@ def generated(data: Path, path: Path, results: Path, *flags: str) -> list[list[s
     return lines_of((results / "generate-test.txt").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_generate(toy_data: Path, checkpoint: Path, tmp_path: Path) -> None:
     """By either search, in float32 and in float16; float16 may order words anew that are as likely."""
     expected = generated(toy_data, checkpoint, tmp_path / "cpu")
@@ -66,6 +67,7 @@ def test_generate(toy_data: Path, checkpoint: Path, tmp_path: Path) -> None:
         assert [float(line[1]) for line in half] == pytest.approx([float(line[1]) for line in expected], abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_doctor_and_a_plan_name_the_gpu(toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def both() -> None:
         command("doctor")

@@ -62,17 +62,31 @@ def found(case: str, name: str, half: bool, **values: Any) -> Found:
     return Found([searching.words(one) for one in ranked], [searching.scores(one) for one in ranked], len(steps), *seen)
 
 
+def shared(one: Found, other: Found) -> list[tuple[float, float]]:
+    """Both scores of each hypothesis that both have found."""
+    scores = [
+        {tuple(words): score for words, score in zip(*sentence, strict=True)}
+        for found in (one, other)
+        for sentence in zip(found.words, found.scores, strict=True)
+    ]
+    count = len(one.words)
+    pairs = zip(scores[:count], scores[count:], strict=True)
+    return [(score, theirs[words]) for mine, theirs in pairs for words, score in mine.items() if words in theirs]
+
+
 @for_each("case", METHODS, Axis.ATTENTION)
 def test_every_method(case: str) -> None:
     expected = found(case, "lean", half=False)
     for half in (False, True):
         lean, stock = on_gpu(lambda half=half: [found(case, name, half) for name in ("lean", "fairseq")])
-        share = 2e-2 if half else 1e-4
         for one in (lean, stock):
-            for scores, others in zip(one.scores, expected.scores, strict=True):
-                assert scores == pytest.approx(others, rel=share, abs=share)
             if not half:
                 assert one.words == expected.words
+            # In half precision hypotheses that are almost as likely may take each other's place.
+            pairs = shared(one, expected)
+            assert len(pairs) >= sum(map(len, expected.words)) / 2
+            share = 2e-2 if half else 1e-4
+            assert [mine for mine, _ in pairs] == pytest.approx([other for _, other in pairs], rel=share, abs=share)
         steps = {place: count * lean.steps for place, count in A_STEP.items()}
         assert {place: count for place, count in lean.reads.items() if place not in A_BATCH} == steps
         assert {place: lean.reads[place] for place in A_BATCH if place in lean.reads}.items() <= A_BATCH.items()
@@ -81,6 +95,7 @@ def test_every_method(case: str) -> None:
         assert of_package(lean.promotions).keys() | of_package(stock.promotions).keys() <= IN_FLOAT32
 
 
+@pytest.mark.slow
 def test_every_setting_on_a_gpu() -> None:
     """None of them leaves a tensor behind, in either search."""
 
