@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     toy.write_sentences(place / "raw")
     patch = pytest.MonkeyPatch()
     # A process of its own would import fairseq once more.
-    patch.setattr(commands, "deep", lambda *words, **_: cli.main([str(word) for word in words]))
+    patch.setattr(commands, "run", lambda *words, **_: cli.main([str(word) for word in words[len(commands.DEEP) :]]))
     sets = [f"--{name}={place}/raw/{name}" for name in ("train", "valid")]
     settings = ["--size", "60", "--lower-case", "1", "--workers", "1"]
     assert cli.main(["prepare", f"{place}/data", *sets, f"--test=test={place}/raw/test", *settings]) == 0

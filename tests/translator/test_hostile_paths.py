@@ -47,7 +47,7 @@ def deep(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
         GlobalHydra.instance().clear()
         return command(*map(str, words))
 
-    monkeypatch.setattr(commands, "deep", lambda *words, **__: run(*words))
+    monkeypatch.setattr(commands, "run", lambda *words, **__: run(*words[len(commands.DEEP) :]))
     return run
 
 

@@ -51,9 +51,9 @@ def place(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: py
         return run(*map(str, words))
 
     def inside(*words: object, **__: object) -> None:
-        assert deep(*words).code == 0
+        assert deep(*words[len(commands.DEEP) :]).code == 0
 
-    monkeypatch.setattr(commands, "deep", inside)
+    monkeypatch.setattr(commands, "run", inside)
     return Place(tmp_path, made, deep)
 
 

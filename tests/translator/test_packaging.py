@@ -41,7 +41,7 @@ def test_a_raw_line_becomes_what_the_preparation_made_of_it(
 ) -> None:
     """The preparation's own text of the test set is what every line has to become."""
     toy.write_sentences(tmp_path / "raw")
-    monkeypatch.setattr(commands, "deep", lambda *words, **_: Path(words[words.index("--destdir") + 1]).mkdir())
+    monkeypatch.setattr(commands, "run", lambda *words, **_: Path(words[words.index("--destdir") + 1]).mkdir())
     sets = [f"--{name}={tmp_path}/raw/{name}" for name in ("train", "valid")]
     words = ["prepare", f"{tmp_path}/data", *sets, f"--test=test={tmp_path}/raw/test", "--workers", "1"]
     assert cli.main([*words, *settings.split()]) == 0
