@@ -16,7 +16,6 @@ from fairseq.logging import progress_bar
 
 from fairseq_plugins import plots
 from fairseq_plugins.cli import main as cli
-from fairseq_plugins.pipeline import commands
 from fairseq_plugins.translator.engines import FAIRSEQ
 from fairseq_plugins.translator.translate import Translator
 from tests import toy
@@ -145,9 +144,8 @@ def test_diagnose(toy_data: Path, checkpoint: Path, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_evaluate(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate(made: Made, tmp_path: Path) -> None:
     """A run that was trained and averaged is decoded on the GPU, and scored."""
-    monkeypatch.setattr(commands, "deep", lambda *words, **_: command(*words))
     scores = []
     for where in ("cpu", "gpu"):
         run = write_run(tmp_path / where, data=made.data)

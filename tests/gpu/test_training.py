@@ -73,7 +73,7 @@ def test_every_method_in_fp16(method: str, toy_data: Path, tmp_path: Path, in_fl
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     "method",
-    ["admin", *(pytest.param(method, marks=pytest.mark.slow) for method in ("sigma_reparam", "dlcl", "realformer"))],
+    ["admin", *(pytest.param(method, marks=pytest.mark.slow) for method in ("sigma_reparam", "dlcl"))],
 )
 def test_every_precision(
     method: str, precision: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
