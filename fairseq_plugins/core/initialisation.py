@@ -9,7 +9,7 @@ weights of one stack in place, under ``torch.no_grad``; the encoder comes first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, part
+
+FACTORS = "factors"
+"""Key of a parameter's ``optim_overrides``, and of a group of an optimizer."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,14 @@ def linear_maps(layer: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
     for name, module in layer.named_modules():
         if isinstance(module, nn.Linear):
             yield name, module
+
+
+def scale_rates(parameters: Iterable[nn.Parameter], **factors: float) -> None:
+    """Give parameters factors on settings of their optimizer, ``lr`` or ``eps``; training/rates.py heeds them."""
+    named = {name: factor for name, factor in factors.items() if factor != 1}
+    for parameter in parameters:
+        if named:
+            parameter.optim_overrides = {FACTORS: named}  # type: ignore[attr-defined]
 
 
 def draw_cross_attention_apart(weights: StackWeights) -> None:

@@ -6,11 +6,10 @@ moving average, whose alpha is trained::
 
     P = y + sum_{i <= n} alpha (1 - alpha)^(n - i) F_i
 
-The corrector is a multistep method over the states y_0 (the embedding), c_1, ... of the layers below, or backward
-Euler. At layer m, with L the layer as a whole::
+The corrector is a multistep method over the states c_k of the layers below, c_0 the embedding. At layer m, with L the
+layer as a whole::
 
-    multistep:       c_m = LN_m(L(sum_{k < m} v_mk c_k + v_mm LN'_m(P))),   y' = sum_{k <= m} w_mk c_k,   c_0 = y_0
-    backward_euler:  y' = y + F(P)
+    c_m = LN_m(L(sum_{k < m} v_mk c_k + v_mm LN'_m(P))),   y' = sum_{k <= m} w_mk c_k
 """
 
 from __future__ import annotations
@@ -25,53 +24,38 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
 from fairseq_plugins.core.norm import layer_norm_parameters
 from fairseq_plugins.core.solver import Layer, Solver, only_encoders
-from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, change, evaluations
+from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, evaluations
 
 
-class Predictor(Solver):
-    """The predictor with backward Euler as its corrector. Shapes ``(T, B, C)``.
+class PredictorCorrector(Solver):
+    """The predictor and the corrector of a stack. Shapes ``(T, B, C)``.
 
     Args:
+        layers: number of layers N.
+        width: C.
         order: evaluations of the predictor, 2 or 4.
         whole: F is the layer with its residual connections.
     """
 
-    def __init__(self, order: int, whole: bool) -> None:
+    def __init__(self, layers: int, width: int, order: int, whole: bool) -> None:
         super().__init__()
         self.order, self.whole = order, whole
         self.alpha = nn.Parameter(torch.full((1,), 0.5))
-
-    def predict(self, layer: Layer, x: Tensor) -> Tensor:
-        """Return P."""
-        prediction = x
-        weight: Tensor = self.alpha
-        for found in reversed(evaluations(layer, x, self.order, self.whole)):
-            prediction = torch.addcmul(prediction, weight, found)
-            weight = weight * (1 - self.alpha)
-        return prediction
-
-    def forward(self, layer: Layer, x: Tensor, past: list[Tensor]) -> Tensor:
-        """Predict, then correct."""
-        return x + change(layer, self.predict(layer, x), self.whole)
-
-
-class MultistepCorrector(Predictor):
-    """The predictor and a corrector that mixes the states of all layers below.
-
-    Args:
-        layers: number of layers L.
-        width: C.
-        order, whole: see :class:`Predictor`.
-    """
-
-    def __init__(self, layers: int, width: int, order: int, whole: bool) -> None:
-        super().__init__(order, whole)
         used = torch.ones(layers + 1, layers + 1).tril()
         average = used / used.sum(dim=1, keepdim=True)
         self.before = nn.Parameter(average)
         self.after = nn.Parameter(average.clone())
         self.prediction_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
         self.state_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
+
+    def predict(self, layer: Layer, x: Tensor) -> Tensor:
+        """Return P."""
+        weight: Tensor = self.alpha
+        prediction = x
+        for found in reversed(evaluations(layer, x, self.order, self.whole)):
+            prediction = torch.addcmul(prediction, weight, found)
+            weight = weight * (1 - self.alpha)
+        return prediction
 
     def forward(self, layer: Layer, x: Tensor, past: list[Tensor]) -> Tensor:
         """Predict, evaluate the layer at a mixture with the prediction, and mix its result with the states below."""
@@ -91,21 +75,16 @@ def mixture(states: list[Tensor], weights: Tensor) -> Tensor:
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse decoders and side streams; the multistep corrector has norms and a history of its own."""
-    problems = only_encoders(design, config)
-    if design.options.pcformer_corrector == "multistep":
-        for axis, wanted in ((Axis.NORM, "pre"), (Axis.HISTORY, "last")):
-            if design.choice(axis) != wanted:
-                problems.append(
-                    f"--pcformer-corrector multistep mixes normalised states of all layers: it needs --{axis.value} "
-                    f"{wanted}, not {design.choice(axis)}"
-                )
-        if config.encoder_layerdrop > 0:
-            problems.append(
-                "--pcformer-corrector multistep needs every layer's output: it cannot be combined with "
-                "--encoder-layerdrop"
-            )
-    return problems
+    """Refuse decoders and side streams, and what the mixtures of normalised states do not go with."""
+    needs = f"--solver {design.choice(Axis.SOLVER)} mixes normalised states of all layers: it needs"
+    problems = [
+        f"{needs} --{axis.value} {wanted}, not {design.choice(axis)}"
+        for axis, wanted in ((Axis.NORM, "pre"), (Axis.HISTORY, "last"))
+        if design.choice(axis) != wanted
+    ]
+    if config.encoder_layerdrop > 0:
+        problems.append(f"{needs} every layer's output, and cannot be combined with --encoder-layerdrop")
+    return only_encoders(design, config) + problems
 
 
 @part(
@@ -114,12 +93,6 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     summary="two or four evaluations of each layer predict its output, and one more corrects it",
     options=(
         Option("pcformer_order", "2", "number of evaluations for the prediction", choices=("2", "4")),
-        Option(
-            "pcformer_corrector",
-            "multistep",
-            "mixtures of the states of all layers below, or y + F(P)",
-            choices=("multistep", "backward_euler"),
-        ),
         Option("pcformer_function", *FUNCTION, choices=("change", "layer")),
     ),
     parameters=(
@@ -129,7 +102,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
                 f"solver.{name}",
                 "(N+1, N+1)",
                 r"$`1/(m + 1)`$ in row $`m`$ up to column $`m`$, from 0, and 0 in the others, which no mixture reads; "
-                f"weights of the mixture {name} the last evaluation, of the multistep corrector",
+                f"weights of the mixture {name} the last evaluation",
             )
             for name in ("before", "after")
         ),
@@ -141,10 +114,8 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
 def build(design: StackDesign) -> Solver:
     """Build the solver of a stack; all its layers share alpha."""
     options = design.options
-    order, whole = int(options.pcformer_order), options.pcformer_function == "layer"
-    if options.pcformer_corrector == "multistep":
-        return MultistepCorrector(design.layers, design.width, order, whole)
-    return Predictor(order, whole)
+    whole = options.pcformer_function == "layer"
+    return PredictorCorrector(design.layers, design.width, int(options.pcformer_order), whole)
 
 
 method(
@@ -160,11 +131,10 @@ method(
     norm="pre",
     solver="pcformer,euler",
     departures=(
-        "The multistep corrector is that of the released code "
+        "The corrector is that of the released code "
         "([Neurips-PCformer](https://github.com/rangehow/Neurips-PCformer), revision 6806f97): a special case of DLCL "
         "before and after the last evaluation. In its translation code the second set of weights is commented out but "
         "read, so that it stops with an error; here they are those of its language model.",
-        "Table 10 of the paper also has backward Euler, $`y' = y + F(P)`$: `--pcformer-corrector backward_euler`.",
         r"$`F`$ is what a layer adds to its input, as in ODE Transformer; the released code takes the whole layer: "
         "`--pcformer-function layer`. Its LayerNorms on the evaluations (`--rk-norm`, off unless set), and an alpha "
         "for each layer or dimension, are not here.",

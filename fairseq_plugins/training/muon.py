@@ -27,10 +27,11 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from omegaconf import II
 
+from fairseq_plugins.core.initialisation import FACTORS
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.fast_adam import Adam
 from fairseq_plugins.training.moments import checked_settings
-from fairseq_plugins.training.rates import FACTORS, MATRIX
+from fairseq_plugins.training.rates import MATRIX
 
 
 @dataclass

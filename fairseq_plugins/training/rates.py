@@ -18,14 +18,13 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
 from torch import nn
 
+from fairseq_plugins.core.initialisation import FACTORS
 from fairseq_plugins.core.sub_layers import place_of
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
 
 MATRIX = "matrix of a layer"
 """``param_group`` of two-dimensional parameters in the layers: no embedding, no output projection."""
-FACTORS = "factors"
-"""Key of a group that has some: by the name of the setting, ``lr`` or ``eps``."""
 
 
 def factors_of(parameter: nn.Parameter) -> dict[str, float]:
@@ -38,20 +37,23 @@ def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     """``Trainer._build_optimizer`` that marks the matrices of the layers; ``composite`` has groups of its own.
 
     Raises:
-        UserError: the master weights are one tensor, which has no kinds.
+        UserError: the optimizer has no groups for the factors of a model.
     """
     parameters = dict(trainer.model.named_parameters())
-    if trainer.cfg.optimizer._name != "composite":
+    scaled = any(map(factors_of, parameters.values()))
+    composite = trainer.cfg.optimizer._name == "composite"
+    if not composite:
         for name, parameter in parameters.items():
             if parameter.ndim == 2 and place_of(name) is not None:
                 parameter.param_group = MATRIX  # type: ignore[attr-defined]
-    build(trainer)
-    scaled = any(factors_of(parameter) for parameter in parameters.values())
-    if scaled and not any(FACTORS in group for group in trainer.optimizer.param_groups):
-        raise UserError(
-            "this model has a learning rate for each kind of parameter, which an optimizer with all weights in one "
-            "tensor cannot have: add --fp16-no-flatten-grads, or choose another --optimizer or --ddp-backend"
-        )
+    if not (scaled and composite):
+        build(trainer)
+        if not scaled or any(FACTORS in group for group in trainer.optimizer.param_groups):
+            return
+    raise UserError(
+        "this model has a learning rate for each kind of parameter, which composite and optimizers with all weights in "
+        "one tensor cannot have: add --fp16-no-flatten-grads, or choose another --optimizer or --ddp-backend"
+    )
 
 
 def build_with_factors(build: Callable[..., FairseqOptimizer], cfg: Any, params: Any, **kwargs: Any) -> Any:
@@ -66,7 +68,9 @@ def build_with_factors(build: Callable[..., FairseqOptimizer], cfg: Any, params:
             alike[tuple(factors_of(parameter).items())].append(parameter)
         for factors, parameters in alike.items():
             own = {**group, "params": parameters}
-            multiply(own, {**group.get(FACTORS, {}), **dict(factors)}, group)
+            multiply(own, dict(factors), group)
+            for name, factor in group.get(FACTORS, {}).items():
+                own[FACTORS] = {**own.get(FACTORS, {}), name: own.get(FACTORS, {}).get(name, 1.0) * factor}
             groups.append(own)
     # The rate that fairseq logs is that of the first group.
     optimizer.optimizer.param_groups = sorted(groups, key=lambda group: FACTORS in group)

@@ -91,9 +91,9 @@ def check(model: nn.Module, stock: nn.Module, parts: list[Part], options: Mappin
 
 
 def size_of(text: str) -> int:
-    """``7``, ``C``, ``2C``, ``N+1`` in a model of two layers, ``F``, or ``C/H`` and ``H`` with two heads."""
-    if text == "N+1":
-        return 3
+    """``7``, ``C``, ``2C``, ``N+1`` and ``G`` in a model of two layers, ``F``, or ``C/H`` and ``H`` with two heads."""
+    if text in ("N+1", "G"):  # a group of GTrans has one layer
+        return {"N+1": 3, "G": 2}[text]
     if text in ("C/H", "F", "H"):
         return {"C/H": int(generate.WIDTH) // 2, "F": 2 * int(generate.WIDTH), "H": 2}[text]
     return int(text.removesuffix("C") or 1) * (generate.WIDTH if text.endswith("C") else 1)

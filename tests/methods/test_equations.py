@@ -162,6 +162,20 @@ def denseformer(stack: Any, states: list[Tensor]) -> Tensor:
     return sum(weight[i, j] * states[j] for j in range(i + 1) if (i - j) % dilation == 0)
 
 
+def gtrans(stack: Any, states: list[Tensor]) -> Tensor:
+    """On top the mean of sigmoid(w_g) h_gT."""
+    layers, size = len(stack.layers), stack.design.options.gtrans_group
+    if len(states) <= layers:
+        return states[-1]
+    ends = range(size, layers + 1, size)
+    return sum(torch.sigmoid(w) * states[end] for w, end in zip(stack.history.weight, ends, strict=True)) / len(ends)
+
+
+def completep(at: At, x: Tensor) -> Tensor:
+    options = at.stack.design.options
+    return x + at.branch(at.norm(x)) / (at.layers / options.depth_mup_base) ** options.depth_mup_alpha
+
+
 def dlcl(stack: Any, states: list[Tensor]) -> Tensor:
     """x_{l+1} = sum_{k <= l} W_{l+1,k} LN_k(y_k), or LN_{l+1} of the plain mixture; norm l has index l - 1."""
     options, norms, row = stack.design.options, stack.history.layer_norms, len(states) - 1
@@ -272,8 +286,6 @@ def predictor_corrector(at: At, layer: Map, y: Tensor) -> Tensor:
         found = [f1, f(y + f1)]
     n = len(found)
     prediction = y + sum(solver.alpha * (1 - solver.alpha) ** (n - i) * f_i for i, f_i in enumerate(found, start=1))
-    if options.pcformer_corrector == "backward_euler":
-        return y + f(prediction)
     if m == 1:
         at.corrected = [at.start]
     before = [*at.corrected, ln(prediction, solver.prediction_norms[m - 1])]
@@ -356,8 +368,9 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ),
     ("ode_rk4", ODE, [{"ode_function": f} for f in FUNCTIONS]),
     ("pcformer", PCFORMER, [{}, {"pcformer_order": "4", "pcformer_function": "layer"}]),
-    ("pcformer", PCFORMER, [{"pcformer_corrector": "backward_euler"}]),
     ("denseformer", DENSEFORMER, DENSEFORMER_OPTIONS),
+    ("gtrans", Equation(pre, norm_on_top, mix=gtrans), [{}, {"gtrans_group": "3,1"}]),
+    ("completep", Equation(completep, norm_on_top), [{}, {"depth_mup_alpha": "0.5", "depth_mup_base": "1"}]),
     ("dlcl", DLCL_PRE, DLCL_OPTIONS),
     ("dlcl_post_ln", DLCL_POST, DLCL_OPTIONS),
 ]

@@ -93,6 +93,14 @@ def test_kinds_of_parameters_have_their_own_rates_and_epsilons_after_a_resume_to
     assert [(group["lr"], group["eps"]) for group in again.param_groups] == [(RATE, 1e-4), (RATE / 2, 0.25e-4)]
 
 
+def test_factors_of_a_parameter_and_of_muon_s_matrices_multiply() -> None:
+    table, matrix = pair()
+    matrix.optim_overrides = {"factors": {"lr": 0.5}}  # type: ignore[attr-defined]
+    optimizer = built(MuonConfig, [matrix, table], _name="muon", muon_lr_scale=3.0)
+    optimizer.set_lr(1.0)
+    assert [group["lr"] for group in optimizer.param_groups] == [1.0, 1.5]
+
+
 def test_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="finds no matrices of layers: .* add --fp16-no-flatten-grads"):
         built(MuonConfig, [nn.Parameter(torch.zeros(9))], _name="muon")

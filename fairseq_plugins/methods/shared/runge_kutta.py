@@ -21,12 +21,8 @@ def evaluations(layer: Layer, x: Tensor, order: int, whole: bool) -> list[Tensor
         order: 2 or 4.
         whole: F is the layer; otherwise the layer less its input.
     """
-    found = [change(layer, x, whole)]
-    for step in STEPS[order]:
-        found.append(change(layer, x + step * found[-1], whole))
+    found: list[Tensor] = []
+    for step in (0.0, *STEPS[order]):
+        at = x + step * found[-1] if found else x
+        found.append(layer(at) if whole else layer(at) - at)
     return found
-
-
-def change(layer: Layer, x: Tensor, whole: bool) -> Tensor:
-    """Return F(x)."""
-    return layer(x) if whole else layer(x) - x

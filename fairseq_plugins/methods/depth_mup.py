@@ -1,0 +1,109 @@
+"""CompleteP and depth-muP: branches, learning rates and Adam's epsilon scale with the depth, by one exponent alpha.
+
+Dey et al., NeurIPS 2025, https://arxiv.org/abs/2505.01618 (alpha = 1); Yang et al., ICLR 2024,
+https://arxiv.org/abs/2310.02244 (alpha = 1/2). With m = L / L_base, L the layers of a stack::
+
+    o = x + m^-alpha F(LN(x)),   lr <- m^(alpha - 1) lr,   eps <- m^-alpha eps
+
+for the parameters of the layers. So what is tuned on a model of L_base layers holds at every depth.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.initialisation import StackWeights, scale_rates
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.residual import Residual
+
+OPTIONS = (
+    Option("depth_mup_alpha", 1.0, "exponent of the depth, from 0.5, depth-muP, to 1, CompleteP"),
+    Option("depth_mup_base", 2, "layers of the model whose settings hold at every depth"),
+)
+
+
+class ScaledBranch(Residual):
+    """stream + scale * branch with a constant scale, which is not in the state dict. Shapes ``(T, B, C)``."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Add the scaled branch."""
+        return torch.add(stream, branch, alpha=self.scale)
+
+    def branch_scale(self) -> Tensor | None:
+        """The constant, ``(1)``."""
+        return torch.full((1,), self.scale)
+
+
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """Refuse exponents that are not between depth-muP's and CompleteP's, and a base without layers."""
+    options = design.options
+    problems = []
+    if not 0.5 <= options.depth_mup_alpha <= 1:
+        problems.append(f"--depth-mup-alpha must be from 0.5 to 1, not {options.depth_mup_alpha:g}")
+    if options.depth_mup_base < 1:
+        problems.append(f"--depth-mup-base must be at least 1, not {options.depth_mup_base}")
+    return problems
+
+
+@part(
+    Axis.RESIDUAL,
+    "depth_mup",
+    summary="stream + (L / base)^-alpha * branch, L the layers of the stack",
+    options=OPTIONS,
+    conflicts=conflicts,
+    no_fold="the fold moves factors of the stream, and this one is on the branch",
+)
+def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """The same at every site."""
+    options = design.options
+    scale = (design.layers / options.depth_mup_base) ** -options.depth_mup_alpha
+    return {site: ScaledBranch(scale) for site in sites}
+
+
+@part(
+    Axis.INIT,
+    "depth_mup",
+    summary="the base initialisation; the layers' learning rate and epsilon scale with the depth",
+    options=OPTIONS,
+    conflicts=conflicts,
+)
+def initialise(weights: StackWeights, design: StackDesign) -> None:
+    """Mark the parameters of the layers; the weights stay."""
+    options = design.options
+    depth, alpha = design.layers / options.depth_mup_base, options.depth_mup_alpha
+    for layer in weights.layers:
+        scale_rates(layer.parameters(), lr=depth ** (alpha - 1), eps=depth**-alpha)
+
+
+method(
+    "completep",
+    title="CompleteP",
+    paper="Dey et al., NeurIPS 2025, https://arxiv.org/abs/2505.01618",
+    equation=(
+        r"$`o = x + m^{-\alpha} F(\mathrm{LN}(x))`$ with $`m = L / L_{\mathrm{base}}`$ and $`\alpha = 1`$; the layers' "
+        r"learning rate is multiplied by $`m^{\alpha - 1}`$ and their $`\epsilon`$ in Adam by $`m^{-\alpha}`$, and one "
+        "more LayerNorm is on top of each stack"
+    ),
+    norm="pre",
+    residual="depth_mup",
+    init="depth_mup",
+    base_init="fairseq",
+    departures=(
+        r"$`\alpha = 1/2`$ is depth-μP ([Yang et al., ICLR 2024](https://arxiv.org/abs/2310.02244)): "
+        "`--depth-mup-alpha 0.5`, where the rate of the layers falls with the root of the depth. Any optimizer that "
+        "keeps weights apart heeds rates and epsilons; with `--fp16` add `--fp16-no-flatten-grads`.",
+        "This is the depth half: first weights and output do not depend on the width, so a rate holds at one width. "
+        "The released code ([nanoGPT-mup](https://github.com/EleutherAI/nanoGPT-mup/tree/completep)) has the half of "
+        "the width too, $`L_{\\mathrm{base}} = 2`$, no weight decay of biases and norms, and scales the "
+        r"$`\epsilon`$ of the embeddings, too.",
+        "The papers are about language models; each stack of a translation model scales with its own depth here.",
+    ),
+)

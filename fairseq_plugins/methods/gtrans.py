@@ -1,0 +1,87 @@
+"""GTrans: the layers form groups, and the output of a stack is a trained mean of the groups' outputs.
+
+Yang et al. 2022, https://arxiv.org/abs/2207.14467. With T layers in a group, G groups and h_l the output of layer l,
+the LayerNorm on top of the stack gets ``(1 / G) sum_{g <= G} sigmoid(w_g) h_{gT}``.
+
+Legend: T time, B batch, C width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.history import History
+from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
+
+
+class GroupFusion(History):
+    """The output of the layer below; on top, the fusion of the groups. Shapes ``(T, B, C)``."""
+
+    def __init__(self, layers: int, group: int) -> None:
+        super().__init__()
+        self.layers, self.group = layers, group
+        self.weight = nn.Parameter(torch.zeros(layers // group))
+
+    def forward(self, states: list[Tensor]) -> Tensor:
+        """Fuse if every layer has run."""
+        if len(states) <= self.layers:
+            return states[-1]
+        fused = torch.zeros_like(states[-1])
+        for state, gate in zip(states[self.group :: self.group], torch.sigmoid(self.weight), strict=True):
+            fused = torch.addcmul(fused, state, gate / len(self.weight))
+        return fused
+
+    def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
+        """Store the output of a layer, and forget the one below unless a group ends there."""
+        last = len(states) - 1
+        kept = states if last > 0 and last % self.group == 0 else [*states[:-1], x.new_empty(0)]
+        return [*kept, x]
+
+
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """Refuse groups that leave layers on top that nothing reads."""
+    group = design.options.gtrans_group
+    if group >= 1 and design.layers % group == 0:
+        return []
+    return [f"--gtrans-group must divide the {design.layers} layers of the {design.stack.value}, not {group}"]
+
+
+@part(
+    Axis.HISTORY,
+    "gtrans",
+    summary="the output of the layer below, and on top of the stack a trained mean of the outputs of groups of layers",
+    options=(Option("gtrans_group", 1, "layers in a group"),),
+    parameters=(NewParameter("history.weight", "(G)", "0 for each of the G groups, whose factor is its sigmoid"),),
+    conflicts=conflicts,
+    no_fold="stock fairseq has no layer that reads more than the one below it",
+)
+def build(design: StackDesign) -> History:
+    """Build the fusion of a stack."""
+    return GroupFusion(design.layers, design.options.gtrans_group)
+
+
+method(
+    "gtrans",
+    title="GTrans",
+    paper="Yang et al., IEEE/ACM TASLP 2022, https://arxiv.org/abs/2207.14467",
+    equation=(
+        r"output $`\mathrm{LN}(\frac{1}{G} \sum_{g \leq G} \sigma(w_g) h_{gT})`$ of each stack with $`G`$ groups of "
+        r"$`T`$ layers; $`h_l`$ is the output of layer $`l`$, and the layers are Pre-LN"
+    ),
+    norm="pre",
+    history="gtrans",
+    departures=(
+        "The equation is that of the encoder in the released code ([GTrans](https://github.com/YuweiYin/GTrans), "
+        "revision bd886c8). Its decoder has two forms. One is the same (`sparse-without-ensemble`). The other, its "
+        "default, maps the output of each group to words and adds their log-probabilities, with trained weights; it is "
+        "not here, since it belongs to the losses and the search.",
+        "Its recipe of 60-36 layers has groups of 6: `--gtrans-group 6`; without the option every layer is a group "
+        "here. A size that does not divide the depth, where the released code leaves the layers on top without "
+        "gradients, is refused.",
+        "A step and a search add one product for each group on top of each stack.",
+    ),
+)
