@@ -98,6 +98,7 @@ FEATURES = {
     "radam": "--optimizer radam",
     "foreach_adam": "--optimizer foreach_adam",
     "fused_adam": "--optimizer fused_adam",
+    "muon": "--optimizer muon --fp16-no-flatten-grads",
     "weight decay": "--weight-decay 0.1",
     "loss in chunks": "--criterion label_smoothed_cross_entropy_in_chunks --report-accuracy",
     "loss by sentence": "--criterion label_smoothed_cross_entropy_by_sentence",
