@@ -220,7 +220,10 @@ def _configurations() -> Iterator[Namespace]:
     changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1), ("share_all_embeddings", True)]
     changes += [("encoder_embed_dim", 2 * WIDTH), ("encoder_layers", 3), ("encoder_layers", 0)]
     changes += [("encoder_ffn_embed_dim", 2 * WIDTH + 1), ("activation_fn", "tanh")]
-    changes += [(option.name, 0) for option, _ in options_with_parts() if isinstance(option.default, (int, float))]
+    numbers = [option for option, _ in options_with_parts() if isinstance(option.default, (int, float))]
+    changes += [(option.name, 0) for option in numbers if option.least is None]
+    changes += [(option.name, 99) for option in numbers if option.least is not None]
+    changes += [("adaptive_softmax_cutoff", "8")]
     changes += [(option.name, choice) for option, _ in options_with_parts() for choice in option.choices]
     for name, value in changes:
         yield Namespace(**{**vars(usual), name: value})
@@ -441,9 +444,30 @@ def parts_section() -> str:
         "model is built.",
         table(("choice", "message"), refused),
         "These fairseq settings are not supported either; a non-default value is an error: "
-        f"{', '.join(code(flag(name)) for name in UNSUPPORTED)}.",
+        f"{', '.join(code(flag(name)) for name in UNSUPPORTED)}. Stock fairseq 0.12.3.1 accepts the last four, "
+        "NormFormer's, and builds nothing of them.",
     ]
     return "\n\n".join(written)
+
+
+LEFT_OUT = (
+    ("LIMe", "2502.09245", "keys and values of a layer mix those of all layers below: several inputs to one sub-layer"),
+    ("MUDDFormer", "2502.12170", "a dense connection each for queries, keys, values and stream: several inputs, too"),
+    ("DeepCrossAttention", "2502.06785", "the same, with a mixture for each of queries, keys and values"),
+    ("nGPT", "2410.01131", "every matrix is normalised after each update, by a hook into the optimizer"),
+    (
+        "Catformer",
+        "",
+        "concatenates the outputs of all layers (Davis et al., ICML 2021): a width that grows with depth",
+    ),
+)
+"""Methods that are not here: title, number at arXiv, why not."""
+
+
+def left_out_section() -> str:
+    """What someone might look for in vain."""
+    rows = [(f"[{title}](https://arxiv.org/abs/{at})" if at else title, why) for title, at, why in LEFT_OUT]
+    return "## Methods that are not here\n\n" + table(("method", "what stands in the way"), rows)
 
 
 def options_section() -> str:
@@ -465,7 +489,7 @@ def methods_page() -> str:
     """``docs/methods.md``."""
     sections = [INTRODUCTION.rstrip(), equations_table(), choices_table(), architectures()]
     sections += [method_section(method) for method in METHODS.values()]
-    sections += [parts_section(), options_section()]
+    sections += [parts_section(), options_section(), left_out_section()]
     return "\n\n".join(sections) + "\n"
 
 

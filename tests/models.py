@@ -93,6 +93,11 @@ COMBINATIONS: dict[str, str] = {
     "b2t_heads": "--residual b2t --b2t-skip all --attention head_scale --norm-module rms_norm",
     "deepscale_aan": "--norm pre --residual deepscale --attention aan",
     "normformer_released": "--norm normformer --attention head_scale --head-scale-at output --residual res_scale",
+    "hyper_static_gated": "--norm pre --residual hyper --hyper-weights static --attention gated --gated-by head",
+    "blocks_trained_values": (
+        "--norm pre --residual attention_residual --attention-residual-blocks 2"
+        " --attention value_residual --value-residual-mix trained"
+    ),
     "rezero_per_sublayer": "--residual rezero --norm none --rezero-alpha-per sublayer",
 }
 CASES: dict[str, tuple[str, ...]] = {

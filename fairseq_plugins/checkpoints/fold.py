@@ -5,7 +5,8 @@ z, if the module that makes z is multiplied by s and the columns of every map th
 the first sub-layer of a stack a LayerNorm makes z, and its gain and bias take s. The first reads the embeddings: there
 s goes into the LayerNorm of ``--layernorm-embedding`` or else into the token table, which is thereby untied from all
 others, and into a table of learned positions. Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix C,
-whose formula for cross-attention also divides W_v; keys and values read the encoder, so that is a misprint.
+whose formula for cross-attention also divides W_v; keys and values read the encoder, so that is a misprint. A factor of
+the branch goes into the rows of its last map.
 
 The options of the result are a plain dictionary, not the ``argparse.Namespace`` that stock fairseq would store: torch
 2.6 and later refuse that class, and with it every stock checkpoint, where this package is not imported.
@@ -41,7 +42,7 @@ from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm, norms_always
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.core.sub_layers import NORM_OF, sub_layers
+from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.options import OneLineParser
@@ -80,7 +81,7 @@ def obstacles(model: DeepTransformerModel) -> list[str]:
     reasons = reasons or [
         f"{sub.name}_residual cannot be folded: it does more than scale the stream and add the branch"
         for sub in sub_layers(model)
-        if sub.residual.stream_scale() is None
+        if sub.residual.stream_scale() is None and sub.residual.branch_scale() is None
     ]
     return list(dict.fromkeys(reasons))
 
@@ -123,8 +124,13 @@ def _fold_stack(model: DeepTransformerModel, name: str, stack: Any, folded: Fold
     for sub in sub_layers(model):
         if sub.stack != name:
             continue
-        scale = sub.residual.stream_scale()
-        assert scale is not None  # see obstacles
+        scale, factor = sub.residual.stream_scale(), sub.residual.branch_scale()
+        if scale is None:
+            assert factor is not None  # see obstacles
+            last, scale = sub.beside(".".join(filter(None, LAST_MAP[sub.site]))), torch.ones(1)
+            for parameter in (f"{last}.weight", f"{last}.bias"):
+                rows = folded.weights[parameter].double()
+                folded.weights[parameter] = (rows.t() * factor.detach().double()).t().float()
         scale = scale.detach().double()
         if bool((scale != 1).any()):
             for reader in READERS[sub.site]:

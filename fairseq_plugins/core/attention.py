@@ -127,16 +127,18 @@ class NormedHeads(NormedMap):
         return nn.Sequential(linear, HeadNorm(self.norm, self.heads))
 
 
-def plan_with_normed_heads(names: tuple[str, ...], design: StackDesign) -> AttentionPlan:
+def plan_with_normed_heads(
+    names: tuple[str, ...], design: StackDesign, make: Callable[[str], nn.Module] | None = None
+) -> AttentionPlan:
     """Normalise the heads of the maps ``names``, of q, k or v, in every attention of a layer.
 
-    The norm is the norm module of the stack. Caches of decoding hold what is normalised.
+    The norm is what ``make`` makes for a name, or the norm module of the stack. Caches hold what is normalised.
     """
 
     def build(site: Site, *arguments: Any, **options: Any) -> nn.Module:
         attention = Attention(*arguments, **options)
         for name in names:
-            norm = norm_module(design, site)(attention.head_dim)
+            norm = make(name) if make else norm_module(design, site)(attention.head_dim)
             setattr(attention, name, NormedHeads(getattr(attention, name), norm, attention.num_heads))
         call_maps(attention)
         return attention

@@ -54,6 +54,8 @@ UNSUPPORTED = (
     "scale_heads",
     "scale_resids",
 )
+BUILDS_NOTHING = tuple(name for name in UNSUPPORTED if name.startswith("scale_"))
+"""Those that stock fairseq accepts, and ignores."""
 STOCK = flat_fields(
     TransformerConfig, {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
 )
@@ -143,6 +145,8 @@ def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
         raise UserError(f"{flag(option.name)} takes a number, not '{text}'")
     if option.rate and not 0 <= value < 1:
         raise UserError(f"{flag(option.name)} must be at least 0 and below 1, not {text}")
+    if option.least is not None and value < option.least:
+        raise UserError(f"{flag(option.name)} must be at least {option.least:g}, not {text}")
     return value
 
 
@@ -219,7 +223,12 @@ def _sharing_problems(config: Namespace) -> list[str]:
 
 
 def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> list[str]:
-    problems = [f"{flag(name)} is not supported" for name in UNSUPPORTED if getattr(config, name, None)]
+    ignored = ": fairseq itself builds nothing of it, --norm and --attention choose such norms and factors"
+    problems = [
+        f"{flag(name)} is not supported{ignored if name in BUILDS_NOTHING else ''}"
+        for name in UNSUPPORTED
+        if getattr(config, name, None)
+    ]
     for stack, design in designs.items():
         history = design.choice(Axis.HISTORY)
         if getattr(config, f"{stack.value}_normalize_before") and not has_stock_top(design):

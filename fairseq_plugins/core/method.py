@@ -63,6 +63,7 @@ class Option:
         help: one sentence for ``--help`` and the documentation.
         choices: legal values of a text option; empty for numbers.
         rate: whether a number must be at least 0 and below 1.
+        least: the smallest legal number, if there is one.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     rate: bool = False
+    least: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class Part:
         top: for a norm, takes a design and returns the factory of the norm on top of a stack; by default there is none.
         side_stream: for a residual connection, takes a design and makes the second stream of a stack; by default there
             is none.
+        ends: for a weight form, takes a new stack and changes its embedding and its output projection in place; by
+            default nothing.
     """
 
     axis: Axis
@@ -120,6 +124,7 @@ class Part:
     no_fold: str = ""
     top: Callable[[Any], Any] = lambda design: None
     side_stream: Callable[[Any], Any] = lambda design: None
+    ends: Callable[[Any], None] = lambda stack: None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
@@ -76,20 +77,6 @@ class AffineNorm(nn.Module):
         raise NotImplementedError
 
 
-class ScaledNorm(nn.Module):
-    """scale * norm(x) with a constant scale, which is not in the state dict. Any shape ``(..., C)``."""
-
-    def __init__(self, norm: nn.Module, scale: float) -> None:
-        super().__init__()
-        self.norm = norm
-        self.scale = scale
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise, then scale."""
-        scaled: Tensor = self.norm(x) * self.scale
-        return scaled
-
-
 class ScaledLayerNorm(nn.LayerNorm):
     """scale * LN(x) with a constant scale, which is not in the state dict. Any shape ``(..., C)``."""
 
@@ -122,10 +109,18 @@ def made_of(factory: NormFactory, module: NormFactory) -> NormFactory:
     """Return ``factory``, or one that makes ``module`` in the same place, if ``factory`` leaves that open."""
     if module is layer_norm or not is_replaceable(factory):
         return factory
-    if isinstance(factory, scaled):
-        scale = factory.scale
-        return lambda width: ScaledNorm(module(width), scale)
-    return module
+    return partial(_times, factory.scale, module) if isinstance(factory, scaled) else module
+
+
+def _times(scale: float, module: NormFactory, width: int) -> nn.Module:
+    """Make a norm whose output is multiplied by a constant; its parameters keep their names."""
+    norm = module(width)
+    norm.register_forward_hook(partial(_multiply, scale))
+    return norm
+
+
+def _multiply(scale: float, norm: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    return output * scale
 
 
 def norm_module(design: StackDesign, site: Site | None) -> NormFactory:
@@ -174,20 +169,24 @@ class NormedMap(RemadeMap):
         raise NotImplementedError
 
 
-class NormedLinear(NormedMap):
-    """A linear map after a norm: W norm(x) + b, W ``(out, in)``."""
+class MapWith(NormedMap):
+    """A linear map, W ``(out, in)``, with a module before it or behind it, which it has as an attribute ``name``."""
 
-    def __init__(self, linear: nn.Linear, norm: nn.Module) -> None:
+    def __init__(self, linear: nn.Linear, name: str, module: nn.Module, before: bool = True) -> None:
         super().__init__(linear)
-        self.norm = norm
+        setattr(self, name, module)
+        self.name, self.before = name, before
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
-        return F.linear(self.norm(x), self.weight, self.bias)
+        module = getattr(self, self.name)
+        mapped: Tensor = F.linear(module(x) if self.before else x, self.weight, self.bias)
+        return mapped if self.before else module(mapped)
 
     def around(self, linear: nn.Module) -> nn.Module:
-        """The norm, then the map."""
-        return nn.Sequential(self.norm, linear)
+        """The module on the same side of ``linear``."""
+        module = getattr(self, self.name)
+        return nn.Sequential(module, linear) if self.before else nn.Sequential(linear, module)
 
 
 def call_maps(attention: Any) -> None:
@@ -211,7 +210,7 @@ def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign
             f"--norm {norm} puts a norm in front of {name}, which with --attention {attention} and --bias {bias} is "
             "not a plain linear map: choose another of the three"
         )
-    setattr(owner, name, NormedLinear(linear, factory(linear.in_features)))
+    setattr(owner, name, MapWith(linear, "norm", factory(linear.in_features)))
     if isinstance(owner, MultiheadAttention):
         call_maps(owner)
 

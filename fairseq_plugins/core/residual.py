@@ -41,7 +41,7 @@ class Residual(nn.Module):
         return None
 
     def branch_scale(self) -> Tensor | None:
-        """Return s if this computes just ``stream + s * branch``, else ``None``. Shape (1)."""
+        """Return s if this computes just ``stream + s * branch``, else ``None``. Shape (C) or (1)."""
         return None
 
     def read(self, stream: Tensor, side: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class Residual(nn.Module):
 class SideStream(nn.Module):
     """A second stream beside the main one. The residual connections read and update it.
 
-    It may be one tensor ``(T, B, C)`` or several, ``(K, T, B, C)``.
+    It may be one tensor ``(T, B, C)`` or several, ``(K, T, B, C)`` or ``(T, B, K, C)``.
     """
 
     def start(self, x: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class SideStream(nn.Module):
         return x
 
     def finish(self, x: Tensor, side: Tensor) -> Tensor:
-        """Output of the stack, ``(T, B, C)``, from the stream after the norm on top of it and the side stream."""
+        """Output of the layers, ``(T, B, C)``, below the norm on top, from the stream and the side stream."""
         return x
 
 
@@ -114,6 +114,15 @@ def needs_norm_after(name: str) -> Callable[[StackDesign, Any], list[str]]:
         return [f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm post, not {place}"]
 
     return conflicts
+
+
+def only_branches(design: StackDesign, config: Any) -> list[str]:
+    """``Part.conflicts`` of side streams that are all that sub-layers read: what changes the stream has no effect."""
+    norm, history = design.parts[Axis.NORM], design.choice(Axis.HISTORY)
+    places = [norm.build(site, depth, design) for site in Site for depth in range(1, design.layers + 1)]
+    what = f"--residual {design.choice(Axis.RESIDUAL)} has streams of its own: it needs"
+    problems = [f"{what} --norm pre, not {norm.name}"] if any(NormPlace.AFTER in place for place in places) else []
+    return problems + ([f"{what} --history last, not {history}"] if history != "last" else [])
 
 
 @part(Axis.RESIDUAL, "plain", summary="stream + branch, as in the original Transformer")

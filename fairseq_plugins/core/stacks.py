@@ -66,10 +66,10 @@ class EncoderLoop(FairseqEncoder):
             if keep:
                 outputs.append(x)
         x = self.history(states)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
         if self.side_stream is not None and side is not None:
             x = self.side_stream.finish(x, side)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
         return x
 
 
@@ -81,6 +81,7 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens)
         self.put_together(design)
+        design.parts[Axis.WEIGHT_FORM].ends(self)
         self.word_dropout = WordDropout(design.options.word_dropout)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
@@ -143,6 +144,7 @@ class Decoder(TransformerDecoderBase):
             self.layer_norm = top(design.width)
         self.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
         self.solver: Solver | None = design.parts[Axis.SOLVER].build(design)
+        design.parts[Axis.WEIGHT_FORM].ends(self)
         self.word_dropout = WordDropout(design.options.word_dropout, keep_first=True)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
@@ -232,10 +234,10 @@ class Decoder(TransformerDecoderBase):
                 attn = weights.float().to(x)[:alignment_heads].mean(dim=0)  # B T S, by default of all heads
         x = self.history(states)
 
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
         if self.side_stream is not None and side is not None:
             x = self.side_stream.finish(x, side)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
         x = x.transpose(0, 1)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)

@@ -1,7 +1,8 @@
 """Weight form: what the linear maps of a layer multiply by.
 
 A part of this axis is built with ``build(layer, design) -> None``, which changes the maps of one new layer in place,
-when all other parts have been. See :class:`~fairseq_plugins.core.affine_map.AffineMap`.
+when all other parts have been. See :class:`~fairseq_plugins.core.affine_map.AffineMap`. ``Part.ends`` is for parts that
+change the embedding and the output projection, too.
 """
 
 from __future__ import annotations

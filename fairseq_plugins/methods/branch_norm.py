@@ -5,8 +5,6 @@ Liu et al., Findings of ACL 2023, https://arxiv.org/abs/2305.02790: ``x' = LN(x 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -48,24 +46,17 @@ class GrowingBranch(Residual):
         return torch.ones(1) if float(self.grown) == 1.0 else None
 
 
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse a growth of no update."""
-    updates = design.options.branch_norm_updates
-    return [] if updates >= 1 else [f"--branch-norm-updates must be at least 1, not {updates}"]
-
-
 @part(
     Axis.RESIDUAL,
     "branch_norm",
     summary="stream + a * branch, a growing from 0 to 1 with the updates",
-    options=(Option("branch_norm_updates", 4000, "updates until the branches have their full size"),),
+    options=(Option("branch_norm_updates", 4000, "updates until the branches have their full size", least=1),),
     parameters=at_each_site(
         "grown",
         "(1)",
         "$`1 / T`$ with `--branch-norm-updates` $`T`$; grows by as much with each update, and ends at 1",
         buffer=True,
     ),
-    conflicts=conflicts,
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The same at every site."""

@@ -53,19 +53,14 @@ class DepthWeightedAverage(History):
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse steps below 1, and a period after which no mixture would be left."""
-    options = design.options
-    problems = [
-        f"--denseformer-{name} must be at least 1, not {value}"
-        for name, value in (("dilation", options.denseformer_dilation), ("period", options.denseformer_period))
-        if value < 1
+    """Refuse a period after which no mixture would be left."""
+    period = design.options.denseformer_period
+    if period <= design.layers or design.layers == 0:
+        return []
+    return [
+        f"--denseformer-period {period} is more than the {design.layers} layers of the {design.stack.value}, which "
+        "leaves no average"
     ]
-    if options.denseformer_period > design.layers > 0:
-        problems.append(
-            f"--denseformer-period {options.denseformer_period} is more than the {design.layers} layers of the "
-            f"{design.stack.value}, which leaves no average"
-        )
-    return problems
 
 
 @part(
@@ -73,8 +68,8 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     "denseformer",
     summary="a trained weighted average of the output of the layer below and of the outputs below that",
     options=(
-        Option("denseformer_dilation", 1, "an average takes every so many-th output, the newest first"),
-        Option("denseformer_period", 1, "there is an average after every so many-th layer"),
+        Option("denseformer_dilation", 1, "an average takes every so many-th output, the newest first", least=1),
+        Option("denseformer_period", 1, "there is an average after every so many-th layer", least=1),
     ),
     parameters=(
         NewParameter(

@@ -114,8 +114,6 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
         problems.append(
             f"--history dlcl mixes the outputs of LayerNorms: it needs --norm pre or --norm post, not {norm}"
         )
-    if design.options.dlcl_window < 0:
-        problems.append(f"--dlcl-window must be at least 0, not {design.options.dlcl_window}; 0 is the whole history")
     if design.options.dlcl_normalised == "yes" and design.options.dlcl_init == "one":
         problems.append("--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one")
     if design.options.dlcl_normalised == "yes" and design.options.dlcl_window == 1:
@@ -131,7 +129,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     summary="a trained mixture of the outputs of all layers below, normalised before it under `--norm pre` "
     "and after it under `--norm post`",
     options=(
-        Option("dlcl_window", 0, "how many of the newest outputs enter a mixture; 0: all"),
+        Option("dlcl_window", 0, "how many of the newest outputs enter a mixture; 0: all", least=0),
         Option(
             "dlcl_weights",
             "scalar",

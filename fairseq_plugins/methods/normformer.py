@@ -11,14 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.norm import (
-    NormedMap,
+    MapWith,
     NormPlace,
     NormPlaces,
     call_maps,
@@ -39,26 +38,6 @@ class HeadScale(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Multiply the C / H numbers of a head by its factor."""
         return x * self.scale.repeat_interleave(x.size(-1) // self.scale.numel())
-
-
-class ScaledHeads(NormedMap):
-    """A linear map with a :class:`HeadScale` before or after it."""
-
-    def __init__(self, linear: nn.Linear, heads: int, inside: bool) -> None:
-        super().__init__(linear)
-        self.heads = HeadScale(heads)
-        self.inside = inside
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``(..., C)`` to ``(..., C)``."""
-        if self.inside:
-            return F.linear(self.heads(x), self.weight, self.bias)
-        scaled: Tensor = self.heads(F.linear(x, self.weight, self.bias))
-        return scaled
-
-    def around(self, linear: nn.Module) -> nn.Module:
-        """The factors on the same side of ``linear``."""
-        return nn.Sequential(self.heads, linear) if self.inside else nn.Sequential(linear, self.heads)
 
 
 class ResScale(Residual):
@@ -110,12 +89,12 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     no_fold="stock fairseq has no factors of heads in its architectures",
 )
 def build(depth: int, design: StackDesign) -> AttentionPlan:
-    """Stock attention whose output map is a :class:`ScaledHeads`, the same in self- and cross-attention."""
+    """Stock attention with a :class:`HeadScale` at its output map, the same in self- and cross-attention."""
     inside = design.options.head_scale_at == "heads"
 
     def make(*arguments: Any, **options: Any) -> nn.Module:
         attention = Attention(*arguments, **options)
-        attention.out_proj = ScaledHeads(attention.out_proj, attention.num_heads, inside)
+        attention.out_proj = MapWith(attention.out_proj, "heads", HeadScale(attention.num_heads), inside)
         call_maps(attention)
         return attention
 

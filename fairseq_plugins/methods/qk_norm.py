@@ -1,13 +1,20 @@
 """QK-norm: queries and keys are normalised in each head, so that no logit of an attention can grow without bound.
 
-Dehghani et al., ICML 2023, https://arxiv.org/abs/2302.05442, equation 1: ``softmax(LN(q) LN(k)^T / sqrt(D)) v``.
+Dehghani et al., ICML 2023, https://arxiv.org/abs/2302.05442, equation 1: ``softmax(LN(q) LN(k)^T / sqrt(D)) v``. Henry
+et al., Findings of EMNLP 2020, https://arxiv.org/abs/2010.04245: ``softmax(g q k^T / (|q| |k|)) v``.
 """
 
 from __future__ import annotations
 
+import math
+
+import torch
+from torch import Tensor, nn
+
 from fairseq_plugins.core.attention import AttentionPlan, head_norms, plan_with_normed_heads
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, method, part
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
+from fairseq_plugins.methods.shared.length import unit
 
 
 @part(
@@ -20,6 +27,37 @@ from fairseq_plugins.core.method import Axis, method, part
 def build(depth: int, design: StackDesign) -> AttentionPlan:
     """The same in self- and cross-attention. All heads of an attention share gain and bias."""
     return plan_with_normed_heads(("q_proj", "k_proj"), design)
+
+
+class UnitLength(nn.Module):
+    """x / |x| for a key, g sqrt(D) x / |x| for a query: fairseq divides its logits by sqrt(D). Shapes ``(..., D)``."""
+
+    def __init__(self, start: float | None) -> None:
+        super().__init__()
+        self.scale = None if start is None else nn.Parameter(torch.full((1,), start))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise; the released code counts shorter lengths as 1e-12."""
+        normed = unit(x, 1e-12)
+        return normed if self.scale is None else normed * (self.scale * math.sqrt(x.size(-1)))
+
+
+@part(
+    Axis.ATTENTION,
+    "cosine",
+    summary="softmax of the cosines of queries and keys in each head, times one trained number for each attention",
+    options=(Option("cosine_length", 75, "97.5th percentile of the lengths of sentences, in subwords", least=2),),
+    parameters=tuple(
+        NewParameter(f"{site.value}.q_proj.norm.scale", "(1)", r"$`\log_2(75^2 - 75)`$, 75 or `--cosine-length`")
+        for site in (Site.SELF, Site.CROSS)
+    ),
+    no_fold="stock fairseq does not normalise queries and keys",
+)
+def cosine(depth: int, design: StackDesign) -> AttentionPlan:
+    """The same in self- and cross-attention."""
+    length = design.options.cosine_length
+    starts = {"q_proj": math.log2(length**2 - length), "k_proj": None}
+    return plan_with_normed_heads(tuple(starts), design, lambda name: UnitLength(starts[name]))
 
 
 method(
@@ -39,8 +77,25 @@ method(
     departures=(
         "This is the form of the large vision Transformers, whose LayerNorms have no bias; those here have one, and "
         "`--norm-module rms_norm` is the form of later language models. All heads of an attention share the norm.",
-        "Henry et al., who proposed it for translation, divide queries and keys by their length and multiply the "
-        "logits by a trained number that starts from the length of the sentences; that form is not supported.",
+        "The form of Henry et al., who proposed it for translation, is QKNorm (cosines).",
         "It can be combined with any choice on the other axes, not with another `--attention`.",
+    ),
+)
+method(
+    "cosine_attention",
+    title="QKNorm (cosines)",
+    paper="Henry et al., Findings of EMNLP 2020, https://arxiv.org/abs/2010.04245",
+    equation=(
+        r"weights $`\mathrm{softmax}(g\, q k^\top / \Vert q \Vert \Vert k \Vert)`$ with one trained number $`g`$, "
+        r"$`\log_2(L^2 - L)`$ at first; the layers are Pre-LN, with FixNorm and SmallInit"
+    ),
+    norm="pre",
+    attention="cosine",
+    weight_form="fix_norm",
+    init="small",
+    departures=(
+        "The released code ([QKNorm](https://github.com/CyndxAI/QKNorm), revision c628cb5) is that of ScaleNorm + "
+        "FixNorm, with LayerNorms; it takes $`L`$, the 97.5th percentile of the lengths of sentences, as a setting, 72 "
+        "to 79: `--cosine-length`.",
     ),
 )

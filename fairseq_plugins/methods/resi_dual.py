@@ -3,19 +3,32 @@
 Xie et al. 2023, https://arxiv.org/abs/2304.14802, section 3::
 
     x_{k+1} = LN(x_k + F_k(x_k)),   d_{k+1} = d_k + s F_k(x_k),   d_0 = s x_0,   y = a x_L + LN(d_L)
+
+SiameseNorm: branches read both streams. Li et al., ICML 2026, https://arxiv.org/abs/2602.08064, as released::
+
+    O = F(LN(x_k + LN(y_k))),   x_{k+1} = LN(x_k + O / c),   y_{k+1} = y_k + O,   x_0 = y_0,   LN(x_L + LN(y_L))
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from fairseq.modules import LayerNorm
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
-from fairseq_plugins.core.norm import NormPlace, layer_norm_parameters, norms_always
+from fairseq_plugins.core.norm import (
+    NormPlace,
+    NormPlaces,
+    layer_norm,
+    layer_norm_parameters,
+    norm_module,
+    norms_always,
+    stock_top_norm,
+)
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream
 
 EPSILON = 1e-7
@@ -37,10 +50,9 @@ class DualResidual(PlainResidual):
 class DualStream(SideStream):
     """Starts as s times the embedding; its LayerNorm is added to a times the stream. Shapes ``(T, B, C)``."""
 
-    def __init__(self, width: int, scale: float, alpha: float) -> None:
+    def __init__(self, norm: nn.Module, scale: float = 1.0, alpha: float = 1.0) -> None:
         super().__init__()
-        self.scale, self.alpha = scale, alpha
-        self.norm = LayerNorm(width, eps=EPSILON)
+        self.norm, self.scale, self.alpha = norm, scale, alpha
 
     def start(self, x: Tensor) -> Tensor:
         """Scale the embedding."""
@@ -51,12 +63,38 @@ class DualStream(SideStream):
         return torch.add(self.norm(side), x, alpha=self.alpha)
 
 
+class SiameseResidual(DualResidual):
+    """stream + branch / c, beside it side + branch; the branch reads stream + LN(side). Shapes ``(T, B, C)``."""
+
+    def __init__(self, norm: nn.Module, divisor: float) -> None:
+        super().__init__(scale=1.0)
+        self.norm, self.share = norm, 1 / divisor
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Add the smaller branch."""
+        return torch.add(stream, branch, alpha=self.share)
+
+    def read(self, stream: Tensor, side: Tensor) -> Tensor:
+        """Add the norm of the side stream."""
+        total: Tensor = stream + self.norm(side)
+        return total
+
+
+def dual_stream(design: StackDesign) -> SideStream:
+    """ResiDual's side stream."""
+    norm, options = LayerNorm(design.width, eps=EPSILON), design.options
+    return DualStream(norm, options.resi_dual_scale, options.resi_dual_alpha)
+
+
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse layers that are not Post-LN: their stream is the sum of all branches already."""
     if norms_always(design, NormPlace.AFTER):
         return []
-    place = design.choice(Axis.NORM)
-    return [f"--residual resi_dual keeps the sum of all branches beside a Post-LN stream: use --norm post, not {place}"]
+    residual, norm = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM)
+    wanted = "siamese or post" if residual == "siamese" else "post"
+    return [
+        f"--residual {residual} keeps the sum of all branches beside a Post-LN stream: use --norm {wanted}, not {norm}"
+    ]
 
 
 @part(
@@ -70,11 +108,39 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     parameters=layer_norm_parameters("side_stream.norm"),
     conflicts=conflicts,
     no_fold="stock fairseq has one stream",
-    side_stream=lambda design: DualStream(design.width, design.options.resi_dual_scale, design.options.resi_dual_alpha),
+    side_stream=dual_stream,
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The same at every site."""
     return {site: DualResidual(design.options.resi_dual_scale) for site in sites}
+
+
+@part(
+    Axis.NORM,
+    "siamese",
+    summary="LayerNorm before the branch and after the sum, one on top",
+    top=lambda design: stock_top_norm,
+    parameters=layer_norm_parameters(*(f"{site.value}_after_norm" for site in Site)),
+    no_fold="stock fairseq has one LayerNorm a sub-layer",
+)
+def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
+    """Both places at every site."""
+    return {NormPlace.BEFORE: layer_norm, NormPlace.AFTER: layer_norm}
+
+
+@part(
+    Axis.RESIDUAL,
+    "siamese",
+    summary="stream + branch / c, beside it the plain sum of all branches, whose norm every branch reads, too",
+    parameters=layer_norm_parameters(*(f"{site.value}_residual.norm" for site in Site), "side_stream.norm"),
+    conflicts=conflicts,
+    no_fold="stock fairseq has one stream",
+    side_stream=lambda design: DualStream(norm_module(design, None)(design.width)),
+)
+def siamese(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """Divide by the root of the number of sub-layers up to the end of the layer."""
+    divisor = math.sqrt(len(sites) * depth)
+    return {site: SiameseResidual(norm_module(design, site)(design.width), divisor) for site in sites}
 
 
 method(
@@ -95,5 +161,26 @@ method(
         r"its $`\epsilon = 10^{-7}`$ weighs more.",
         "The released code builds the sum of the decoder in the same way, from its own embedding; keys and values of "
         "the cross-attention read the encoder's output, both streams added.",
+    ),
+)
+method(
+    "siamese_norm",
+    title="SiameseNorm",
+    paper="Li et al., ICML 2026, https://arxiv.org/abs/2602.08064",
+    equation=(
+        r"$`O = F(\mathrm{LN}(x + \mathrm{LN}(y)))`$, $`o = \mathrm{LN}(x + O / c)`$, $`y' = y + O`$; $`c`$ is the "
+        r"root of the number of sub-layers up to the end of the layer, $`x_0 = y_0`$ the embedding, and "
+        r"$`\mathrm{LN}(x + \mathrm{LN}(y))`$ the output of the stack"
+    ),
+    norm="siamese",
+    residual="siamese",
+    base_init="fairseq",
+    departures=(
+        "The equations are those of the released code "
+        "([SiameseNorm](https://github.com/Qwen-Applications/SiameseNorm), revision 70efa00); of the text only notes "
+        r"could be read, which have $`c = \sqrt{l + 1}`$ with $`l`$ the number of the sub-layer, and no norm on top.",
+        r"The released code also normalises $`x_0`$, but not $`y_0`$; `--layernorm-embedding` normalises both.",
+        r"The released $`c`$ is $`\sqrt{2 l}`$ at depth $`l`$; a decoder with cross-attention has three sub-layers a "
+        r"layer, so $`c = \sqrt{3 l}`$ by the same rule.",
     ),
 )

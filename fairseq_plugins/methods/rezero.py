@@ -1,6 +1,7 @@
-"""ReZero: no LayerNorm; every branch is multiplied by a trained scalar that starts at zero.
+"""ReZero: no LayerNorm; every branch is multiplied by a trained scalar that starts at zero. LayerScale: by a vector.
 
-Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, equation 1 and section 4.
+Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, equation 1 and section 4; Touvron et al., ICCV 2021,
+https://arxiv.org/abs/2103.17239, section 2.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ PAPER = "Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887"
 
 
 class ReZeroResidual(Residual):
-    """stream + alpha * branch, alpha one scalar. Equation 1. Shapes ``(T, B, C)``."""
+    """stream + alpha * branch, alpha one scalar (equation 1) or ``(C)``. Shapes ``(T, B, C)``."""
 
     def __init__(self, alpha: nn.Parameter) -> None:
         super().__init__()
@@ -27,7 +28,7 @@ class ReZeroResidual(Residual):
         return torch.addcmul(stream, branch, self.alpha)
 
     def branch_scale(self) -> Tensor:
-        """alpha, ``(1)``."""
+        """alpha, ``(1)`` or ``(C)``."""
         return self.alpha
 
 
@@ -62,6 +63,24 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     return {site: ReZeroResidual(new_alpha() if own else shared) for site in sites}
 
 
+def layer_scale_start(layers: int) -> float:
+    """Return LayerScale's first factor in a stack of ``layers`` layers."""
+    return 0.1 if layers <= 18 else 1e-5 if layers <= 24 else 1e-6
+
+
+@part(
+    Axis.RESIDUAL,
+    "layer_scale",
+    summary="stream + alpha * branch with a trained vector alpha",
+    options=(Option("layer_scale_start", 0.0, "start of LayerScale's alpha; 0: the paper's value for the depth"),),
+    parameters=at_each_site("alpha", "(C)", "0.1 up to 18 layers, 1e-5 up to 24, then 1e-6"),
+)
+def layer_scale(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """Build a vector for each sub-layer."""
+    start = design.options.layer_scale_start or layer_scale_start(design.layers)
+    return {site: ReZeroResidual(nn.Parameter(torch.full((design.width,), start))) for site in sites}
+
+
 method(
     "rezero",
     title="ReZero",
@@ -94,4 +113,17 @@ method(
     equation=r"$`o = \mathrm{LN}(x + \alpha F(x))`$, $`\alpha = 0`$ at first",
     norm="post",
     residual="rezero",
+)
+method(
+    "layer_scale",
+    title="LayerScale",
+    paper="Touvron et al., ICCV 2021, https://arxiv.org/abs/2103.17239",
+    equation=(
+        r"$`o = x + \alpha \odot F(\mathrm{LN}(x))`$ with a vector $`\alpha`$ (section 2), 0.1 at first up to 18 "
+        "layers, 1e-5 up to 24, then 1e-6; one more LayerNorm on top of each stack"
+    ),
+    norm="pre",
+    residual="layer_scale",
+    base_init="fairseq",
+    departures=("The paper is about vision; each stack counts its own layers.",),
 )

@@ -59,17 +59,33 @@ class RMSNorm(nn.RMSNorm):
         return (x * _factor(x, self.eps)).type_as(x) * self.weight
 
 
+class RootNorm(nn.RMSNorm):
+    """g * x / (RMS(x) + eps), as in the authors' code for PyTorch. Shapes and types as above."""
+
+    eps: float
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise."""
+        wide = x if x.dtype == torch.float64 else x.float()
+        root = torch.linalg.vector_norm(wide, dim=-1, keepdim=True) * x.size(-1) ** -0.5
+        return (x / (root + self.eps)).type_as(x) * self.weight
+
+
 @part(
     Axis.NORM_MODULE,
     "rms_norm",
     summary="RMSNorm at every place of `--norm` and on top: no mean is subtracted, and there is no bias",
-    options=(Option("rms_norm_epsilon", 1e-5, "what RMSNorm adds to the mean square"),),
+    options=(
+        Option("rms_norm_epsilon", 1e-5, "what RMSNorm adds to the mean square"),
+        Option("rms_norm_epsilon_in", "square", "whether it adds to the square or to its root", ("square", "root")),
+    ),
     conflicts=needs_norms("rms_norm"),
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:
     """The same everywhere."""
-    return lambda width: RMSNorm(width, eps=design.options.rms_norm_epsilon)
+    kind = RootNorm if design.options.rms_norm_epsilon_in == "root" else RMSNorm
+    return lambda width: kind(width, eps=design.options.rms_norm_epsilon)
 
 
 method(
@@ -85,7 +101,8 @@ method(
     base_init="fairseq",
     departures=(
         r"The text has no $`\epsilon`$; implementations add one to the mean square, here as large as that of "
-        "LayerNorm, `--rms-norm-epsilon`. The authors' code for PyTorch (revision 2e726f1) adds 1e-8 to the root.",
+        "LayerNorm, `--rms-norm-epsilon`. The authors' code for PyTorch (revision 2e726f1) adds 1e-8 to the root, "
+        "which moves logits by about 2e-5: `--rms-norm-epsilon-in root --rms-norm-epsilon 1e-8`.",
         "The paper's Transformer is a Post-LN model, `--norm post --norm-module rms_norm`; this architecture is "
         "Pre-LN, as the models that took the module up.",
         "It replaces the LayerNorms of `--norm`. That of `--layernorm-embedding`, those of a history and that of a "

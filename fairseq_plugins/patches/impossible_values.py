@@ -44,6 +44,9 @@ LEGAL: Mapping[str, Legal] = {
     "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
 }
 
+BUILDS_NOTHING = ("scale_fc", "scale_attn", "scale_heads", "scale_resids")
+"""Flags of stock language models, of NormFormer, that fairseq 0.12.3.1 drops on the way to the layers."""
+
 
 def is_legal(value: Any, legal: Legal) -> bool:
     """Return whether a setting may have ``value``; unset ones may, and switches such as ``retain_dropout``."""
@@ -96,6 +99,9 @@ def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable
     )
     if cfg.optimization.lr and not any(cfg.optimization.lr):
         logger.warning("the learning rate is 0 (--lr, optimization.lr): the weights will not change")
+    for name in () if OmegaConf.is_missing(cfg, "model") else BUILDS_NOTHING:
+        if getattr(cfg.model, name, False):
+            logger.warning(f"{flag(name)} changes nothing: fairseq builds no module for it; --norm normformer does")
     return call_main(cfg, main, **kwargs)
 
 

@@ -128,7 +128,7 @@ def obstacles_to_export(model: Any) -> list[str]:
         reasons += [f"--{axis.value} {stack.design.choice(axis)}" for axis in _unknown_parts(stack, subs)]
         cfg = stack.cfg
         settings = {
-            "an embedding that is no table": not isinstance(stack.embed_tokens, nn.Embedding),
+            "an embedding that is no table": type(stack.embed_tokens) is not nn.Embedding,
             "--no-token-positional-embeddings": stack.embed_positions is None,
             f"--activation-fn {cfg.activation_fn}": cfg.activation_fn not in ACTIVATIONS,
             "--adaptive-softmax-cutoff": getattr(stack, "adaptive_softmax", None) is not None,
@@ -263,7 +263,7 @@ def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = _
     assert form is not None  # see _unknown_parts
     weight, constant = form[0].double(), form[1]
     bias = 0 if constant is None else constant.double()
-    spec.weight = _array(branch.double() * read.scale.double() * weight)
+    spec.weight = _array(branch.double().unsqueeze(1) * read.scale.double() * weight)
     folded = branch.double() * (bias + read.shift.double() * weight.sum(dim=1))
     if constant is not None or bool(folded.any()):
         spec.bias = _array(folded)

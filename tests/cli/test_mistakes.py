@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.cli.stock import USER_DIR
 from fairseq_plugins.errors import EXIT_CODE, UserError
+from fairseq_plugins.patches.impossible_values import refuse_configuration
 from fairseq_plugins.patches.messages import DECAY, OLD_SCORER, run_or_explain
 from tests import processes, toy
 
@@ -191,6 +193,11 @@ def test_what_works_and_is_hardly_meant_is_a_warning(tmp_path: Path, caplog: pyt
     assert deep("train", f"data-bin {training} --lr 0".split()) == 0
     assert "--fp16 on a CPU rounds to 16 bits" in caplog.text
     assert "the learning rate is 0 (--lr, optimization.lr): the weights will" in caplog.text
+    for model in ({"scale_attn": True, "scale_fc": False}, "???"):  # a flag of stock language models; no model
+        cfg = OmegaConf.create({"optimization": {"lr": [0.1]}, "model": model})
+        refuse_configuration(lambda cfg, main: None, cfg, print)
+    assert caplog.text.count("changes nothing: fairseq builds no module for it") == 1
+    assert "--scale-attn changes nothing" in caplog.text
 
 
 def test_a_number_of_threads_that_openmp_would_ignore(

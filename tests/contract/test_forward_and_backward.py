@@ -42,7 +42,8 @@ def without_gradient(model: DeepTransformerModel) -> set[str]:
 
 
 def closed_branches(model: DeepTransformerModel, data: models.Batch) -> int:
-    """Number of residuals that let nothing of their branch through: a factor or an output map that starts at zero."""
+    """Number of places where nothing comes through: a branch whose factor or output map starts at zero, or a map of the
+    streams that does."""
     closed: list[bool] = []
 
     def watch(residual: Residual, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
@@ -54,7 +55,7 @@ def closed_branches(model: DeepTransformerModel, data: models.Batch) -> int:
         model(*data.inputs)
     for handle in handles:
         handle.remove()
-    return sum(closed)
+    return sum(closed) + sum(name.endswith("_residual.map") and not p.any() for name, p in model.named_parameters())
 
 
 @every_start
@@ -157,7 +158,8 @@ def test_the_seed_decides_the_weights() -> None:
         dropping = models.build(*flags, *drop).state_dict() if values_of(case)["history"] == "last" else first
         assert [name for name in first if not torch.equal(first[name], again[name])] == [], case
         assert [name for name in first if not torch.equal(first[name], dropping[name])] == [], case
-        matrices = [name for name, value in first.items() if value.ndim == 2 and "history" not in name]
+        undrawn = ("history", "_residual.")
+        matrices = [n for n, value in first.items() if value.ndim == 2 and not any(part in n for part in undrawn)]
         drawn = [name for name in matrices if float(first[name].float().std()) > 0]  # some start at zero
         assert drawn, case
         assert [name for name in drawn if torch.equal(first[name], other[name])] == [], case

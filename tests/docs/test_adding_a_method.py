@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "adding_a_method.md"
-METHOD, TEST = "fairseq_plugins/methods/layer_scale.py", "tests/methods/test_layer_scale.py"
+METHOD, TEST = "fairseq_plugins/methods/laurel.py", "tests/methods/test_laurel.py"
 RUN = """
 import runpy, sys
 import pytest
@@ -50,7 +50,7 @@ def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
     imports = tmp_path / "fairseq_plugins/methods/__init__.py"
     text = imports.read_text(encoding="utf-8")
     assert text.count("    ds_init,\n") == 1
-    imports.write_text(text.replace("    ds_init,\n", "    ds_init,\n    layer_scale,\n"), encoding="utf-8")
+    imports.write_text(text.replace("    ds_init,\n", "    ds_init,\n    laurel,\n"), encoding="utf-8")
 
     # Here, where the imported module exists, the linter can tell whose it is.
     linted = subprocess.run(
@@ -62,8 +62,8 @@ def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
         [sys.executable, "-c", RUN, TEST], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "6 passed" in result.stdout
+    assert "4 passed" in result.stdout
     methods = (tmp_path / "docs/methods.md").read_text(encoding="utf-8")
-    assert "\n## LayerScale\n" in methods
-    assert "| `encoder_attn_residual.scale` | `decoder.layers.I.` | `(C)` | parameter | 0.1 up to" in methods
-    assert "| `layer_scale` |" in methods
+    assert "\n## LAuReL-RW\n" in methods
+    assert "| `encoder_attn_residual.alpha` | `decoder.layers.I.` | `(1)` | parameter | 1, or" in methods
+    assert "| `laurel` |" in methods

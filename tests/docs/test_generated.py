@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins import patches
 from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, Method, NewParameter, Part, all_options
+from fairseq_plugins.core.residual import only_branches
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -130,8 +131,10 @@ def has(names: tuple[str, ...], parameter: NewParameter) -> bool:
 def test_new_parameters_of_a_part_are_those_documented(subtests: pytest.Subtests) -> None:
     for part in ADDS_PARAMETERS:
         with subtests.test(name_of(part)):
-            model = generate.tiny_model(METHODS["post_ln"], **{part.axis.value: part.name})
-            check(model, generate.stock_model(False, False), [part])
+            # Streams of their own refuse a LayerNorm after the sum.
+            norm = METHODS["pre_ln" if part.conflicts is only_branches else "post_ln"]
+            model = generate.tiny_model(norm, **{part.axis.value: part.name})
+            check(model, generate.stock_twin(norm), [part])
 
 
 def test_an_undocumented_parameter_is_noticed() -> None:

@@ -49,7 +49,7 @@ def test_links_lead_somewhere() -> None:
     assert lost == []
 
 
-EXAMPLES = {"fairseq_plugins/methods/layer_scale.py", "tests/methods/test_layer_scale.py"}
+EXAMPLES = {"fairseq_plugins/methods/laurel.py", "tests/methods/test_laurel.py"}
 """Files that a page tells the reader to write."""
 
 

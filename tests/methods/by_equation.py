@@ -130,8 +130,9 @@ class At:
         layer, depth, site: where the sub-layer is; depth counts from 1.
         layer_input: input of the layer.
         branches: outputs of the branches so far.
-        logits: of the attentions so far, by site.
         corrected: states that a solver keeps.
+        logits: of the attentions so far, by site; or what else crosses layers in the place of logits.
+        streams: where there are several.
     """
 
     stack: Any
@@ -145,6 +146,7 @@ class At:
     branches: list[Tensor] = field(default_factory=list)
     logits: dict[Site, Tensor] = field(default_factory=dict)
     corrected: list[Tensor] = field(default_factory=list)
+    streams: list[Tensor] = field(default_factory=list)
 
     @property
     def in_encoder(self) -> bool:

@@ -138,6 +138,107 @@ def hybrid_norm(at: At, x: Tensor) -> Tensor:
     return rms(x + at.branch(x, on_heads=lambda map_, heads: rms(heads, map_.norm)), at.first_norm)
 
 
+def of_length(x: Tensor, length: Tensor | float = 1.0) -> Tensor:
+    return length * x / (x * x).sum(dim=-1, keepdim=True).sqrt()
+
+
+def cosines(at: At, x: Tensor) -> Tensor:
+    """softmax(g cos(q, k)), where the formula of attention divides by the root of the width of a head."""
+
+    def on_heads(map_: Any, heads: Tensor) -> Tensor:
+        if not hasattr(map_, "norm"):
+            return heads
+        return of_length(heads, 1.0 if map_.norm.scale is None else map_.norm.scale * math.sqrt(heads.size(-1)))
+
+    return x + at.branch(at.norm(x), **({} if at.site is Site.FFN else {"on_heads": on_heads}))
+
+
+def value_residual(at: At, module: Any, query: Tensor, source: Tensor, **changes: Any) -> Tensor:
+    """V_n <- l1 V_n + l2 V_1, in three chains."""
+
+    def on_heads(map_: Any, heads: Tensor) -> Tensor:
+        if map_ is not module.v_proj:
+            return heads
+        first = at.logits.setdefault(at.site, heads)
+        own, others = (0.5, 0.5) if map_.mixing.factors is None else map_.mixing.factors
+        return heads if at.depth == 1 else own * heads + others * first
+
+    return attend(at, module, query, source, on_heads=on_heads)
+
+
+def gated(at: At, module: Any, query: Tensor, source: Tensor, **changes: Any) -> Tensor:
+    gate = torch.sigmoid(query @ module.gate_proj.weight.t())
+    each = gate.repeat_interleave(query.size(-1) // gate.size(-1), dim=-1)
+    return attend(at, module, query, source, inner=lambda context: context * each)
+
+
+def siamese(at: At, x: Tensor) -> Tensor:
+    y = at.start + sum(at.branches)
+    branch = at.branch(at.norm(x + ln(y, at.residual.norm)))
+    return at.later_norm("after", x + branch / math.sqrt(at.depth * at.sub_layers / at.layers))
+
+
+def siamese_on_top(at: At, x: Tensor) -> Tensor:
+    return norm_on_top(at, x + ln(at.start + sum(at.branches), at.stack.side_stream.norm))
+
+
+def hyper(at: At, x: Tensor) -> Tensor:
+    """h = sum_i a_i h_i, h_j' = sum_i M_ij h_i + w_j F(LN(h)), stream by stream."""
+    own = at.residual
+    h, count = at.streams or [at.start] * len(own.write_weights), len(own.write_weights)
+    reads, writes = [own.read_weights[0, i] for i in range(count)], [own.write_weights[i] for i in range(count)]
+    mixes: Any = [[own.mix_weights[i, j] for j in range(count)] for i in range(count)]
+    if at.stack.design.options.hyper_weights == "dynamic":
+        for i in range(count):
+            centred = h[i] - h[i].mean(dim=-1, keepdim=True)
+            normed = centred / torch.sqrt((centred * centred).mean(dim=-1, keepdim=True) + 1e-5)
+            small = torch.tanh(normed @ own.map).split(1, dim=-1)  # reading, writing, mixing
+            reads[i], writes[i] = reads[i] + own.scales[0] * small[0], writes[i] + own.scales[1] * small[1]
+            mixes[i] = [mixes[i][j] + own.scales[0] * small[2 + j] for j in range(count)]
+    branch = at.branch(at.norm(sum(a * each for a, each in zip(reads, h, strict=True))))
+    at.streams = [sum(mixes[i][j] * h[i] for i in range(count)) + writes[j] * branch for j in range(count)]
+    return x
+
+
+def manifold(at: At, x: Tensor) -> Tensor:
+    """The same with a = sigmoid, w = 2 sigmoid and a doubly stochastic M, which maps stream j to i here."""
+    own, count = at.residual, at.stack.design.options.mhc_streams
+    h = at.streams or [at.start] * count
+    flat = torch.cat(h, dim=-1)
+    product = flat @ own.map / torch.sqrt((flat * flat).mean(dim=-1, keepdim=True) + 1e-5)
+    scales = own.scales.repeat_interleave(torch.tensor([count, count, count * count]))
+    a, w, square = (scales * product + own.bias.flatten()).split([count, count, count * count], dim=-1)
+    mixes = square.unflatten(-1, (count, count)).exp()
+    for _ in range(20):
+        mixes = mixes / mixes.sum(dim=-2, keepdim=True)
+        mixes = mixes / mixes.sum(dim=-1, keepdim=True)
+    branch = at.branch(at.norm(sum(torch.sigmoid(a[..., i : i + 1]) * h[i] for i in range(count))))
+    at.streams = [
+        sum(mixes[..., i, j].unsqueeze(-1) * h[j] for j in range(count)) + 2 * torch.sigmoid(w[..., i : i + 1]) * branch
+        for i in range(count)
+    ]
+    return x
+
+
+def streams_on_top(at: At, x: Tensor) -> Tensor:
+    return norm_on_top(at, torch.stack(at.streams).sum(dim=0))
+
+
+def depth_attention(at: At, query: Tensor) -> Tensor:
+    """softmax_i(w . RMSNorm(v_i)) over the embedding and the sums of branches so far, a block each."""
+    blocks = at.stack.design.options.attention_residual_blocks
+    size = math.ceil(at.sub_layers / blocks) if blocks else 1
+    values = [at.start, *(sum(at.branches[i : i + size]) for i in range(0, len(at.branches), size))]
+    logits = [(v @ query) / torch.sqrt((v * v).mean(dim=-1) + 1e-5) for v in values]
+    weights = torch.softmax(torch.stack(logits), dim=0).unsqueeze(-1)
+    return sum(weight * v for weight, v in zip(weights, values, strict=True))
+
+
+def attention_residual(at: At, x: Tensor) -> Tensor:
+    at.branch(at.norm(depth_attention(at, at.residual.query) if at.branches else at.start))
+    return x
+
+
 def normed_by(formula: Callable[[Tensor, Any], Tensor]) -> Equation:
     """Pre-LN with another function in place of LayerNorm."""
     return Equation(
@@ -296,13 +397,18 @@ def predictor_corrector(at: At, layer: Map, y: Tensor) -> Tensor:
 
 LN_OVER_DEPTH = Equation(lambda at, x: x + at.branch(at.norm(x) / math.sqrt(at.depth)), norm_on_top)
 RMS_OVER_DEPTH = Equation(
-    lambda at, x: x + at.branch(rms(x, at.first_norm.norm) / math.sqrt(at.depth)),
+    lambda at, x: x + at.branch(rms(x, at.first_norm) / math.sqrt(at.depth)),
     lambda at, x: rms(x, at.stack.layer_norm),
 )
 PCFORMER = Equation(pre, norm_on_top, solve=predictor_corrector)
 ODE, FUNCTIONS = Equation(pre, norm_on_top, solve=runge_kutta), ("change", "layer")
 DLCL_PRE, DLCL_POST = Equation(pre, norm_on_top, mix=dlcl), Equation(post, mix=dlcl)
 DENSEFORMER, RESI_DUAL = Equation(pre, norm_on_top, mix=denseformer), Equation(post, resi_dual_on_top)
+SIAMESE = Equation(siamese, siamese_on_top)
+HYPER, MANIFOLD = Equation(hyper, streams_on_top), Equation(manifold, streams_on_top)
+DEPTH_ATTENTION = Equation(
+    attention_residual, lambda at, x: norm_on_top(at, depth_attention(at, at.stack.side_stream.query))
+)
 REALFORMER, JOINED = Equation(post, attend=residual_attention), Equation(post, attend=joined_attention)
 DLCL_OPTIONS: list[dict[str, str]] = [
     {},
@@ -335,6 +441,15 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("derf", normed_by(derf), [{}]),
     ("qk_norm", Equation(qk_norm, norm_on_top), [{}]),
     ("hybrid_norm", Equation(hybrid_norm, lambda at, x: rms(x, at.stack.layer_norm)), [{}]),
+    ("layer_scale", Equation(lambda at, x: x + at.residual.alpha * at.branch(at.norm(x)), norm_on_top), [{}]),
+    ("scale_norm", normed_by(lambda x, norm: of_length(x, norm.scale)), [{}]),
+    ("cosine_attention", Equation(cosines, norm_on_top), [{}]),
+    ("value_residual", Equation(pre, norm_on_top, attend=value_residual), [{}, {"value_residual_mix": "trained"}]),
+    ("gated_attention", Equation(pre, norm_on_top, attend=gated), [{}, {"gated_by": "head"}]),
+    ("siamese_norm", SIAMESE, [{}]),
+    ("hyper_connections", HYPER, [{}, {"hyper_weights": "static", "hyper_streams": "3"}]),
+    ("mhc", MANIFOLD, [{}, {"mhc_streams": "2"}]),
+    ("attention_residuals", DEPTH_ATTENTION, [{}, {"attention_residual_blocks": "2"}]),
     ("admin", Equation(admin), [{}, {"admin_scale": "scalar"}, {"admin_omega": "frozen"}]),
     ("admin_torch", Equation(admin_torch), [{}, {"admin_torch_omega": "trained"}]),
     ("deepnet", Equation(deepnet), [{}]),
@@ -425,12 +540,14 @@ NEUTRAL: list[tuple[str, dict[str, Any], Callable[[Any], None], str]] = [
     ("branch_norm", {}, lambda model: model.set_num_updates(4000), "post_ln"),
     ("deepnet", {}, lambda model: set_in(model, "scale", 1.0), "post_ln"),
     ("denseformer", {}, lambda model: None, "pre_ln"),
+    ("hyper_connections", {"hyper_streams": "1"}, lambda model: None, "pre_ln"),
+    ("layer_scale", {}, lambda model: set_in(model, "alpha", 1), "pre_ln"),
     ("mix_ln", {"mix_post": "0"}, lambda model: None, "pre_ln"),
     ("resi_dual", {}, without_side_stream, "post_ln"),
     ("rezero_post_ln", {}, lambda model: set_in(model, "alpha", 1), "post_ln"),
     ("span_norm", {}, plain_ends, "post_ln"),
 ]
-STARTS_NEUTRAL = ("admin_torch", "denseformer", "mix_ln")
+STARTS_NEUTRAL = ("admin_torch", "denseformer", "hyper_connections", "mix_ln")
 
 
 @torch.no_grad()

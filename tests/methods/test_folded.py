@@ -62,3 +62,14 @@ def test_layernorm_scaling_has_the_weights_of_pre_ln_and_folds_into_it(tmp_path:
         for name in ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"):
             for one, other in zip(getattr(theirs, name).parameters(), getattr(mine, name).parameters(), strict=True):
                 torch.testing.assert_close(one, other / math.sqrt(mine.depth))
+
+
+def test_layer_scale_folds_into_pre_ln(tmp_path: Path) -> None:
+    model, values = tiny_model("layer_scale_transformer", layer_scale_start="0.5")
+    with torch.no_grad():
+        for residual in residuals(model).values():
+            residual.alpha.copy_(random_in(0.5, 2.0, residual.alpha))
+    stock = folded(tmp_path, "layer_scale_transformer", model, values)
+    assert_same(model, stock)
+    ratio = stock.encoder.layers[0].fc2.bias / model.encoder.layers[0].fc2.bias
+    torch.testing.assert_close(ratio, model.encoder.layers[0].ffn_residual.alpha)

@@ -15,7 +15,7 @@ from fairseq_plugins.methods.derf import DynamicErf
 from fairseq_plugins.methods.dyt import DynamicTanh
 from fairseq_plugins.methods.rms_norm import RMSNorm
 from tests.core.saved import saved_tensors
-from tests.models import tiny
+from tests.models import inputs, logits, tiny
 
 KINDS: dict[str, Callable[..., nn.Module]] = {"rms_norm": RMSNorm, "dyt": DynamicTanh, "derf": DynamicErf}
 
@@ -64,6 +64,23 @@ def test_gradients_in_half_precision() -> None:
             assert rounded.grad.dtype == dtype
             error = (rounded.grad.float() - exact.grad).norm() / exact.grad.norm()
             assert error < 8 * torch.finfo(dtype).eps, name
+
+
+def test_epsilon_at_the_root() -> None:
+    """The authors' code: x / (RMS + 1e-8), RMS the length over the root of the width (rmsnorm 2e726f1)."""
+    model = tiny("rms_norm_transformer", rms_norm_epsilon="1e-8", rms_norm_epsilon_in="root").eval()
+    plain = tiny("rms_norm_transformer").eval()
+    x = torch.randn(5, 16) / 100
+    found = model.encoder.layer_norm(x)
+    torch.testing.assert_close(found, x / (x.norm(dim=-1, keepdim=True) * 16**-0.5 + 1e-8))
+    with torch.no_grad():
+        assert 1e-6 < float((logits(model, inputs()) - logits(plain, inputs())).abs().max()) < 1e-4
+
+
+def test_a_norm_over_the_depth_keeps_the_names_of_its_parameters() -> None:
+    for module in (*KINDS, "scale_norm"):
+        models = [tiny("deep_transformer", norm=norm, norm_module=module) for norm in ("layernorm_scaling", "pre")]
+        assert models[0].state_dict().keys() == models[1].state_dict().keys()
 
 
 def test_no_place_keeps_a_layer_norm() -> None:

@@ -110,7 +110,7 @@ def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
     Raises:
         UserError: they do not add up to the output.
     """
-    sub, zero = visit.sub, x.new_zeros(1, 1, 1, x.size(-1))
+    sub, zero = visit.sub, x.new_zeros(1).expand_as(x)
     x = sub.residual(zero, x, layer_input).clone()
     x[number] += sub.residual(visit.branch, zero[0], zero[0])
     if NormPlace.AFTER in sub.norms:

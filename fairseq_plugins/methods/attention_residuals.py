@@ -1,0 +1,107 @@
+"""Attention residuals: every sub-layer reads a softmax mixture of the outputs of the sub-layers, or blocks, below it.
+
+Kimi Team 2026, https://arxiv.org/abs/2603.15031, section 3. With v_0 the embedding and v_i the sum of the branches of
+block i so far, the input of sub-layer l is ``sum_i softmax_i(w_l . RMSNorm(v_i)) v_i``.
+
+Legend: T time, B batch, C width, K finished blocks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
+from fairseq_plugins.core.residual import Residual, SideStream, at_each_site, only_branches
+from fairseq_plugins.methods.shared.length import over_rms
+
+
+def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
+    """Mix the blocks ``(K, T, B, C)`` and the unfinished one ``(T, B, C)``; ``query`` is w, ``(C)``."""
+    logits = [over_rms(torch.matmul(v, query).unsqueeze(-1), v) for v in (blocks, stream.unsqueeze(0))]
+    weights = torch.softmax(torch.cat(logits), dim=0).type_as(stream)
+    return (weights[:-1] * blocks).sum(dim=0) + weights[-1] * stream
+
+
+class AttentionResidual(Residual):
+    """Adds up the branches of a block in the stream; the finished blocks are the side stream ``(K, T, B, C)``.
+
+    The sub-layer that ``begins`` a block is its first; the ``lowest`` of the stack has nothing to choose from.
+    """
+
+    def __init__(self, width: int, begins: bool, lowest: bool) -> None:
+        super().__init__()
+        self.query = None if lowest else nn.Parameter(torch.zeros(width))
+        self.begins = begins
+
+    def read(self, stream: Tensor, side: Tensor) -> Tensor:
+        """Mix the blocks so far."""
+        return stream if self.query is None else mixture(self.query, stream, side)
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Begin a block with the branch, or add it to the block."""
+        return branch if self.begins else stream + branch
+
+    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+        """Put the block below among the finished ones."""
+        return torch.cat([side, stream.unsqueeze(0)]) if self.begins else side
+
+
+class Blocks(SideStream):
+    """No finished block at first, as the embedding is in the stream; at the end one more mixture."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.zeros(width))
+
+    def start(self, x: Tensor) -> Tensor:
+        """``(0, T, B, C)``."""
+        return x.new_empty(0, *x.shape)
+
+    def finish(self, x: Tensor, side: Tensor) -> Tensor:
+        """Mix all blocks."""
+        return mixture(self.query, x, side)
+
+
+@part(
+    Axis.RESIDUAL,
+    "attention_residual",
+    summary="each branch reads a softmax mixture of the outputs of all sub-layers below, or of blocks of them",
+    options=(Option("attention_residual_blocks", 0, "number of blocks of a stack; 0: each sub-layer is one", least=0),),
+    parameters=(
+        *at_each_site("query", "(C)", "0; none in the first sub-layer of a stack"),
+        NewParameter("side_stream.query", "(C)", "0"),
+    ),
+    conflicts=only_branches,
+    no_fold="stock fairseq has no sub-layer that reads more than the one below it",
+    side_stream=lambda design: Blocks(design.width),
+)
+def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """Blocks have equal numbers of sub-layers, but for the last."""
+    blocks, below = design.options.attention_residual_blocks, (depth - 1) * len(sites)
+    size = math.ceil(design.layers * len(sites) / blocks) if blocks else 1
+    return {site: AttentionResidual(design.width, n % size == 0, n == 0) for n, site in enumerate(sites, below)}
+
+
+method(
+    "attention_residuals",
+    title="Attention residuals",
+    paper="Kimi Team, 2026, https://arxiv.org/abs/2603.15031",
+    equation=(
+        r"$`h_l = \sum_{i < l} \mathrm{softmax}_i(w_l \cdot \mathrm{RMSNorm}(v_i))\, v_i`$ is the input of sub-layer "
+        r"$`l`$ and, with one more $`w`$, the output of the stack (section 3); $`v_0`$ is the embedding, "
+        r"$`v_i = F_i(\mathrm{LN}(h_i))`$ or the sum of the $`F`$ of a block so far, and $`w_l = 0`$ at first"
+    ),
+    norm="pre",
+    residual="attention_residual",
+    base_init="fairseq",
+    departures=(
+        "Each sub-layer is a block of its own. Memory and time then grow with the square of the depth; the text "
+        "recommends about eight blocks for large models, `--attention-residual-blocks 8`.",
+        "The authors' pseudo-code has a gain in each RMSNorm, which $`w_l`$ makes up for here.",
+        "The paper is about language models; each stack of a translation model mixes its own outputs.",
+    ),
+)

@@ -1,0 +1,206 @@
+"""Hyper-connections and mHC: several streams, which every sub-layer reads, mixes and writes with trained weights.
+
+Zhu et al., ICLR 2025, https://arxiv.org/abs/2409.19606, algorithm 2; Xie et al. 2025,
+https://arxiv.org/abs/2512.24880, section 4. With H the streams ``(K, C)`` of a position::
+
+    h = a H,   H' = M H + w^T F(h),   first H: K copies of the embedding, output: the sum of the streams
+
+Legend: T time, B batch, C width, K streams.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, at_each_site, only_branches
+from fairseq_plugins.methods.shared.length import over_rms, wide
+
+Weights = tuple[Tensor, Tensor, Tensor]
+
+
+class HyperConnection(PlainResidual):
+    """Reads, mixes and writes streams ``(T, B, K, C)`` by weights a ``(1, K)``, M ``(K, K)`` and w ``(K, 1)``.
+
+    The main stream is the plain sum of all branches, which no sub-layer reads. Sub-layer ``number`` of the stack, from
+    0, first reads the stream of that number, modulo K.
+    """
+
+    later: tuple[Tensor, Tensor]
+    """M and w, between the reading and the writing."""
+
+    def __init__(self, width: int, streams: int, number: int) -> None:
+        super().__init__()
+        self.read_weights = nn.Parameter(torch.eye(streams)[number % streams].unsqueeze(0))
+        self.mix_weights = nn.Parameter(torch.eye(streams))
+        self.write_weights = nn.Parameter(torch.ones(streams))
+
+    def weights(self, streams: Tensor) -> Weights:
+        """Return a, M and w, here the same for every word. Row i of the parameter is what stream i gives."""
+        return self.read_weights, self.mix_weights.t(), self.write_weights.unsqueeze(1)
+
+    def read(self, stream: Tensor, side: Tensor) -> Tensor:
+        """Mix the streams into one."""
+        reading, mixing, writing = self.weights(side)
+        self.later = mixing, writing
+        return torch.matmul(reading, side).squeeze(2)
+
+    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+        """Mix the streams, and add the branch to each."""
+        mixing, writing = self.later
+        del self.later
+        return torch.matmul(mixing, side) + writing * branch.unsqueeze(2)
+
+
+class DynamicConnection(HyperConnection):
+    """The same, but each stream h adds s tanh(LN(h) W) to its weights."""
+
+    def __init__(self, width: int, streams: int, number: int) -> None:
+        super().__init__(width, streams, number)
+        self.map = nn.Parameter(torch.zeros(width, streams + 2))
+        self.scales = nn.Parameter(torch.full((2,), 0.01))
+
+    def weights(self, streams: Tensor) -> Weights:
+        """The columns of W: reading, writing, and what the stream gives to each."""
+        product = torch.matmul(streams, self.map - self.map.mean(dim=0))  # of streams with their mean taken out
+        change = torch.tanh(product * (wide(streams).var(-1, correction=0, keepdim=True) + 1e-5).rsqrt())
+        of_read, of_write, of_mix = torch.split(change.type_as(streams), [1, 1, change.size(-1) - 2], dim=-1)
+        reading, mixing, writing = super().weights(streams)
+        mixing = mixing + self.scales[0] * of_mix.transpose(-1, -2)
+        return reading + self.scales[0] * of_read.transpose(-1, -2), mixing, writing + self.scales[1] * of_write
+
+
+class ManifoldConnection(HyperConnection):
+    """mHC: a = sigmoid, w = 2 sigmoid, M doubly stochastic, of s (RMSNorm(H) W) + b each, with H as one vector."""
+
+    def __init__(self, width: int, streams: int, number: int) -> None:
+        PlainResidual.__init__(self)
+        self.sizes = [streams, streams, streams * streams]
+        one, diagonal = 2 * torch.eye(streams)[[number % streams]] - 1, 8 * torch.eye(streams) - 8
+        self.bias = nn.Parameter(torch.cat([one, one, diagonal]))
+        self.map = nn.Parameter(torch.zeros(streams * width, sum(self.sizes)))
+        self.scales = nn.Parameter(torch.full((3,), 0.01))
+
+    def weights(self, streams: Tensor) -> Weights:
+        """The columns of W: reading, writing and mixing."""
+        flat = streams.flatten(2)
+        product = torch.split(over_rms(torch.matmul(flat, self.map), flat), self.sizes, dim=-1)
+        bias = torch.split(self.bias.flatten(), self.sizes)
+        read, write, mix = (s * each + b for s, each, b in zip(self.scales, product, bias, strict=True))
+        mix = doubly_stochastic(mix.unflatten(-1, (self.sizes[0], -1))).type_as(streams)
+        return read.sigmoid().type_as(streams).unsqueeze(-2), mix, 2 * write.sigmoid().type_as(streams).unsqueeze(-1)
+
+
+def doubly_stochastic(logits: Tensor) -> Tensor:
+    """Divide exp of ``(..., K, K)`` by the sums of its columns, then of its rows, again and again (Sinkhorn)."""
+    for _ in range(20):
+        logits = logits - torch.logsumexp(logits, dim=-2, keepdim=True)
+        logits = logits - torch.logsumexp(logits, dim=-1, keepdim=True)
+    return logits.exp()
+
+
+class CopiedStreams(SideStream):
+    """K copies of the embedding ``(T, B, K, C)``; their sum is the output of the layers."""
+
+    def __init__(self, streams: int) -> None:
+        super().__init__()
+        self.streams = streams
+
+    def start(self, x: Tensor) -> Tensor:
+        """Copy the embedding."""
+        return x.unsqueeze(2).repeat(1, 1, self.streams, 1)
+
+    def finish(self, x: Tensor, side: Tensor) -> Tensor:
+        """Add the streams."""
+        return side.sum(dim=2)
+
+
+def build(
+    kind: type[HyperConnection], streams: int, sites: tuple[Site, ...], depth: int, width: int
+) -> dict[Site, Residual]:
+    """Number the sub-layers of the stack."""
+    return {site: kind(width, streams, number) for number, site in enumerate(sites, (depth - 1) * len(sites))}
+
+
+@part(
+    Axis.RESIDUAL,
+    "hyper",
+    summary="several streams; trained weights say what a branch reads of each, how they mix and what each gets",
+    options=(
+        Option("hyper_streams", 4, "number of streams", least=1),
+        Option("hyper_weights", "dynamic", "they depend on the streams, or do not", ("dynamic", "static")),
+    ),
+    parameters=at_each_site("read_weights", "(1, 4)", "$`1`$ for one of `--hyper-streams`, 0 for the others")
+    + at_each_site("mix_weights", "(4, 4)", "$`1`$ on the diagonal, 0 elsewhere")
+    + at_each_site("write_weights", "(4)", "1")
+    + at_each_site("map", "(C, 6)", "0; not with `--hyper-weights static`")
+    + at_each_site("scales", "(2)", "0.01; not with `--hyper-weights static`"),
+    conflicts=only_branches,
+    no_fold="stock fairseq has one stream",
+    side_stream=lambda design: CopiedStreams(design.options.hyper_streams),
+)
+def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """Hyper-connections."""
+    kind = DynamicConnection if design.options.hyper_weights == "dynamic" else HyperConnection
+    return build(kind, design.options.hyper_streams, sites, depth, design.width)
+
+
+@part(
+    Axis.RESIDUAL,
+    "mhc",
+    summary="the same with streams that are mixed by doubly stochastic matrices",
+    options=(Option("mhc_streams", 4, "number of streams", least=1),),
+    parameters=at_each_site(
+        "bias", "(6, 4)", "$`1`$ where a stream is read and written, -1 for others; mixing 0 and -8"
+    )
+    + at_each_site("map", "(4C, 24)", "0")
+    + at_each_site("scales", "(3)", "0.01"),
+    conflicts=only_branches,
+    no_fold="stock fairseq has one stream",
+    side_stream=lambda design: CopiedStreams(design.options.mhc_streams),
+)
+def manifold(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
+    """MHC."""
+    return build(ManifoldConnection, design.options.mhc_streams, sites, depth, design.width)
+
+
+method(
+    "hyper_connections",
+    title="Hyper-connections",
+    paper="Zhu et al., ICLR 2025, https://arxiv.org/abs/2409.19606",
+    equation=(
+        r"$`h = a H`$, $`H' = M H + w^\top F(\mathrm{LN}(h))`$ for $`K = 4`$ streams $`H`$ (algorithm 2); each stream "
+        r"adds $`s \tanh(\mathrm{LN}(H_i) W)`$ to its weights, $`W = 0`$ and $`s = 0.01`$ at first; $`a`$ is one "
+        r"stream, the number of the sub-layer modulo $`K`$, $`M`$ the identity and $`w = 1`$ at first; the sum of the "
+        "streams goes through the LayerNorm on top"
+    ),
+    norm="pre",
+    residual="hyper",
+    base_init="fairseq",
+    departures=(
+        "The authors' code could not be read; the equations are also those of "
+        "[hyper-connections](https://github.com/lucidrains/hyper-connections), revision 4775103, which has an RMSNorm. "
+        "The LayerNorm of the streams has no gain and no bias here, since $`W`$ follows.",
+        "The text scales the last matrix of each branch at first, by a factor that could not be read: it is not here.",
+    ),
+)
+method(
+    "mhc",
+    title="mHC",
+    paper="Xie et al., 2025, https://arxiv.org/abs/2512.24880",
+    equation=(
+        r"$`h = a H`$, $`H' = M H + w^\top F(\mathrm{LN}(h))`$ for $`K = 4`$ streams $`H`$, $`M`$ doubly stochastic "
+        r"(section 4); $`a = \sigma(\cdot)`$, $`w = 2 \sigma(\cdot)`$, $`M`$ by 20 steps of Sinkhorn's iteration, each "
+        r"of $`s\, \mathrm{RMSNorm}(\mathrm{vec}\, H) W + b`$, $`W = 0`$ and $`s = 0.01`$ at first"
+    ),
+    norm="pre",
+    residual="mhc",
+    base_init="fairseq",
+    departures=(
+        "The authors' start of $`b`$ could not be read. It is that of an independent implementation "
+        "([mhc-lite](https://github.com/FFTYYY/mhc-lite), revision ea19775): 1 for one stream and -1 for the others in "
+        "$`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows.",
+    ),
+)

@@ -1,0 +1,158 @@
+"""ScaleNorm and FixNorm: activations and word vectors of a length of their own, for small corpora.
+
+Nguyen and Salazar, IWSLT 2019, https://arxiv.org/abs/1910.05895. FixNorm is that of Nguyen and
+Chiang, NAACL 2018, https://arxiv.org/abs/1710.01329.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairseq_plugins.core.affine_map import AffineMap
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
+from fairseq_plugins.core.norm import NormFactory, needs_norms
+from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
+from fairseq_plugins.errors import flag
+from fairseq_plugins.methods.shared.length import unit
+from fairseq_plugins.methods.shared.scaled_draw import draw
+
+SHORTEST, SHORTEST_VECTOR = 1e-5, 1e-12
+"""What shorter lengths count as in the released code, of activations and of word vectors."""
+
+
+class ScaleNorm(nn.Module):
+    """g * x / |x|, g one scalar. Any shape ``(..., C)``."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((1,), math.sqrt(width)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise."""
+        return unit(x, SHORTEST) * self.scale
+
+
+class UnitVectors(nn.Embedding):
+    """Word vectors of length 1; the vector of pads stays zero."""
+
+    def __init__(self, table: nn.Embedding) -> None:
+        super().__init__(len(table.weight), table.embedding_dim, table.padding_idx, _weight=table.weight.detach())
+        self.weight = table.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Embed ``(B, T)`` to ``(B, T, C)``."""
+        return unit(super().forward(tokens), SHORTEST_VECTOR)
+
+
+class UnitRows(AffineMap):
+    """An output projection whose rows, often the word vectors, have length 1."""
+
+    is_fixed = False
+
+    def matrix(self) -> Tensor:
+        """Normalise every row, ``(V, C)``."""
+        return self.weight if self.is_fixed else unit(self.weight, SHORTEST_VECTOR)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., C)`` to ``(..., V)``."""
+        return F.linear(x, self.matrix(), self.bias)
+
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """Normalise once: fairseq calls this before it translates with a loaded model."""
+        with torch.no_grad():
+            self.weight.copy_(self.matrix())
+        self.is_fixed = True
+
+
+@part(
+    Axis.NORM_MODULE,
+    "scale_norm",
+    summary="ScaleNorm at every place of `--norm` and on top: a length of one trained number",
+    parameters=tuple(
+        NewParameter(f"{name}.scale", "(1)", r"$`\sqrt{C}`$") for name in (*SUB_LAYER_NORMS, "layer_norm")
+    ),
+    conflicts=needs_norms("scale_norm"),
+    no_fold="stock fairseq has LayerNorms alone",
+)
+def build(site: Site | None, design: StackDesign) -> NormFactory:
+    """The same everywhere."""
+    return ScaleNorm
+
+
+def fix_ends(stack: Any) -> None:
+    """Replace the token table of a stack, and the output projection of a decoder."""
+    for name, kind in (("embed_tokens", UnitVectors), ("output_projection", UnitRows)):
+        if (old := getattr(stack, name, None)) is not None:
+            setattr(stack, name, kind(old))
+
+
+def one_table(design: StackDesign, config: Any) -> list[str]:
+    """Refuse embeddings that are no table, and an output that is no projection."""
+    names = ("adaptive_softmax_cutoff", "adaptive_input")
+    asked = [flag(name) for name in names if getattr(config, name, None)]
+    return [f"--weight-form fix_norm fixes the length of the rows of one table: drop {name}" for name in asked]
+
+
+@part(
+    Axis.WEIGHT_FORM,
+    "fix_norm",
+    summary="plain matrices in the layers, and vectors of length 1 in the embedding and the output projection",
+    conflicts=one_table,
+    no_fold="stock fairseq normalises no word vectors",
+    ends=fix_ends,
+)
+def keep_layers(layer: nn.Module, design: StackDesign) -> None:
+    """The maps of the layers stay as they are."""
+
+
+@part(
+    Axis.INIT,
+    "small",
+    summary="SmallInit: matrices of attention as small as those of the feed-forward, shorter vectors under fix_norm",
+)
+def initialise(weights: StackWeights, design: StackDesign) -> None:
+    """Draw N(0, 2 / 5C) for the matrices of an attention, N(0, 2 / (C + F)) for others; biases are 0.
+
+    The length of a normalised vector only sets how fast it turns. In the released code its numbers are drawn evenly
+    between -0.01 and 0.01; here the drawn or given ones are brought to the same mean square.
+    """
+    for layer in weights.layers:
+        for name, linear in linear_maps(layer):
+            draw(linear, 1.0 if name in ("fc1", "fc2") else math.sqrt(2 / 5), "paper")
+    for vectors in (None if weights.embedding_is_shared else weights.embedding, weights.output):
+        if isinstance(vectors, (UnitVectors, UnitRows)):
+            vectors.weight.mul_(0.01 / math.sqrt(3) * math.sqrt(vectors.weight.size(1)))
+
+
+method(
+    "scale_norm",
+    title="ScaleNorm + FixNorm",
+    paper=(
+        "Nguyen and Salazar, IWSLT 2019, https://arxiv.org/abs/1910.05895; "
+        "Nguyen and Chiang, NAACL 2018, https://arxiv.org/abs/1710.01329"
+    ),
+    equation=(
+        r"$`o = x + F(g\, x / \Vert x \Vert)`$ with one trained number $`g`$, $`\sqrt{d}`$ at first; "
+        "one more on top of each stack; word vectors and the rows of the output projection have length 1 (FixNorm); "
+        r"matrices of attention are drawn from $`\mathcal{N}(0, 2 / 5d)`$ (SmallInit)"
+    ),
+    norm="pre",
+    norm_module="scale_norm",
+    weight_form="fix_norm",
+    init="small",
+    departures=(
+        "The released code ([transformers_without_tears](https://github.com/tnq177/transformers_without_tears), "
+        "revision c2dfaaa) draws the numbers of word vectors between -0.01 and 0.01; here those of fairseq, or of "
+        "`--encoder-embed-path`, are brought to the same mean square. Its biases of the output, vectors of languages "
+        "and words replaced by `<unk>` are not supported.",
+        "`--weight-form plain` leaves FixNorm out, `--norm-module layer_norm` ScaleNorm. The released code trains "
+        "without warm-up and lowers the rate when the validation score stalls: `--lr-scheduler reduce_lr_on_plateau`.",
+    ),
+)

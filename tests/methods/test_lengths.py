@@ -1,0 +1,73 @@
+"""ScaleNorm, FixNorm, SmallInit and the cosines of QKNorm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.methods.qk_norm import UnitLength
+from fairseq_plugins.methods.scale_norm import ScaleNorm, UnitRows, UnitVectors
+from tests.models import inputs, logits, tiny
+
+
+def test_scale_norm_by_hand() -> None:
+    """|(3, 4)| = 5, and g starts at the root of the width; in half precision 300^2 would be infinite."""
+    norm, x = ScaleNorm(4), torch.tensor([[3.0, 0.0, 4.0, 0.0], [0.0] * 4])
+    torch.testing.assert_close(norm(x), torch.tensor([[1.2, 0.0, 1.6, 0.0], [0.0] * 4]))
+    half = norm.half()(torch.tensor([300.0, 0.0, 400.0, 0.0], dtype=torch.float16))
+    torch.testing.assert_close(half.float(), torch.tensor([1.2, 0.0, 1.6, 0.0]), rtol=1e-3, atol=0)
+
+
+def released_model(weight: Tensor, tokens: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """transformers_without_tears c2dfaaa: normalised rows, times sqrt(C) at the bottom, a plain product on top."""
+    rows = weight / weight.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return rows[tokens] * math.sqrt(weight.size(1)), hidden @ rows.t()
+
+
+def test_fix_norm_is_the_released_one_and_the_drawn_lengths_do_not_matter() -> None:
+    for shared in ({}, {"share_all_embeddings": True}, {"share_decoder_input_output_embed": True}):
+        model: Any = tiny("scale_norm_transformer", **shared).eval()
+        tokens, hidden = torch.tensor([[5, 6, 7]]), torch.randn(2, 16)
+        output, table = model.decoder.output_projection, model.decoder.embed_tokens
+        embedded, _ = released_model(table.weight.detach(), tokens, hidden)
+        _, product = released_model(output.weight.detach(), tokens, hidden)
+        torch.testing.assert_close(model.decoder.embed_scale * table(tokens), embedded)
+        torch.testing.assert_close(output(hidden), product)
+        assert not table(torch.tensor([1])).any(), "pads stay zero"
+        before = logits(model, inputs())
+        with torch.no_grad():
+            for module in model.modules():
+                if isinstance(module, (UnitVectors, UnitRows)):
+                    module.weight.mul_(7)
+        torch.testing.assert_close(logits(model, inputs()), before)
+        model.make_generation_fast_()
+        torch.testing.assert_close(logits(model, inputs()), before)
+        lengths = output.weight.norm(dim=1)
+        torch.testing.assert_close(lengths, lengths.gt(0).float())
+
+
+def test_small_init() -> None:
+    """N(0, 2 / (C + 4C)) for attention, N(0, 2 / (C + F)) for the feed-forward, U(-0.01, 0.01)'s size for words."""
+    model: Any = tiny("scale_norm_transformer", encoder_embed_dim=64, encoder_ffn_embed_dim=128)
+    layer = model.encoder.layers[0]
+    for linear, inner in ((layer.self_attn.q_proj, 256), (layer.self_attn.out_proj, 256), (layer.fc1, 128)):
+        assert abs(float(linear.weight.detach().var()) / (2 / (64 + inner)) - 1) < 0.1
+        assert not linear.bias.any()
+    words = model.encoder.embed_tokens.weight[2:].detach()
+    assert abs(float(words.square().mean()) / (0.01**2 / 3) - 1) < 0.15
+    other = tiny("scale_norm_transformer", weight_form="plain").encoder.embed_tokens
+    assert type(other) is nn.Embedding
+
+
+def test_a_logit_of_cosines_is_at_most_g() -> None:
+    model: Any = tiny("cosine_attention_transformer", cosine_length="4,2")
+    starts = [one.q_proj.norm.scale.item() for one in model.modules() if isinstance(one, Attention)]
+    expected = [math.log2(4 * 4 - 4)] * 3 + [math.log2(2 * 2 - 2)] * 4
+    torch.testing.assert_close(torch.tensor(starts), torch.tensor(expected))
+    query, key = UnitLength(3.0), UnitLength(None)
+    x = torch.tensor([[3.0, 4.0], [0.0, 9.0]])
+    torch.testing.assert_close(query(x) @ key(x).t() / math.sqrt(2), 3 * torch.tensor([[1.0, 0.8], [0.8, 1.0]]))

@@ -1,0 +1,106 @@
+"""Side streams: hyper-connections, mHC, attention residuals; and what attentions carry for a moment."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.methods.attention_residuals import mixture
+from fairseq_plugins.methods.gated_attention import GatedAttention
+from fairseq_plugins.methods.hyper_connections import DynamicConnection, ManifoldConnection, doubly_stochastic
+from fairseq_plugins.methods.rezero import layer_scale_start
+from tests.models import inputs, logits, tiny
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("weights", ["static", "dynamic"])
+def test_hyper_connections_start_as_pre_ln(weights: str) -> None:
+    """Every stream is that of Pre-LN, and a LayerNorm does not see that the output is four times as large."""
+    model = tiny("hyper_connections_transformer", hyper_weights=weights).eval()
+    plain, weights_of = tiny("pre_ln_transformer").eval(), model.state_dict()
+    plain.load_state_dict({name: weights_of[name] for name in plain.state_dict()})
+    torch.testing.assert_close(logits(model, inputs()), logits(plain, inputs()), rtol=1e-4, atol=1e-4)
+
+
+def algorithm_2(own: DynamicConnection, streams: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
+    """Appendix J of hyper-connections, for a norm without gain and bias; streams ``(T, B, K, C)``."""
+    count = streams.size(2)
+    normed = torch.nn.functional.layer_norm(streams, streams.shape[-1:])
+    alpha_of_map, beta_of_map = torch.cat([own.map[:, :1], own.map[:, 2:]], dim=1), own.map[:, 1]
+    static_alpha = torch.cat([own.read_weights.t(), own.mix_weights], dim=1)
+    alpha = torch.tanh(normed @ alpha_of_map) * own.scales[0] + static_alpha
+    beta = torch.tanh(normed @ beta_of_map) * own.scales[1] + own.write_weights
+    mixed = alpha.transpose(-1, -2) @ streams
+    assert mixed.size(2) == count + 1
+    return mixed[:, :, 0], mixed[:, :, 1:] + torch.einsum("tbc,tbk->tbkc", branch, beta)
+
+
+def test_dynamic_weights_are_those_of_algorithm_2() -> None:
+    torch.manual_seed(1)
+    own = DynamicConnection(6, 3, number=4)
+    assert own.read_weights.tolist() == [[0, 1, 0]], "sub-layer 4 first reads stream 1 of 3"
+    for parameter in own.parameters():
+        torch.nn.init.normal_(parameter)
+    streams, branch = torch.randn(5, 2, 3, 6) + 2, torch.randn(5, 2, 6)
+    read, carried = algorithm_2(own, streams, branch)
+    torch.testing.assert_close(own.read(branch, streams), read)
+    torch.testing.assert_close(own.carry(branch, branch, streams), carried)
+
+
+def test_mhc_mixes_by_a_doubly_stochastic_matrix() -> None:
+    """So the mean of the streams only changes by what is written; at first hardly anything is mixed."""
+    own, ones = ManifoldConnection(6, 4, number=2), torch.ones(4)
+    square = doubly_stochastic(torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(1)))
+    torch.testing.assert_close(square.sum(-1), ones.expand(2, 3, 4))
+    torch.testing.assert_close(square.sum(-2), ones.expand(2, 3, 4), rtol=1e-4, atol=1e-4)
+    read, mix, write = own.weights(torch.randn(5, 2, 4, 6))
+    sigmoid = 1 / (1 + math.exp(-1))
+    first = torch.tensor([1 - sigmoid, 1 - sigmoid, sigmoid, 1 - sigmoid])
+    torch.testing.assert_close(read, first.expand(5, 2, 1, 4))
+    torch.testing.assert_close(write.squeeze(-1), 2 * first.expand(5, 2, 4))
+    torch.testing.assert_close(mix, torch.eye(4).expand(5, 2, 4, 4), rtol=0, atol=4 * math.exp(-8))
+
+
+def test_attention_residuals_start_as_the_mean() -> None:
+    blocks, stream = torch.randn(3, 5, 2, 6), torch.randn(5, 2, 6)
+    mean = (blocks.sum(dim=0) + stream) / 4
+    torch.testing.assert_close(mixture(torch.zeros(6), stream, blocks), mean)
+    torch.testing.assert_close(mixture(torch.randn(6), stream, blocks[:0]), stream)
+
+
+def test_numbers_of_blocks() -> None:
+    """Six sub-layers in the encoder and in the decoder."""
+    for blocks, begins in (("0", "111111"), ("1", "100000"), ("2", "100100"), ("4", "101010"), ("9", "111111")):
+        model: Any = tiny("attention_residuals_transformer", attention_residual_blocks=blocks)
+        for stack in (model.encoder, model.decoder):
+            found = [m.begins for m in stack.modules() if hasattr(m, "begins")]
+            assert "".join(str(int(one)) for one in found) == begins
+
+
+def test_a_gate_of_one_half_halves_the_heads() -> None:
+    torch.manual_seed(1)
+    gated, plain = GatedAttention(8, 2, self_attention=True), Attention(8, 2, self_attention=True)
+    plain.load_state_dict({n: v for n, v in gated.state_dict().items() if not n.startswith("gate_proj")})
+    with torch.no_grad():
+        gated.gate_proj.weight.zero_()
+        plain.out_proj.weight.div_(2)
+    x = torch.randn(5, 3, 8)
+    torch.testing.assert_close(gated.attend(x, x)[0], plain.attend(x, x)[0])
+
+
+def test_attentions_keep_nothing_after_a_call() -> None:
+    for arch, name in (("value_residual_transformer", "first"), ("gated_attention_transformer", "open_by")):
+        model = tiny(arch)
+        logits(model, inputs())
+        kept = [getattr(module, name) for module in model.modules() if hasattr(module, name)]
+        assert kept == [None] * 7
+
+
+def test_layer_scale_starts_at_the_paper_s_values() -> None:
+    for layers, value in ((12, 0.1), (18, 0.1), (24, 1e-5), (36, 1e-6)):
+        assert layer_scale_start(layers) == value
