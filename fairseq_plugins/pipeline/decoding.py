@@ -51,6 +51,7 @@ class Plan:
         binarised: the directory that fairseq reads.
         average: the checkpoints to average, as :func:`~fairseq_plugins.pipeline.averaging.inputs` reads it.
         updates: of the newest checkpoint.
+        validation: the validation sets of the training, with commas between; empty if the data have none.
         metrics: names of the scores; empty for those of a translation.
         batches: flags of ``fairseq-deep generate`` or ``eval-lm`` that change no result.
         flags: the other flags.
@@ -68,6 +69,7 @@ class Plan:
     test_sets: tuple[TestSet, ...]
     average: str = "none"
     updates: int = 0
+    validation: str = ""
     metrics: tuple[str, ...] = ()
     batches: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
@@ -120,6 +122,8 @@ def make_plan(args: argparse.Namespace) -> Plan:
     task = str(config.get("task", {}).get("_name"))
     if task not in MAX_TOKENS:
         raise UserError(f"{args.run}: task '{task}' is not supported; supported tasks: {', '.join(MAX_TOKENS)}")
+    # A training of speech calls it dev; one without validation may have none.
+    validation = str(config.get("dataset", config["task"]).get("valid_subset") or "valid")
     on_gpu = args.device != "cpu" and torch.cuda.is_available()
     if args.device == "gpu" and not on_gpu:
         raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
@@ -131,9 +135,12 @@ def make_plan(args: argparse.Namespace) -> Plan:
         test_sets=tuple(sets),
         average=averaging.choose(run, args.average),
         updates=num_updates(newest) or run.updates,
+        validation=validation if all(any(binarised.glob(f"{name}.*")) for name in validation.split(",")) else "",
         metrics=metrics,
         batches=("--max-tokens", str(args.max_tokens or MAX_TOKENS[task]), *(() if on_gpu else ("--cpu",))),
     )
+    if plan.average.endswith(averaging.IF_BETTER) and not plan.validation:
+        raise UserError(f"--average {plan.average}: {binarised} has no validation set '{validation}'")
     return _DECODINGS[task](plan, args, config)
 
 
@@ -308,8 +315,8 @@ def validation_loss(plan: Plan, model: Path) -> float:
     from fairseq.logging import metrics
     from fairseq_cli import validate
 
-    words = ["validate", str(plan.binarised), "--task", plan.task, "--valid-subset", "valid"]
-    words += ["--model-overrides", "{'eval_bleu': False}"]
+    words = ["validate", str(plan.binarised), "--task", plan.task, "--valid-subset", plan.validation]
+    words += ["--model-overrides", "{'eval_bleu': False}", "--skip-invalid-size-inputs-valid-test"]
     with metrics.aggregate() as measured:
         _call(validate.cli_main, words, plan, model, Path(os.devnull))
     values = measured.get_smoothed_values()

@@ -165,6 +165,7 @@ def _average(plan: Plan, target: Path, warned: Path) -> None:
         # Updates 100 to 400 of 400 cost 7 to 9 BLEU on Multi30k, and reversed the order of two methods.
         if last - first > plan.updates * WIDE:
             doubts.append(f"the average spans updates {first:,} to {last:,} of {plan.updates:,}, which may cost BLEU")
+    if len(checkpoints) > 1 and plan.validation:
         averaged, alone = (validation_loss(plan, path) for path in (target, checkpoints[-1]))
         say(f"validation loss: {averaged:.3f} bits per token averaged, {alone:.3f} of {checkpoints[-1].name}")
         if averaged > alone and plan.average.endswith(IF_BETTER):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 from argparse import Namespace
@@ -140,6 +141,19 @@ def test_speech_has_its_units_joined_by_the_task_alone(run, data):
     assert ours.flags[-4:] == ("--task", "speech_to_text", "--config-yaml", "mine.yaml")
     (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 59)
     assert refusal(run, data).startswith(f"{data}/raw/test.en: 60 lines, but test.tsv in data-bin has 59 sentences")
+
+
+def test_the_validation_set_is_that_of_the_training_if_the_data_have_one(run, data):
+    last = run / "checkpoints" / "checkpoint_last.pt"
+    assert plan(run, data).validation == "valid"
+    save(last, TRANSLATION, dataset={"valid_subset": "dev"})
+    assert plan(run, data).validation == ""
+    assert refusal(run, data, "--average=last-updates=2,if-better").endswith("data-bin has no validation set 'dev'")
+    for path in (data / "data-bin").glob("valid.*"):
+        path.with_name(path.name.replace("valid", "dev", 1)).write_bytes(path.read_bytes())
+    assert plan(run, data).validation == "dev"
+    save(last, TRANSLATION, dataset={"valid_subset": "dev,valid"})
+    assert plan(run, data).validation == "dev,valid"
 
 
 def test_every_named_test_set_is_decoded_under_its_split(data):
@@ -328,9 +342,11 @@ def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_l
         ("last-updates=2,if-better", 3.5, "", [320, 400]),
         ("last-updates=3,if-better", 4.5, "", [400]),
         ("last-updates=1", 4.5, "", [400]),
+        ("last-updates=3", None, wide, [100, 320, 400]),
     ):
-        losses["averaged"] = loss
-        plan = Plan("translation", read_run(tmp_path), tmp_path, tmp_path, (), average=average, updates=400)
+        losses["averaged"] = loss or math.nan
+        sets = {"average": average, "updates": 400, "validation": "valid" if loss else ""}
+        plan = Plan("translation", read_run(tmp_path), tmp_path, tmp_path, (), **sets)
         evaluate._average(plan, tmp_path / "averaged.pt", tmp_path / "average.warning")
         line = f"warning: {warned}; average fewer checkpoints, or none\n" if warned else ""
         assert (capsys.readouterr().err, (tmp_path / "average.warning").exists()) == (line, bool(warned))
