@@ -109,8 +109,8 @@ DEPARTURES = (
     "no encoder, so this method refuses it.",
     "One gate or one pair of numbers serves all layers, as in the released code, whose recipes also mix the layers of "
     "both stacks by DLCL: `--history dlcl`.",
-    "A step evaluates each encoder layer as many times as the order says; a search does so once a sentence, and its "
-    "steps cost what they cost without. Activation memory of the encoder grows by the same factor.",
+    "A step evaluates each encoder layer two or four times, and keeps more for the backward pass; a search does "
+    "so once a sentence, and its steps cost what they cost without.",
 )
 method(
     "ode",

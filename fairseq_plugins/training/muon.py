@@ -5,15 +5,9 @@ matrix W, ``(A, B)``, with gradient G::
 
     M = mu M + (1 - mu) G,   W -= lr weight_decay W,   W -= lr s NewtonSchulz(mu M + (1 - mu) G)
 
-where NewtonSchulz brings all singular values near 1, and s is sqrt(max(1, A / B)), ``original``, or
-0.2 sqrt(max(A, B)), ``match_rms_adamw``, with which the rate and the weight decay of Adam also suit Muon (Liu et al.
-2025, https://arxiv.org/abs/2502.16982). The default is the second, so that a recipe needs only another name::
-
-    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --optimizer muon --adam-betas '(0.9, 0.98)' ...
-
-or in YAML ``optimizer: {_name: muon, adam_betas: "(0.9, 0.98)"}``. A matrix has one number of state for each of its
-own, where Adam has two. An update costs five iterations of three products of matrices for each, whatever the batch.
-The products are in bfloat16.
+where NewtonSchulz brings all singular values near 1, by products of matrices in bfloat16, and s is
+sqrt(max(1, A / B)), ``original``, or 0.2 sqrt(max(A, B)), ``match_rms_adamw``, with which the rate and the weight decay
+of Adam also suit Muon (Liu et al. 2025, https://arxiv.org/abs/2502.16982). docs/training.md has an example.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
