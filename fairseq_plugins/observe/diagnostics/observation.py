@@ -48,7 +48,7 @@ class Recording:
     """Tensors of a model in one pass.
 
     Attributes:
-        visits: its sub-layers as they ran.
+        visits: its sub-layers as they ran, each once.
         layer_outputs: stack and number of a layer, from 0, to its output, before any history mixes it.
         mixtures: stack to the inputs of its layers and, at the end, the stack's output before the norm on top.
         bottoms: stack to its embedding output.
@@ -84,6 +84,9 @@ class Recording:
     def see_residual(self, sub: SubLayer, residual: nn.Module, inputs: Any, total: Tensor) -> None:
         """Hook of a residual connection."""
         branch, stream, layer_input = inputs
+        # A solver evaluates a layer several times: the last evaluation counts.
+        again = next((number for number, visit in enumerate(self.visits) if visit.sub is sub), len(self.visits))
+        del self.visits[again:]
         if self.visits and self.visits[-1].sub.layer is sub.layer:
             self.visits[-1].output = stream
         visit = Visit(sub, branch, stream, layer_input, total, total)

@@ -29,6 +29,7 @@ def check_what_is_seen(method: str) -> None:
     assert torch.equal(watched, expected)
     assert [visit.sub.name for visit in record.visits] == [sub.name for sub in sub_layers(model)]
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    last_of_layers = {visit.sub.layer: visit.sub for visit in record.visits}.values()
     with torch.no_grad():
         for visit in record.visits:
             sub = visit.sub
@@ -39,7 +40,8 @@ def check_what_is_seen(method: str) -> None:
                 assert visit.norm_input is visit.total
                 expected = sub.residual.after_norm(sub.norm(visit.total), visit.layer_input)
                 assert torch.equal(visit.output, expected)
-            else:
+            # A solver adds up what its evaluations of a layer have ended in.
+            elif METHODS[method].solver == "euler" or sub.stack == "decoder" or sub not in last_of_layers:
                 assert torch.equal(visit.output, visit.total)
             if last is NormPlace.BEFORE and type(sub.residual).read is Residual.read:
                 assert visit.norm_input is visit.stream
