@@ -20,8 +20,6 @@ from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.translator.form import Form
 
 MANIFEST, WEIGHTS = "translator.json", "weights.safetensors"
-EDITED = "README.md"
-"""Packages of earlier versions have one, which may be edited."""
 FORMAT = 1
 """Raised when an older version of this code could not read a new package."""
 SEARCH: Mapping[str, type] = {
@@ -90,7 +88,7 @@ def open_package(directory: Path) -> Package:
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise UserError(f"{manifest}: damaged: {type(error).__name__}: {error}") from None
     for name, expected in content["files"].items():
-        if name not in (WEIGHTS, EDITED):
+        if name != WEIGHTS:
             require_unchanged(directory / name, expected)
     return Package(directory, content)
 
