@@ -46,8 +46,8 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "observe.recorder.recording.load_without_limit",
     ),
     "fairseq.distributed.utils.call_main": (
-        "patches.messages.call_main_explained",
         "training.mixed_precision.say_what_it_costs",
+        "patches.messages.call_main_explained",
         "patches.impossible_values.refuse_configuration",
         "patches.orphaned_ranks.call_main_until_alone",
         "patches.cpu_processes.call_main_anywhere",
