@@ -123,6 +123,7 @@ GPU_TABLES |= {
         words(f"{_BATCH} --precision fp16 --layers 18"),
         9,
     ),
+    "training": Table("Multi30k from raw text to BLEU, and its engines", "training_to_bleu.py", (), 3),
 }
 
 

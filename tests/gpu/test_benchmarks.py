@@ -50,7 +50,9 @@ def printed(words: Sequence[str]) -> str:
 @pytest.mark.long
 def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_all = script("run_all", monkeypatch)
-    titles, done = [table.title for table in run_all.GPU_TABLES.values()], []
+    # A training in new processes would not see the pretended GPU.
+    tables = {name: table for name, table in run_all.GPU_TABLES.items() if name != "training"}
+    titles, done = [table.title for table in tables.values()], []
 
     def output(words: Sequence[str]) -> str:
         # What was made before is in the file, if the next table is cut.
@@ -61,7 +63,7 @@ def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     out = tmp_path / "gpu.md"
     args = argparse.Namespace(rounds=1, out=out, more=[])
-    assert run_all.make(run_all.GPU_TABLES, args, output) == []
+    assert run_all.make(tables, args, output) == []
     text = out.read_text(encoding="utf-8")
-    assert text.count("Pretended GPU, torch") == len(run_all.GPU_TABLES) + 1  # the profile has a line for each clock
+    assert text.count("Pretended GPU, torch") == len(tables) + 1  # the profile has a line for each clock
     assert "Failed" not in text

@@ -1,0 +1,57 @@
+"""One training of Multi30k from raw text to BLEU, and its translator by every engine: the chain that a user runs.
+
+``RAW`` names a directory that has the text already; otherwise it is downloaded. What is made stays in ``--out``, and
+the same command continues there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DEEP = (sys.executable, "-m", "fairseq_plugins.cli")
+
+
+def timed(what: str, *command: object) -> None:
+    """Run a command and print the seconds that it took; its own lines go to standard error.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    began = time.perf_counter()
+    environment = {**os.environ, "PYTHON": sys.executable}
+    subprocess.run(list(map(str, command)), cwd=ROOT, env=environment, stdout=sys.stderr, check=True)
+    print(f"| {what} | {time.perf_counter() - began:.0f} |", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table of seconds, the scores, and the table of engines."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", default="multi30k_de_en/admin_6e6d", help="default: %(default)s")
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "training_to_bleu", help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=3, help="of the engines")
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="changes to the configuration")
+    args = parser.parse_args(argv)
+    out: Path = args.out.resolve()
+    data, run, package = out / "data", out / "run", out / "translator"
+    print("| stage | seconds |\n| --- | ---: |")
+    timed("prepare", ROOT / "scripts" / "prepare_multi30k.sh", data)
+    timed("train", *DEEP, "run", args.config, data, run, *args.changes)
+    timed("average, translate, score", *DEEP, "evaluate", run, data)
+    timed("package", *DEEP, "package", run, package, "--force")
+    timed("export, with its proof", *DEEP, "export", package)
+    for test_set in sorted(path.parent for path in run.glob("evaluation/*/score.txt")):
+        print(f"\n{test_set.name}:\n\n```\n{(test_set / 'score.txt').read_text(encoding='utf-8').strip()}\n```\n")
+    sides = [data / "raw" / f"test.{language}" for language in ("de", "en")]
+    command = [sys.executable, ROOT / "benchmarks" / "engines_time.py", package, *sides, "--rounds", str(args.rounds)]
+    print(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+if __name__ == "__main__":
+    main()
