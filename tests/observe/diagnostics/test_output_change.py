@@ -28,7 +28,18 @@ from fairseq_plugins.observe.diagnostics.output_change import (
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 DEPTH_IN_THE_EQUATION = {
-    *("admin_torch", "b2t_without_ln", "deepnet", "deepscale", "fixup", "keel", "layer_scale", "sub_ln", "t_fixup"),
+    *(
+        "admin_torch",
+        "b2t_without_ln",
+        "completep",
+        "deepnet",
+        "deepscale",
+        "fixup",
+        "keel",
+        "layer_scale",
+        "sub_ln",
+        "t_fixup",
+    ),
 }
 """Methods whose papers put the number of layers into a scale or into the weights."""
 
