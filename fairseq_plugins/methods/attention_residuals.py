@@ -43,7 +43,8 @@ class AttentionResidual(Residual):
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Begin a block with the branch, or add it to the block."""
-        return branch if self.begins else stream + branch
+        # In mixed precision the stream is in float32, a branch is not.
+        return branch.type_as(stream) if self.begins else stream + branch
 
     def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
         """Put the block below among the finished ones."""

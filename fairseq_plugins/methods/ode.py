@@ -47,7 +47,7 @@ class RungeKutta(Solver):
         """Evaluate the layer ``order`` times and add up the results."""
         found = evaluations(layer, x, self.order, self.whole)
         if self.gate is not None:
-            gate = torch.sigmoid(self.gate(torch.cat(found, dim=-1)))
+            gate = torch.sigmoid(self.gate(torch.cat(found, dim=-1))).type_as(x)
             return x + torch.lerp(found[1], found[0], gate)
         for value, factor in zip(found, STANDARD[self.order] if self.gamma is None else self.gamma, strict=True):
             x = x + factor * value
