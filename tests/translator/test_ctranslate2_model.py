@@ -24,7 +24,7 @@ from tests.representatives import for_each
 
 EXPORTED = {
     *("post_ln", "pre_ln", "hybrid_ln", "looklinear", "ds_init", "deepnet", "word_dropout", "deepnorm_released"),
-    *("layernorm_scaling", "mix_ln", "sigma_reparam", "layer_scale"),
+    *("layernorm_scaling", "mix_ln", "sigma_reparam", "layer_scale", "completep"),
     *("admin", "admin_torch", "admin_paper", "admin_frozen", "admin_scalar", "admin_torch_trained"),
     *("rezero", "rezero_alpha_one", "rezero_post_ln", "rezero_per_sublayer", "t_fixup", "fixup"),
 }
