@@ -39,6 +39,14 @@ class ScaleNorm(nn.Module):
         return unit(x, SHORTEST) * self.scale
 
 
+def word_vectors(table: Tensor) -> Tensor:
+    """Divide vectors ``(..., C)`` by their lengths.
+
+    That of pads stays zero, without a gradient: where the output shares the table it would be 1e12 times the others.
+    """
+    return unit(table, SHORTEST_VECTOR) * (table != 0).any(dim=-1, keepdim=True)
+
+
 class UnitVectors(nn.Embedding):
     """Word vectors of length 1; the vector of pads stays zero."""
 
@@ -48,7 +56,7 @@ class UnitVectors(nn.Embedding):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Embed ``(B, T)`` to ``(B, T, C)``."""
-        return unit(super().forward(tokens), SHORTEST_VECTOR)
+        return word_vectors(super().forward(tokens))
 
 
 class UnitRows(AffineMap):
@@ -58,7 +66,7 @@ class UnitRows(AffineMap):
 
     def matrix(self) -> Tensor:
         """Normalise every row, ``(V, C)``."""
-        return self.weight if self.is_fixed else unit(self.weight, SHORTEST_VECTOR)
+        return self.weight if self.is_fixed else word_vectors(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., C)`` to ``(..., V)``."""

@@ -50,6 +50,15 @@ def test_fix_norm_is_the_released_one_and_the_drawn_lengths_do_not_matter() -> N
         torch.testing.assert_close(lengths, lengths.gt(0).float())
 
 
+def test_a_shared_table_has_no_gradient_at_the_zero_vector_of_pads() -> None:
+    """Divided by a length of 1e-12 it would be all of the gradient's norm, by which the others are clipped."""
+    model: Any = tiny("scale_norm_transformer", share_all_embeddings=True)
+    logits(model, inputs()).logsumexp(-1).sum().backward()
+    lengths = model.encoder.embed_tokens.weight.grad.norm(dim=1)
+    assert float(lengths[1]) == 0
+    assert 0 < float(lengths.max()) < 100 * float(lengths[lengths > 0].median())
+
+
 def test_small_init() -> None:
     """N(0, 2 / (C + 4C)) for attention, N(0, 2 / (C + F)) for the feed-forward, U(-0.01, 0.01)'s size for words."""
     model: Any = tiny("scale_norm_transformer", encoder_embed_dim=64, encoder_ffn_embed_dim=128)
