@@ -21,6 +21,12 @@ from fairseq_plugins.methods.shared.length import over_rms, wide
 Weights = tuple[Tensor, Tensor, Tensor]
 
 
+def mixed(weights: Tensor, streams: Tensor) -> Tensor:
+    """Multiply ``(..., K, C)`` from the left. In mixed precision streams keep float32, as a plain stream does."""
+    with torch.autocast(streams.device.type, enabled=False):
+        return torch.matmul(weights.type_as(streams), streams)
+
+
 class HyperConnection(PlainResidual):
     """Reads, mixes and writes streams ``(T, B, K, C)`` by weights a ``(1, K)``, M ``(K, K)`` and w ``(K, 1)``.
 
@@ -45,13 +51,13 @@ class HyperConnection(PlainResidual):
         """Mix the streams into one."""
         reading, mixing, writing = self.weights(side)
         self.later = mixing, writing
-        return torch.matmul(reading, side).squeeze(2)
+        return mixed(reading, side).squeeze(2)
 
     def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
         """Mix the streams, and add the branch to each."""
         mixing, writing = self.later
         del self.later
-        return torch.matmul(mixing, side) + writing * branch.unsqueeze(2)
+        return mixed(mixing, side) + writing * branch.unsqueeze(2)
 
 
 class DynamicConnection(HyperConnection):

@@ -12,7 +12,12 @@ from torch import Tensor
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.methods.attention_residuals import mixture
 from fairseq_plugins.methods.gated_attention import GatedAttention
-from fairseq_plugins.methods.hyper_connections import DynamicConnection, ManifoldConnection, doubly_stochastic
+from fairseq_plugins.methods.hyper_connections import (
+    DynamicConnection,
+    HyperConnection,
+    ManifoldConnection,
+    doubly_stochastic,
+)
 from fairseq_plugins.methods.rezero import layer_scale_start
 from tests.models import inputs, logits, tiny
 
@@ -64,6 +69,15 @@ def test_mhc_mixes_by_a_doubly_stochastic_matrix() -> None:
     torch.testing.assert_close(read, first.expand(5, 2, 1, 4))
     torch.testing.assert_close(write.squeeze(-1), 2 * first.expand(5, 2, 4))
     torch.testing.assert_close(mix, torch.eye(4).expand(5, 2, 4, 4), rtol=0, atol=4 * math.exp(-8))
+
+
+@pytest.mark.parametrize("weights", [HyperConnection, DynamicConnection])
+def test_streams_are_not_rounded_in_mixed_precision(weights: type[HyperConnection]) -> None:
+    """A matrix product would be one in bfloat16, once for every sub-layer; the identity changes nothing."""
+    own, streams = weights(6, 4, number=2), torch.randn(5, 2, 4, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(own.read(streams[:, :, 0], streams), streams[:, :, 2])
+        assert torch.equal(own.carry(torch.zeros(5, 2, 6), streams[:, :, 0], streams), streams)
 
 
 def test_attention_residuals_start_as_the_mean() -> None:
