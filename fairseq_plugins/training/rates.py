@@ -24,7 +24,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
 
 MATRIX = "matrix of a layer"
-"""``param_group`` of two-dimensional parameters in the layers: no embedding, no output projection."""
+"""``param_group`` of the weights of linear maps in the layers: no embedding, no weights of a few streams."""
 
 
 def factors_of(parameter: nn.Parameter) -> dict[str, float]:
@@ -44,7 +44,7 @@ def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     composite = trainer.cfg.optimizer._name == "composite"
     if not composite:
         for name, parameter in parameters.items():
-            if parameter.ndim == 2 and place_of(name) is not None:
+            if parameter.ndim == 2 and name.endswith("weight") and place_of(name) is not None:
                 parameter.param_group = MATRIX  # type: ignore[attr-defined]
     if not (scaled and composite):
         build(trainer)
@@ -78,10 +78,14 @@ def build_with_factors(build: Callable[..., FairseqOptimizer], cfg: Any, params:
 
 
 def multiply(group: dict[str, Any], factors: Mapping[str, float], settings: Mapping[str, Any]) -> None:
-    """Set each setting of ``group`` that has a factor, and is among ``settings``, to factor * setting."""
+    """Set each setting of ``group`` that has a factor, and is among ``settings``, to factor * setting.
+
+    Adafactor's epsilons are a pair, neither of which is Adam's: they stay.
+    """
     if factors:
         group[FACTORS] = dict(factors)
-    group.update({name: settings[name] * factor for name, factor in factors.items() if name in settings})
+    numbers = {name: value for name, value in settings.items() if isinstance(value, (int, float))}
+    group.update({name: numbers[name] * factor for name, factor in factors.items() if name in numbers})
 
 
 def set_rates(set_lr: Callable[..., None], optimizer: FairseqOptimizer, lr: float) -> None:
@@ -94,10 +98,12 @@ def set_rates(set_lr: Callable[..., None], optimizer: FairseqOptimizer, lr: floa
 def load_rates(
     load: Callable[..., None], optimizer: FairseqOptimizer, state: Any, optimizer_overrides: Any = None
 ) -> None:
-    """``FairseqOptimizer.load_state_dict`` that overrides each group with its own values."""
+    """``FairseqOptimizer.load_state_dict`` that overrides each group with its own values, by the factors of now."""
+    factors = [group.get(FACTORS, {}) for group in optimizer.param_groups]
     load(optimizer, state, optimizer_overrides)
-    for group in optimizer.param_groups:
-        multiply(group, group.get(FACTORS, {}), optimizer_overrides or {})
+    for group, own in zip(optimizer.param_groups, factors, strict=True):
+        group.pop(FACTORS, None)
+        multiply(group, own, optimizer_overrides or {})
 
 
 def install() -> None:

@@ -6,6 +6,7 @@ That a resumed training is the uninterrupted one is in ``tests/faults/test_exact
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ from torch import nn
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.fast_adam import Adam
 from fairseq_plugins.training.muon import MuonConfig
-from fairseq_plugins.training.rates import MATRIX
+from fairseq_plugins.training.rates import MATRIX, mark_and_build, multiply
+from tests.models import tiny
 from tests.training.optimizing import OF_TRAINING
 
 RATE = 0.01
@@ -99,6 +101,31 @@ def test_factors_of_a_parameter_and_of_muon_s_matrices_multiply() -> None:
     optimizer = built(MuonConfig, [matrix, table], _name="muon", muon_lr_scale=3.0)
     optimizer.set_lr(1.0)
     assert [group["lr"] for group in optimizer.param_groups] == [1.0, 1.5]
+
+
+def test_a_resumed_training_takes_the_factors_of_its_own_command_line() -> None:
+    state = built(MuonConfig, pair(), _name="muon", muon_lr_scale=3.0).state_dict()
+    again = built(MuonConfig, pair(), _name="muon", muon_lr_scale=2.0)
+    again.load_state_dict(state, again.optimizer_config)
+    assert [group["lr"] for group in again.param_groups] == [RATE, 2 * RATE]
+    again.set_lr(1.0)
+    assert [group["lr"] for group in again.param_groups] == [1.0, 2.0]
+
+
+def test_a_pair_of_epsilons_stays_as_adafactor_has_it() -> None:
+    group = {"lr": 1.0, "eps": (1e-30, 1e-3)}
+    multiply(group, {"lr": 0.5, "eps": 0.25}, group)
+    assert group == {"lr": 0.5, "eps": (1e-30, 1e-3), "factors": {"lr": 0.5, "eps": 0.25}}
+
+
+def test_weights_of_streams_are_no_matrices_of_a_layer() -> None:
+    """Some have two dimensions, biases among them; Adam has them all."""
+    for arch in ("hyper_connections_transformer", "mhc_transformer"):
+        model = tiny(arch)
+        settings = SimpleNamespace(optimizer=SimpleNamespace(_name="muon"))
+        mark_and_build(lambda trainer: None, SimpleNamespace(model=model, cfg=settings))  # type: ignore[arg-type]
+        marked = {name for name, one in model.named_parameters() if getattr(one, "param_group", None) == MATRIX}
+        assert {name.rsplit(".", 2)[-2] for name in marked} == {*"fc1 fc2 q_proj k_proj v_proj out_proj".split()}
 
 
 def test_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
