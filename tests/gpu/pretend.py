@@ -578,17 +578,19 @@ def on_gpu(function: Callable[..., Any], *args: Any, count: int = 1, **kwargs: A
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
-        result: tuple[Any, str] = (None, "the process ended")
         try:
-            with gpu(count):
-                result = (function(*args, **kwargs), "")
-        except BaseException:
-            result = (None, traceback.format_exc())
-        with os.fdopen(writing, "wb") as pipe:
-            pipe.write(pickle.dumps(result))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+            try:
+                with gpu(count):
+                    value = function(*args, **kwargs)
+                sent = pickle.dumps((value, ""))
+            except BaseException:
+                sent = pickle.dumps((None, traceback.format_exc()))
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(sent)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(0)  # whatever happens, the copy runs no test of its own
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         sent = pipe.read()
