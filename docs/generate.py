@@ -151,12 +151,12 @@ def parts_of(method: Method) -> list[Part]:
 
 
 def scales_stream(method: Method) -> bool:
-    """Whether a constant of the method multiplies the stream or a norm: stock computes the same only when folded."""
-    model = tiny_model(method)
+    """Whether a constant of the method multiplies stream, branch or norm: stock computes the same only when folded."""
+    model = tiny_model(method, encoder_layers=3)  # what scales with the depth may do so from two layers
     if any(isinstance(module, ScaledLayerNorm) for module in model.modules()):
         return True
-    residuals = (module for module in model.modules() if isinstance(module, Residual))
-    scales = (residual.stream_scale() for residual in residuals)
+    residuals = [module for module in model.modules() if isinstance(module, Residual)]
+    scales = (scale for one in residuals for scale in (one.stream_scale(), one.branch_scale()))
     return any(scale is not None and bool((scale != 1).any()) for scale in scales)
 
 

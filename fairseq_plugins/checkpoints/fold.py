@@ -43,7 +43,7 @@ from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm, norms_always
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, sub_layers
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.messages import other_weights
@@ -76,7 +76,7 @@ class Folded:
 def obstacles(model: DeepTransformerModel) -> list[str]:
     """Return why parts of ``model`` have no counterpart in stock fairseq; other obstacles fail the proof."""
     parts = [part for _, stack in model.stacks() for part in stack.design.parts.values() if part.no_fold]
-    reasons = [f"--{part.axis.value} {part.name} cannot be folded: {part.no_fold}" for part in parts]
+    reasons = [f"{flag(part.axis.value)} {part.name} cannot be folded: {part.no_fold}" for part in parts]
     # The reason of a part covers its residual connections.
     reasons = reasons or [
         f"{sub.name}_residual cannot be folded: it does more than scale the stream and add the branch"

@@ -59,7 +59,6 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     summary="stream + (L / base)^-alpha * branch, L the layers of the stack",
     options=OPTIONS,
     conflicts=conflicts,
-    no_fold="the fold moves factors of the stream, and this one is on the branch",
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The same at every site."""

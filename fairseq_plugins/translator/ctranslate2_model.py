@@ -37,7 +37,7 @@ from fairseq_plugins.core.history import LastState
 from fairseq_plugins.core.method import Axis, Site
 from fairseq_plugins.core.norm import AffineNorm, NormPlace, ScaledLayerNorm
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.translator.engines import PAD
 from fairseq_plugins.translator.model import as_ours
 
@@ -125,10 +125,14 @@ def obstacles_to_export(model: Any) -> list[str]:
     reasons = []
     for name, stack in model.stacks():
         subs = [sub for sub in sub_layers(model) if sub.stack == name]
-        reasons += [f"--{axis.value} {stack.design.choice(axis)}" for axis in _unknown_parts(stack, subs)]
-        cfg = stack.cfg
+        reasons += [f"{flag(axis.value)} {stack.design.choice(axis)}" for axis in _unknown_parts(stack, subs)]
+        cfg, embedding = stack.cfg, stack.embed_tokens
+        is_table = type(embedding) is nn.Embedding
         settings = {
-            "an embedding that is no table": type(stack.embed_tokens) is not nn.Embedding,
+            # Of a table only a weight form changes the kind.
+            f"--weight-form {stack.design.choice(Axis.WEIGHT_FORM)}": isinstance(embedding, nn.Embedding)
+            and not is_table,
+            "an embedding that is no table": not isinstance(embedding, nn.Embedding),
             "--no-token-positional-embeddings": stack.embed_positions is None,
             f"--activation-fn {cfg.activation_fn}": cfg.activation_fn not in ACTIVATIONS,
             "--adaptive-softmax-cutoff": getattr(stack, "adaptive_softmax", None) is not None,
@@ -156,13 +160,18 @@ def _unknown_parts(stack: Any, subs: list[SubLayer]) -> Iterator[Axis]:
     places = {tuple(sub.norms) for sub in subs}
     norms = [norm for sub in subs for norm in sub.norms.values()] + [stack.layer_norm]
     known = all(norm is None or isinstance(norm, NORMS) for norm in norms)
-    linear = all(affine_form(linear) is not None for sub in subs for linear in _maps(sub))
-    if not (known and linear) or len(places) > 1 or any(len(p) > 1 or NormPlace.BRANCH in p for p in places):
+    replaced = stack.design.choice(Axis.NORM_MODULE) != "layer_norm"
+    if not known:
+        yield Axis.NORM_MODULE if replaced else Axis.NORM
+    unreadable = {sub.site for sub in subs if any(affine_form(linear) is None for linear in _maps(sub))}
+    # An attention of its own has changed the maps of attentions, else a norm stands before them.
+    of_attention = unreadable - {Site.FFN} if stack.design.choice(Axis.ATTENTION) != "softmax" else set()
+    if unreadable - of_attention or len(places) > 1 or any(len(p) > 1 or NormPlace.BRANCH in p for p in places):
         yield Axis.NORM
     # Attention is softmax attention, and each layer of a decoder attends to the source.
     attentions = [getattr(sub.layer, sub.site.value) for sub in subs if sub.site is not Site.FFN]
     reads_source = Site.CROSS in {sub.site for sub in subs} or not hasattr(stack, "output_projection")
-    if not reads_source or not all(map(_is_softmax, attentions)):
+    if not reads_source or of_attention or not all(map(_is_softmax, attentions)):
         yield Axis.ATTENTION
 
 

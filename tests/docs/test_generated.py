@@ -160,7 +160,8 @@ def test_absent_stock_modules() -> None:
 
 def test_page_says_whether_stock_computes_the_same_without_a_fold() -> None:
     """A constant factor of the stream leaves no trace in the state dict, yet stock computes something else."""
-    for name, needed in (("post_ln", False), ("ds_init", False), ("admin_torch", True), ("deepnet", True)):
+    needs = {"post_ln": False, "ds_init": False, "admin_torch": True, "deepnet": True, "completep": True}
+    for name, needed in needs.items():
         assert generate.scales_stream(METHODS[name]) is needed
         section = generate.method_section(METHODS[name])
         assert ("turns it into a checkpoint" in section) is needed

@@ -73,3 +73,11 @@ def test_layer_scale_folds_into_pre_ln(tmp_path: Path) -> None:
     assert_same(model, stock)
     ratio = stock.encoder.layers[0].fc2.bias / model.encoder.layers[0].fc2.bias
     torch.testing.assert_close(ratio, model.encoder.layers[0].ffn_residual.alpha)
+
+
+def test_completep_folds_into_pre_ln(tmp_path: Path) -> None:
+    model, values = tiny_model("completep_transformer", depth_mup_base="1")
+    stock = folded(tmp_path, "completep_transformer", model, values)
+    assert_same(model, stock)
+    last, ours = stock.encoder.layers[0].fc2.weight, model.encoder.layers[0].fc2.weight
+    torch.testing.assert_close(last, ours / len(model.encoder.layers))
