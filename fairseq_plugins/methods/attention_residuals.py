@@ -71,7 +71,11 @@ class Blocks(SideStream):
     Axis.RESIDUAL,
     "attention_residual",
     summary="each branch reads a softmax mixture of the outputs of all sub-layers below, or of blocks of them",
-    options=(Option("attention_residual_blocks", 0, "number of blocks of a stack; 0: each sub-layer is one", least=0),),
+    options=(
+        Option(
+            "attention_residual_blocks", 0, "most blocks of a stack, of equal size; 0: each sub-layer is one", least=0
+        ),
+    ),
     parameters=(
         *at_each_site("query", "(C)", "0; none in the first sub-layer of a stack"),
         NewParameter("side_stream.query", "(C)", "0"),

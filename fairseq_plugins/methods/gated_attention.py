@@ -39,7 +39,7 @@ class GatedAttention(Attention):
     def __init__(self, width: int, heads: int, *args: Any, for_heads: bool = False, **kwargs: Any) -> None:
         super().__init__(width, heads, *args, **kwargs)
         self.gate_proj = nn.Linear(width, heads if for_heads else width, bias=False)
-        nn.init.xavier_uniform_(self.gate_proj.weight)  # as fairseq draws queries
+        nn.init.xavier_uniform_(self.gate_proj.weight)  # fairseq draws queries with a gain of 1/sqrt(2)
         self.gate = [Gate()]  # in a list, since the module belongs to the map
         self.out_proj: Any = MapWith(self.out_proj, "gate", self.gate[0])
         call_maps(self)
@@ -63,7 +63,11 @@ class GatedAttention(Attention):
         Option("gated_by", "dimension", "a gate for each dimension of a head, or for each head", ("dimension", "head")),
     ),
     parameters=tuple(
-        NewParameter(f"{site.value}.gate_proj.weight", "(C, C)", "drawn; `(H, C)` with `--gated-by head`")
+        NewParameter(
+            f"{site.value}.gate_proj.weight",
+            "(C, C)",
+            "drawn by Xavier's uniform rule; `(H, C)` with `--gated-by head`",
+        )
         for site in (Site.SELF, Site.CROSS)
     ),
     no_fold="stock fairseq has no gates",
@@ -88,7 +92,7 @@ method(
     departures=(
         "The released code ([gated_attention](https://github.com/qiuzh20/gated_attention), revision 49645df) has both "
         r"forms, for dimensions and for heads. It draws every matrix from $`\mathcal{N}(0, 0.02^2)`$; here the gate is "
-        "drawn as fairseq draws queries.",
+        "drawn by Xavier's uniform rule.",
         "The paper is about language models. In cross-attention the gate reads the decoder, as the queries do.",
     ),
 )

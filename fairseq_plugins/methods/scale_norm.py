@@ -129,7 +129,7 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Draw N(0, 2 / 5C) for the matrices of an attention, N(0, 2 / (C + F)) for others; biases are 0.
 
     The length of a normalised vector only sets how fast it turns. In the released code its numbers are drawn evenly
-    between -0.01 and 0.01; here the drawn or given ones are brought to the same mean square.
+    between -0.01 and 0.01; here fairseq's are brought to the same mean square, given ones multiplied by the same.
     """
     for layer in weights.layers:
         for name, linear in linear_maps(layer):
@@ -157,9 +157,9 @@ method(
     init="small",
     departures=(
         "The released code ([transformers_without_tears](https://github.com/tnq177/transformers_without_tears), "
-        "revision c2dfaaa) draws the numbers of word vectors between -0.01 and 0.01; here those of fairseq, or of "
-        "`--encoder-embed-path`, are brought to the same mean square. Its biases of the output, vectors of languages "
-        "and words replaced by `<unk>` are not supported.",
+        "revision c2dfaaa) draws the numbers of word vectors between -0.01 and 0.01; here those of fairseq are brought "
+        "to the same mean square, and those of `--encoder-embed-path` are multiplied by the same number. Its biases of the output, "
+        "vectors of languages and words replaced by `<unk>` are not supported.",
         "`--weight-form plain` leaves FixNorm out, `--norm-module layer_norm` ScaleNorm. The released code trains "
         "without warm-up and lowers the rate when the validation score stalls: `--lr-scheduler reduce_lr_on_plateau`.",
     ),
