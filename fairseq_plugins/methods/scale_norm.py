@@ -158,8 +158,8 @@ method(
     departures=(
         "The released code ([transformers_without_tears](https://github.com/tnq177/transformers_without_tears), "
         "revision c2dfaaa) draws the numbers of word vectors between -0.01 and 0.01; here those of fairseq are brought "
-        "to the same mean square, and those of `--encoder-embed-path` are multiplied by the same number. Its biases of the output, "
-        "vectors of languages and words replaced by `<unk>` are not supported.",
+        "to the same mean square, and those of `--encoder-embed-path` are multiplied by the same number. Its biases of "
+        "the output, vectors of languages and words replaced by `<unk>` are not supported.",
         "`--weight-form plain` leaves FixNorm out, `--norm-module layer_norm` ScaleNorm. The released code trains "
         "without warm-up and lowers the rate when the validation score stalls: `--lr-scheduler reduce_lr_on_plateau`.",
     ),
