@@ -67,9 +67,12 @@ def test_every_analysis_takes_every_method(
     for method in methods:
         with subtests.test(method):
             directory = tmp_path / method
-            assert diagnose(directory, "all", method, *TINY) == 0
+            # What a solver adds up are no branches, so dependency refuses; the others go on.
+            refused = {"dependency"} if METHODS[method].solver != "euler" else set()
+            assert diagnose(directory, "all", method, *TINY) == (2 if refused else 0)
             written = {path.stem for path in directory.glob("*.csv")} - {"scales-history"}
-            assert written == {analysis.name.replace("output-change", "output-change-random") for analysis in OF_MODELS}
+            names = {analysis.name.replace("output-change", "output-change-random") for analysis in OF_MODELS}
+            assert written == names - refused
             for path in directory.glob("*.csv"):
                 assert {row["model"] for row in rows(path)} == {method}
                 cells = [cell for row in rows(path) for cell in row.values()]
