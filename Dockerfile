@@ -2,7 +2,7 @@
 #
 #     docker build -t fairseq-deep .
 #     docker build -t fairseq-deep:cuda --build-arg TORCH_INDEX=https://pypi.org/simple .
-#     docker run --rm -v "$PWD:/work" fairseq-deep demo --out /work/demo-run
+#     docker run --rm -v "$PWD:/results" fairseq-deep demo --out demo-run
 #
 # PyTorch's wheel on PyPI has CUDA in itself, so both are built on the same base.
 FROM python:3.12-slim-bookworm AS build
@@ -25,6 +25,6 @@ RUN pip install -c constraints.txt '.[plots,export]'
 FROM python:3.12-slim-bookworm
 COPY --from=build /opt/fairseq-deep /opt/fairseq-deep
 ENV PATH=/opt/fairseq-deep/bin:$PATH
-WORKDIR /work
+WORKDIR /results
 ENTRYPOINT ["fairseq-deep"]
 CMD ["--help"]

@@ -22,7 +22,7 @@ from fairseq_plugins.core.residual import Residual
 
 OPTIONS = (
     Option("depth_mup_alpha", 1.0, "exponent of the depth, from 0.5, depth-muP, to 1, CompleteP"),
-    Option("depth_mup_base", 2, "layers of the model whose settings hold at every depth"),
+    Option("depth_mup_base", 2, "layers of the model whose settings hold at every depth", least=1),
 )
 
 
@@ -43,14 +43,9 @@ class ScaledBranch(Residual):
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse exponents that are not between depth-muP's and CompleteP's, and a base without layers."""
-    options = design.options
-    problems = []
-    if not 0.5 <= options.depth_mup_alpha <= 1:
-        problems.append(f"--depth-mup-alpha must be from 0.5 to 1, not {options.depth_mup_alpha:g}")
-    if options.depth_mup_base < 1:
-        problems.append(f"--depth-mup-base must be at least 1, not {options.depth_mup_base}")
-    return problems
+    """Refuse exponents that are not between depth-muP's and CompleteP's."""
+    alpha = design.options.depth_mup_alpha
+    return [] if 0.5 <= alpha <= 1 else [f"--depth-mup-alpha must be from 0.5 to 1, not {alpha:g}"]
 
 
 @part(

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
+from fairseq_plugins.methods.shared.length import wide
 
 
 def _factor(x: Tensor, epsilon: float) -> Tensor:
     """1 / sqrt(mean(x^2) + eps), ``(..., 1)``, in float32: a square leaves the range of half precision at 256."""
-    wide = x if x.dtype == torch.float64 else x.float()
-    return torch.rsqrt(torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square() / x.size(-1) + epsilon)
+    return torch.rsqrt(torch.linalg.vector_norm(wide(x), dim=-1, keepdim=True).square() / x.size(-1) + epsilon)
 
 
 class _Normalise(torch.autograd.Function):
@@ -66,8 +66,7 @@ class RootNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise."""
-        wide = x if x.dtype == torch.float64 else x.float()
-        root = torch.linalg.vector_norm(wide, dim=-1, keepdim=True) * x.size(-1) ** -0.5
+        root = torch.linalg.vector_norm(wide(x), dim=-1, keepdim=True) * x.size(-1) ** -0.5
         return (x / (root + self.eps)).type_as(x) * self.weight
 
 

@@ -58,18 +58,14 @@ class MuonAndAdam(torch.optim.Optimizer):
         super().__init__([*adam.param_groups, *muon.param_groups], {})
         self.adam, self.muon = adam, muon
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """Update every parameter that has a gradient once; returns the result of ``closure``."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
         for part in (self.adam, self.muon):
             # A loaded state is a new object, and so are groups.
             part.state = self.state
             part.param_groups = [group for group in self.param_groups if ("momentum" in group) == (part is self.muon)]
-            part.step()
+        loss = self.adam.step(closure)
+        self.muon.step()
         return loss
 
 

@@ -7,7 +7,6 @@ import logging
 import shlex
 import sys
 import tempfile
-import warnings
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -227,10 +226,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The logs of fairseq and of the calibration would go to the same stream as the result.
     logging.disable(logging.INFO)
     try:
-        with warnings.catch_warnings():
-            # fairseq passes masks of two types to torch.
-            warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
-            return exit_code(lambda: diagnose(list(sys.argv[1:] if argv is None else argv)))
+        return exit_code(lambda: diagnose(list(sys.argv[1:] if argv is None else argv)))
     finally:
         logging.disable(before)
 
