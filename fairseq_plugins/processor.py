@@ -1,13 +1,20 @@
-"""The cores that this process may use, and whether the CPU computes in bfloat16."""
+"""The devices of a command, the cores that this process may use, and whether the CPU computes in bfloat16."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+DEVICES = ("auto", "cpu", "gpu")
+"""Legal values of ``--device``."""
 CPUINFO = Path("/proc/cpuinfo")
 BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16", "svebf16"})
 """Flags of CPUs with instructions for bfloat16, as Linux names them: the first two of x86, the others of ARM."""
+
+
+def device_name(word: str) -> str:
+    """A value of ``--device``; ``cuda``, as PyTorch and CTranslate2 call it, is ``gpu``."""
+    return "gpu" if word == "cuda" else word
 
 
 def core_count() -> int:

@@ -24,6 +24,7 @@ from fairseq_plugins.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATI
 from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.pipeline.self_check import plain_text, write_check
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
+from fairseq_plugins.processor import DEVICES, device_name
 
 WIDE = 1 / 5
 """Share of a training's updates from which the span of an average is worth a warning."""
@@ -59,7 +60,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             metavar="N",
             help="per batch; default: 4000, for speech 50000 (frames)",
         ),
-        group.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="default: auto"),
+        group.add_argument("--device", type=device_name, choices=DEVICES, default="auto", help="default: auto"),
         group.add_argument(
             "--accept-references",
             default="",

@@ -19,7 +19,6 @@ from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.translator.package import FASTEST, Package, require_unchanged
 
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
-DEVICES = ("auto", "cpu", "gpu")
 BATCH = 4000
 """The default of the most tokens of a batch."""
 CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8 = 600, 150
@@ -53,7 +52,7 @@ class How:
     Args:
         search: values of :data:`~fairseq_plugins.translator.package.SEARCH`.
         batch: most tokens of a batch, pads among them; None lets the engine choose.
-        device: one of :data:`DEVICES`.
+        device: ``auto``, ``cpu`` or ``gpu``.
         processes: how many do this at the same time on this machine.
     """
 

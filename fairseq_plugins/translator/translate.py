@@ -18,7 +18,8 @@ from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import decoded, raw_lines
 from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.translator.engines import AUTO, DEVICES, FAIRSEQ, How, Hypothesis, choose, make_engine
+from fairseq_plugins.processor import DEVICES, device_name
+from fairseq_plugins.translator.engines import AUTO, FAIRSEQ, How, Hypothesis, choose, make_engine
 from fairseq_plugins.translator.package import Package, open_package
 from fairseq_plugins.workers import grouped, map_lines
 
@@ -81,7 +82,7 @@ class Translator:
     Args:
         model: the directory.
         engine: ``auto`` (the fastest that it holds), ``fairseq``, ``ctranslate2`` or the name of one of its exports.
-        device: ``auto``, ``cpu`` or ``gpu``.
+        device: ``auto``, ``cpu`` or ``gpu``, which may be called ``cuda``.
         beam: hypotheses of the search; by default the package's.
         length_penalty: fairseq's or GNMT's, as the package says; by default the package's.
         batch: most tokens of a batch, pads among them; by default what is fast for the engine.
@@ -102,8 +103,9 @@ class Translator:
         batch: int | None = None,
         processes: int = 1,
     ) -> None:
+        device = device_name(str(device))
         if device not in DEVICES:
-            raise UserError(unknown_name("device", str(device), DEVICES))
+            raise UserError(unknown_name("device", device, DEVICES))
         for name, number in {"beam": beam, "batch": batch, "processes": processes}.items():
             if number is not None and number < 1:
                 raise UserError(f"{name} {number}: at least 1")
@@ -231,7 +233,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="NAME",
         help="fairseq, ctranslate2, or one of the exports in MODEL (default: auto, the fastest of them)",
     )
-    flags.add_argument("--device", choices=DEVICES, default="auto", help="default: auto")
+    flags.add_argument("--device", type=device_name, choices=DEVICES, default="auto", help="default: auto")
     flags.add_argument("--beam", type=at_least(1), metavar="N", help="default: as MODEL says")
     flags.add_argument("--length-penalty", type=finite, metavar="X", help="default: as MODEL says")
     flags.add_argument("--batch", type=at_least(1), metavar="TOKENS", help="default: what is fast for the engine")

@@ -147,12 +147,12 @@ def test_diagnose(toy_data: Path, checkpoint: Path, tmp_path: Path, monkeypatch:
 def test_evaluate(made: Made, tmp_path: Path) -> None:
     """A run that was trained and averaged is decoded on the GPU, and scored."""
     scores = []
-    for where in ("cpu", "gpu"):
+    for where in ("cpu", "cuda"):
         run = write_run(tmp_path / where, data=made.data)
         (run / "checkpoints").mkdir()
         shutil.copyfile(made.checkpoint, run / "checkpoints" / "checkpoint_last.pt")
         words = ("evaluate", run, made.data, "--device", where, "--beam", "2", "--average", "none")
-        if where == "gpu":
+        if where == "cuda":
             on_gpu(command, *words)
         else:
             command(*words)
@@ -174,8 +174,8 @@ def test_a_package_and_what_is_made_of_it(made: Made, package: Path, tmp_path: P
 
     def on_the_gpu() -> Any:
         command("package", made.checkpoint, tmp_path / "packaged", "--data", made.data)
-        command("translate", package, "--device", "gpu", "--beam", "3", "--engine", FAIRSEQ, given="ein hund\n")
-        return translated("gpu")
+        command("translate", package, "--device", "cuda", "--beam", "3", "--engine", FAIRSEQ, given="ein hund\n")
+        return translated("cuda")
 
     texts, scores, label = translated("cpu")
     found, found_scores, found_label = on_gpu(on_the_gpu)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
@@ -15,13 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.layers import EncoderLayer
-from fairseq_plugins.core.method import METHODS, Axis
+from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.training import fast_adam, lamb, moments, radam
 from tests import models
 from tests.gpu.pretend import on_gpu, pretended
-from tests.gpu.watching import IN_FLOAT32, Training, of_package, train
-from tests.representatives import for_each
+from tests.gpu.watching import IN_FLOAT32, Training, of_package, parsed, slow_but, train, watched
 
 PER_UPDATE = {
     "fairseq_plugins/core/stacks.py forward_scriptable": 1,
@@ -31,15 +31,18 @@ PER_UPDATE = {
 """How often this package reads a number in an update: whether the source has pads, whether the target has, and the norm
 of the gradient. Stock fairseq asks the first once and once more for every encoder, the second as often; the third it
 reads itself right afterwards."""
-PRECISIONS = {
-    "float32": "",
-    "fp16": "--fp16",
-    "unflattened": "--fp16 --fp16-no-flatten-grads",
-    "memory-efficient": "--memory-efficient-fp16",
-    "bf16": "--bf16",
-    "memory-efficient-bf16": "--memory-efficient-bf16",
-    "amp": "--amp",
-    "amp-bf16": "--amp --bf16",
+PRECISIONS: dict[str, dict[str, bool]] = {
+    "--fp16": {"fp16": True},
+    "--fp16-no-flatten-grads": {"fp16": True, "fp16_no_flatten_grads": True},
+    "--memory-efficient-fp16": {"fp16": True, "memory_efficient_fp16": True},
+    "--bf16": {"bf16": True},
+    "--amp": {"amp": True},
+}
+"""What fairseq makes of its flags."""
+OF_ONE_METHOD: dict[str, dict[str, bool]] = {
+    "float32": {},
+    "--memory-efficient-bf16": {"bf16": True, "memory_efficient_bf16": True},
+    "--amp --bf16": {"amp": True, "bf16": True},
 }
 
 
@@ -63,31 +66,31 @@ def assert_near(found: Training, expected: Training, share: float) -> None:
     assert {value.dtype for value in found.state["model"].values()} == {torch.float32}
 
 
-@for_each("method", METHODS, Axis.HISTORY)
-def test_every_method_in_fp16(method: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]) -> None:
+@pytest.mark.parametrize("method", slow_but(("admin",), METHODS))
+def test_every_method_in_every_precision(method: str, toy_data: Path, tmp_path: Path) -> None:
     # Word vectors of SmallInit are short, and their gradients long: with 128 the first update is left out.
-    half = on_gpu(train, toy_data, tmp_path, "--fp16", "--fp16-init-scale", "8", arch=f"{method}_transformer")
-    assert_near(half, in_float32(method), 0.01)
-    assert of_package(half.updates[-1].promotions).keys() <= IN_FLOAT32
+    config = parsed(toy_data, tmp_path, "--fp16-init-scale", "8", arch=f"{method}_transformer")
 
+    def trained(name: str = "float32", **precision: bool) -> Training:
+        changed = copy.deepcopy(config)
+        changed.common.update(precision)
+        changed.checkpoint.save_dir = str(tmp_path / name)
+        return watched(changed)
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(
-    "method",
-    ["admin", *(pytest.param(method, marks=pytest.mark.slow) for method in ("sigma_reparam", "dlcl"))],
-)
-def test_every_precision(
-    method: str, precision: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
-) -> None:
-    found, full = (
-        on_gpu(train, toy_data, tmp_path, *PRECISIONS[precision].split(), arch=f"{method}_transformer"),
-        in_float32(method),
-    )
-    assert_near(found, full, 1e-5 if precision == "float32" else 0.02)
-    # Admin's profile, measured in half precision.
-    for name, value in full.state["model"].items():
-        if name.endswith("omega_profiled"):
-            torch.testing.assert_close(found.state["model"][name], value, rtol=0.02, atol=0, msg=name)
+    def on_the_gpu() -> dict[str, Training]:
+        precisions = {**PRECISIONS, **(OF_ONE_METHOD if method == "admin" else {})}
+        return {name: trained(f"gpu {name}", **precision) for name, precision in precisions.items()}
+
+    full = trained()
+    for precision, found in on_gpu(on_the_gpu).items():
+        assert_near(found, full, 1e-5 if precision == "float32" else 0.02)
+        # Autocast widens whatever meets the weights.
+        if "--amp" not in precision:
+            assert of_package(found.updates[-1].promotions).keys() <= IN_FLOAT32, precision
+        # Admin's profile, measured in half precision.
+        for name, value in full.state["model"].items():
+            if name.endswith("omega_profiled"):
+                torch.testing.assert_close(found.state["model"][name], value, rtol=0.02, atol=0, msg=name)
 
 
 FEATURES = {
@@ -105,12 +108,9 @@ FEATURES = {
     "loss by sentence": "--criterion label_smoothed_cross_entropy_by_sentence",
     "guard": "--criterion label_smoothed_cross_entropy_with_diagnostics --divergence-action skip",
 }
-FAST = ("activation checkpointing", "fused_adam", "loss in chunks", "guard")
 
 
-@pytest.mark.parametrize(
-    "feature", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FEATURES]
-)
+@pytest.mark.parametrize("feature", slow_but(("activation checkpointing", "loss in chunks", "guard"), FEATURES))
 def test_every_feature_in_fp16(
     feature: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
 ) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import pytest
 import torch
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
+from omegaconf import DictConfig
 
 from tests import toy
 from tests.gpu.pretend import SEEN
@@ -53,6 +55,11 @@ class Training(NamedTuple):
     state: dict[str, Any]
 
 
+def slow_but(fast: Iterable[str], cases: Iterable[str]) -> list[Any]:
+    """The cases, for ``pytest.mark.parametrize``: all but those in ``fast`` run in the slow tests only."""
+    return [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
+
 def by_function(places: Places, *roots: str) -> dict[str, int]:
     """Counts by ``file function``; of files below ``roots`` only, if there are any."""
     counts: Counter[str] = Counter()
@@ -68,8 +75,17 @@ def of_package(places: Places) -> dict[str, int]:
 
 def train(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2, validate: bool = False) -> Training:
     """Train without dropout: on the GPU if there is one, else on the CPU."""
+    return watched(parsed(data, directory, *flags, arch=arch, updates=updates, validate=validate))
+
+
+def parsed(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2, validate: bool = False) -> DictConfig:
+    """The configuration of a training without dropout."""
     common = ("--dropout", "0", "--no-epoch-checkpoints", "--max-update", str(updates))
-    config = toy.parse_training(data, directory, *common, *flags, arch=arch, validate=validate)
+    return toy.parse_training(data, directory, *common, *flags, arch=arch, validate=validate)
+
+
+def watched(config: DictConfig) -> Training:
+    """Train with a configuration: on the GPU if there is one, else on the CPU."""
     config.common.cpu = not torch.cuda.is_available()
     train_step, seen = Trainer.train_step, []
 
@@ -81,7 +97,7 @@ def train(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2,
 
     def run() -> Path:
         toy.run_training(config)
-        return directory / "checkpoint_last.pt"
+        return Path(config.checkpoint.save_dir) / "checkpoint_last.pt"
 
     with mock.patch.object(Trainer, "train_step", listen):
         losses, state = toy.losses_of(TranslationTask, run)

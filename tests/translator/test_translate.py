@@ -335,6 +335,7 @@ def test_bad_input_gets_one_line(made: Made, package: Path, translate: Run, tmp_
         ((tmp_path / "none",), f"error: {tmp_path / 'none'}: no such directory; fairseq-deep package makes one"),
         ((made.data,), f"error: {made.data}: not a package: it has no translator.json"),
         ((package, "--engine", "fairsek"), f"error: {package}: unknown engine 'fairsek' (did you mean 'fairseq'?)"),
+        ((package, "--device", "cuda"), "error: --device gpu: this engine finds no GPU; legal here: auto, cpu"),
     ):
         assert refusal(translate, *words).startswith(message)
     with pytest.raises(UserError, match="^beam 0: at least 1$"):
