@@ -18,16 +18,18 @@ ROOT = Path(__file__).resolve().parents[1]
 DEEP = (sys.executable, "-m", "fairseq_plugins.cli")
 
 
-def timed(what: str, *command: object) -> None:
+def timed(what: str, *command: object, made: Path | None = None) -> None:
     """Run a command and print the seconds that it took; its own lines go to standard error.
+
+    If what it makes is there already, in part or whole, the seconds are those of the rest.
 
     Raises:
         subprocess.CalledProcessError: it failed.
     """
+    note = " (continued)" if made is not None and made.exists() else ""
     began = time.perf_counter()
-    environment = {**os.environ, "PYTHON": sys.executable}
-    subprocess.run(list(map(str, command)), cwd=ROOT, env=environment, stdout=sys.stderr, check=True)
-    print(f"| {what} | {time.perf_counter() - began:.0f} |", flush=True)
+    subprocess.run(list(map(str, command)), cwd=ROOT, stdout=sys.stderr, check=True)
+    print(f"| {what}{note} | {time.perf_counter() - began:.0f} |", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -36,14 +38,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--config", default="multi30k_de_en/admin_6e6d", help="default: %(default)s")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "training_to_bleu", help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=3, help="of the engines")
+    parser.add_argument("--threads", type=int, help="of every command; default: OMP_NUM_THREADS, else all cores")
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="changes to the configuration")
     args = parser.parse_args(argv)
+    os.environ["PYTHON"] = sys.executable
+    if args.threads:
+        os.environ["OMP_NUM_THREADS"] = str(args.threads)
     out: Path = args.out.resolve()
     data, run, package = out / "data", out / "run", out / "translator"
     print("| stage | seconds |\n| --- | ---: |")
-    timed("prepare", ROOT / "scripts" / "prepare_multi30k.sh", data)
-    timed("train", *DEEP, "run", args.config, data, run, *args.changes)
-    timed("average, translate, score", *DEEP, "evaluate", run, data)
+    timed("prepare", ROOT / "scripts" / "prepare_multi30k.sh", data, made=data)
+    timed("train", *DEEP, "run", args.config, data, run, *args.changes, made=run)
+    timed("average, translate, score", *DEEP, "evaluate", run, data, made=run / "evaluation")
     timed("package", *DEEP, "package", run, package, "--force")
     timed("export, with its proof", *DEEP, "export", package)
     for test_set in sorted(path.parent for path in run.glob("evaluation/*/score.txt")):

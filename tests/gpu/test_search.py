@@ -8,11 +8,10 @@ import pytest
 import torch
 from fairseq import utils
 
-from fairseq_plugins.core.method import METHODS, Axis
+from fairseq_plugins.core.method import METHODS
 from tests import models
 from tests.gpu.pretend import SEEN, on_gpu
-from tests.gpu.watching import IN_FLOAT32, by_function, of_package
-from tests.representatives import for_each
+from tests.gpu.watching import IN_FLOAT32, by_function, of_package, slow_but
 from tests.search import searching
 from tests.search.test_lean import SETTINGS
 
@@ -26,6 +25,9 @@ decoder, and the scores of all hypotheses."""
 A_STEP = {"fairseq_plugins/core/stacks.py masks": 1, "fairseq_plugins/search/beam.py search": 1}
 """What it reads in a step: whether the new words are pads, as stock's decoder does, and which hypotheses end."""
 
+SHARES = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+"""How near the scores are to those of the CPU in float32."""
+
 
 class Found(NamedTuple):
     """Of one search: words and scores of each hypothesis, steps, and what was seen by function."""
@@ -38,15 +40,14 @@ class Found(NamedTuple):
     promotions: dict[str, int]
 
 
-def found(case: str, name: str, half: bool, **values: Any) -> Found:
+def found(case: str, name: str, dtype: torch.dtype = torch.float32, **values: Any) -> Found:
     """Search on the GPU if there is one."""
     model, sample = searching.outspoken(case), searching.sample_of(models.batch(sentences=4))
     prefix = values.pop("prefix", None)
     if torch.cuda.is_available():
         model, sample = model.cuda(), utils.move_to_cuda(sample)
         prefix = None if prefix is None else utils.move_to_cuda(prefix)
-    if half:
-        model.half()
+    model.to(dtype)
     steps: list[int] = []
     forward = model.decoder.forward
 
@@ -74,18 +75,17 @@ def shared(one: Found, other: Found) -> list[tuple[float, float]]:
     return [(score, theirs[words]) for mine, theirs in pairs for words, score in mine.items() if words in theirs]
 
 
-@for_each("case", METHODS, Axis.ATTENTION)
+@pytest.mark.parametrize("case", slow_but(("dsinit_matt_aan", "realformer"), METHODS))
 def test_every_method(case: str) -> None:
-    expected = found(case, "lean", half=False)
-    for half in (False, True):
-        lean, stock = on_gpu(lambda half=half: [found(case, name, half) for name in ("lean", "fairseq")])
+    expected = found(case, "lean")
+    for dtype, share in SHARES.items():
+        lean, stock = on_gpu(lambda dtype=dtype: [found(case, name, dtype) for name in ("lean", "fairseq")])
         for one in (lean, stock):
-            if not half:
+            if dtype == torch.float32:
                 assert one.words == expected.words
             # In half precision hypotheses that are almost as likely may take each other's place.
             pairs = shared(one, expected)
             assert len(pairs) >= sum(map(len, expected.words)) / 2
-            share = 2e-2 if half else 1e-4
             assert [mine for mine, _ in pairs] == pytest.approx([other for _, other in pairs], rel=share, abs=share)
         steps = {place: count * lean.steps for place, count in A_STEP.items()}
         assert {place: count for place, count in lean.reads.items() if place not in A_BATCH} == steps
@@ -100,11 +100,11 @@ def test_every_setting_on_a_gpu() -> None:
     """None of them leaves a tensor behind, in either search."""
 
     def all_of_them() -> list[list[Found]]:
-        return [[found("post_ln", name, half=False, **dict(values)) for values in kept] for name in ("lean", "fairseq")]
+        return [[found("post_ln", name, **dict(values)) for values in kept] for name in ("lean", "fairseq")]
 
     # fairseq's search among siblings writes into tensors of another shape, which are not pretended.
     kept = [values for name, values in SETTINGS.items() if name != "siblings"]
     lean, stock = on_gpu(all_of_them)
     for values, one, other in zip(kept, lean, stock, strict=True):
-        expected = found("post_ln", "lean", half=False, **dict(values))
+        expected = found("post_ln", "lean", **dict(values))
         assert one.words == other.words == expected.words, values
