@@ -1,8 +1,9 @@
 """Sentences a second and BLEU of every engine of a package, beside fairseq's own search, interleaved in one process.
 
 The package is one of ``fairseq-deep package``, with the exports that are to be measured; raw text is translated with
-its search settings. Both kinds of engine use the number of threads in ``OMP_NUM_THREADS``; processor time is that of
-all of them. Run it from the repository's root:
+its search settings, on the GPU if there is one. On a CPU both kinds of engine use the number of threads in
+``OMP_NUM_THREADS``; processor time is that of all of them. What this machine cannot run is named below the
+table. Run it from the repository's root:
 ``OMP_NUM_THREADS=2 python benchmarks/engines_time.py PACKAGE SOURCE REFERENCE``.
 """
 
@@ -14,9 +15,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import torch
 from common import interleaved, machine, ratios, with_quartiles
 from sacrebleu.metrics import BLEU
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.search.precision import PRECISIONS, lower
 from fairseq_plugins.translator.engines import FAIRSEQ
 from fairseq_plugins.translator.fairseq_engine import FairseqEngine
@@ -24,14 +27,19 @@ from fairseq_plugins.translator.package import open_package
 from fairseq_plugins.translator.translate import Translator
 
 STOCK = "fairseq's search"
+HALF = "float16"
+ON_DEVICE = {"cpu": PRECISIONS, "cuda": (PRECISIONS[0], HALF)}
+"""Precisions of the lean search."""
 
 
-def with_engine(directory: Path, search: str, precision: str) -> Translator:
+def with_engine(directory: Path, search: str, precision: str, device: str = "cpu") -> Translator:
     """A translator in PyTorch, whose search or precision is another than the package's."""
-    translator = Translator(directory, engine=FAIRSEQ, device="cpu")
+    translator = Translator(directory, engine=FAIRSEQ, device=device)
     how = replace(translator._how, search={**translator._how.search, "search": search})
     model = translator.package.model()
-    if precision != PRECISIONS[0]:
+    if precision == HALF:
+        model.half()
+    elif precision != PRECISIONS[0]:
         lower(model, precision)
     translator._engine = FairseqEngine(model, translator.package.dictionaries(), how)
     return translator
@@ -44,20 +52,30 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("reference", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
+    usual = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", choices=tuple(ON_DEVICE), default=usual, help="default here: %(default)s")
     args = parser.parse_args()
     texts, references = (path.read_text(encoding="utf-8").splitlines() for path in (args.source, args.reference))
-    translators = {STOCK: with_engine(args.package, "fairseq", PRECISIONS[0])}
-    translators |= {f"lean search, {each}": with_engine(args.package, "lean", each) for each in PRECISIONS}
+    makers = {STOCK: partial(with_engine, args.package, "fairseq", PRECISIONS[0], args.device)}
+    for each in ON_DEVICE[args.device]:
+        makers[f"lean search, {each}"] = partial(with_engine, args.package, "lean", each, args.device)
     for name in open_package(args.package).content["engines"]:
-        translators[name] = Translator(args.package, engine=name, device="cpu")
+        makers[name] = partial(Translator, args.package, engine=name, device=args.device)
+    translators: dict[str, Translator] = {}
+    left_out = []
+    for name, make in makers.items():
+        try:
+            translators[name] = make()
+        except UserError as error:
+            left_out.append(f"Left out: {name}: {error}")
     found: dict[str, list[str]] = {}
 
     def translate(name: str) -> None:
         found[name] = [each.text for each in translators[name].translate(texts)]
 
-    seconds = interleaved({name: partial(translate, name) for name in translators}, args.rounds, "cpu")
+    seconds = interleaved({name: partial(translate, name) for name in translators}, args.rounds, args.device)
     metric = BLEU()
-    print(f"{machine('cpu')}; {len(texts)} sentences; {args.rounds} rounds\n")
+    print(f"{machine(args.device)}; {len(texts)} sentences; {args.rounds} rounds\n")
     print("| engine | sentences/s | times as fast (quartiles) | by processor time | BLEU | same as stock's |")
     print("|---|---:|---:|---:|---:|---:|")
     gains = {
@@ -71,6 +89,8 @@ def main() -> None:
         score = metric.corpus_score(found[name], [references]).score
         print(f"| {name} | {speed:.1f} | {cells} | {score:.2f} | {same:.1%} |")
     print(f"\nBLEU: `{metric.get_signature()}`")
+    for line in left_out:
+        print(f"\n{line}")
 
 
 if __name__ == "__main__":

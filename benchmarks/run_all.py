@@ -196,7 +196,7 @@ def make(
             printed = output(arguments)
         except subprocess.CalledProcessError as error:
             failed.append(name)
-            printed = f"Failed with exit code {error.returncode}."
+            printed = f"{error.output or ''}\n\nFailed with exit code {error.returncode}."
         lines += section(table, arguments, printed)
         args.out.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return failed

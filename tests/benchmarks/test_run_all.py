@@ -52,7 +52,7 @@ def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
     def output(arguments: Sequence[str]) -> str:
         asked.append(list(arguments))
         if "optimizer" in arguments[0]:
-            raise subprocess.CalledProcessError(3, "python")
+            raise subprocess.CalledProcessError(3, "python", output="What came before.\n")
         return "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n"
 
     tables = {name: run_all.CPU_TABLES[name] for name in ("loss", "optimizer")}
@@ -69,7 +69,7 @@ def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
         "Output layer and loss in chunks\n\n`python benchmarks/output_and_loss.py --rounds 2 --threads 2`\n\n"
         "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n\n"
     )
-    assert optimizer.endswith("Failed with exit code 3.\n")
+    assert optimizer.endswith("What came before.\n\n\nFailed with exit code 3.\n")
 
 
 def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +85,6 @@ def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pyte
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
     for table in (*run_all.CPU_TABLES.values(), *run_all.GPU_TABLES.values()):
-        monkeypatch.setattr(sys, "argv", run_all.command(table, 1))
+        monkeypatch.setattr(sys, "argv", run_all.command(table, 1, ["--threads", "2"]))
         with pytest.raises(Read):
             script(table.script.removesuffix(".py"), monkeypatch).main()

@@ -14,8 +14,10 @@ from unittest import mock
 
 import pytest
 
+from fairseq_plugins.translator import export
 from tests.benchmarks.test_run_all import BENCHMARKS, script
 from tests.gpu.pretend import on_gpu
+from tests.translator.conftest import Made
 
 SMALL = "--layers 1 --width 64 --sentences 2 --length 3 --vocabulary 50 --rounds 1".split()
 FEW = [*SMALL, "--decoder-layers", "1", "--methods", "post_ln,admin", "--together", "1"]
@@ -26,6 +28,7 @@ TOY = {
     "profile_cost.py": SMALL,
     "optimizer_time.py": "--layers 1 --width 64 --vocabulary 50 --rounds 1".split(),
     "output_and_loss.py": "--width 16 --sentences 2 --length 3 --vocabulary 50 --rounds 1".split(),
+    "engines_time.py": "--rounds 1".split(),
 }
 """What overrides the sizes of a table."""
 
@@ -44,6 +47,20 @@ def printed(words: Sequence[str]) -> str:
 
     text: str = on_gpu(run)
     return text
+
+
+@pytest.mark.slow
+def test_engines_beside_each_other(made: Made, package: Path) -> None:
+    """In both precisions of a GPU; CTranslate2 finds no pretended one, which is said and ends nothing."""
+    pytest.importorskip("ctranslate2")
+    assert export.main([str(package)]) == 0
+    texts = (str(made.data / "raw" / f"test.{side}") for side in ("de", "en"))
+    text = printed(["engines_time.py", str(package), *texts])
+    stock, single, half = (line.split(" | ") for line in text.splitlines() if " search" in line and "%" in line)
+    assert (stock[0], single[0], half[0]) == ("| fairseq's search", "| lean search, float32", "| lean search, float16")
+    assert single[-2:] == stock[-2:]
+    assert float(half[-2]) == pytest.approx(float(stock[-2]), abs=5)
+    assert "Left out: ctranslate2-float32: --device gpu: this engine finds no GPU" in text
 
 
 @pytest.mark.slow
