@@ -22,7 +22,7 @@ from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.pipeline.published import PublishedRow, rows_of
-from recipes import admin, b2t, dsinit, multi30k, rezero
+from recipes import admin, b2t, dsinit, multi30k, rezero, tatoeba
 from recipes.common import Config, Noted, merged, plain
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +42,7 @@ GROUPS = (
     "scoring",
 )
 """The groups of a file in their order, after what is said of the sweep."""
-RECIPES = (admin, dsinit, rezero, b2t, multi30k)
+RECIPES = (admin, dsinit, rezero, b2t, multi30k, tatoeba)
 CONFIGS: dict[str, Config] = dict(one for recipe in RECIPES for one in recipe.configs())
 """By the path below this directory, without ``.yaml``."""
 

@@ -28,6 +28,7 @@ STEPS: Mapping[str, str] = {
     "select": "parallel.select",
     "select-every": "parallel.select_every",
     "columns": "parallel.columns",
+    "drop-near-copies": "parallel.drop_near_copies",
     "cut-bytes": "bytes.cut",
     "bytes": "bytes.write_tokens",
 }

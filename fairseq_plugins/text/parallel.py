@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from re import findall
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import in_step, raw_lines, read_lines, whole_files, write_lines
@@ -162,3 +163,43 @@ def shared_rows(
     wanted = {number for row_numbers in numbers.values() for number in row_numbers}
     trained = wanted.intersection(hash(tuple(row)) for row in training)
     return {name: sum(number in trained for number in row_numbers) for name, row_numbers in numbers.items()}
+
+
+def drop_near_copies(training: tuple[Path, Path], inputs: tuple[Path, Path], outputs: tuple[Path, Path]) -> str:
+    """Drop pairs of a held-out set of which a side is at most one word apart from the same side of a training pair.
+
+    Apart means added, removed or replaced; case and punctuation do not count. So "Er schläft." is near to "Sie
+    schläft!" and to "Er schläft noch".
+
+    Raises:
+        UserError: the files are not parallel or not UTF-8, or no pair stays.
+    """
+    pairs = list(in_step(inputs))
+    near: set[int] = set()
+    for side, file in enumerate(training):
+        numbers: dict[int, list[int]] = {}
+        for number, pair in enumerate(pairs):
+            for pattern in _one_word_open(pair[side]):
+                numbers.setdefault(pattern, []).append(number)
+        for line in read_lines(file):
+            for pattern in _one_word_open(line):
+                near.update(numbers.get(pattern, ()))
+    if len(near) == len(pairs):
+        raise UserError(f"{inputs[0]}: every pair is at most one word apart from a training pair")
+    for side, file in enumerate(outputs):
+        write_lines(file, (pair[side] for number, pair in enumerate(pairs) if number not in near))
+    kept = f"{len(pairs) - len(near):,} of {len(pairs):,}"
+    return f"{inputs[0]}: kept {kept} pairs; the others are near copies of training pairs"
+
+
+def _one_word_open(line: str) -> Iterator[int]:
+    """A number for the words of a line with one of them left open, and with an open one between them, at every place.
+
+    Two lines have one in common if they are equal or one word apart, and only then. A line without a word has none.
+    """
+    words = findall(r"\w+", line.casefold())
+    for place in range(len(words)):
+        yield hash((*words[:place], None, *words[place + 1 :]))
+        yield hash((*words[:place], None, *words[place:]))
+    if words:
+        yield hash((*words, None))

@@ -1,0 +1,187 @@
+"""The study of ``docs/results/depth_protocol.md``: rates tuned for each method and depth, then trainings to the end.
+
+Each training is ``fairseq-deep run`` and ``fairseq-deep evaluate`` on a file of ``configs/tatoeba_de_en``. As soon as
+it ends, its line is in ``docs/results/depth.tsv``; what has a line is not trained again. A stopped training goes on.
+Run it from the repository's root: ``python benchmarks/depth_study.py --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from fairseq_plugins.pipeline.checkout import commit
+from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Run, read_run
+from fairseq_plugins.pipeline.verdicts import verdict_of
+from fairseq_plugins.scoring.significance import compare
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results" / "depth.tsv"
+BASELINE = "pre_ln"
+FIRST = ("pre_ln", "admin", "b2t", "post_ln")
+"""The methods of most hypotheses, which are trained before the others."""
+OTHERS = ("rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
+DEPTHS = ("18e18d", "6e6d")
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+SWEEP, SEEDS = "sweep", (1, 2, 3)
+SHARE_OF_SWEEP = 5
+"""A training of the sweep has a fifth of the updates."""
+TEST_SETS = ("test", "multi30k")
+LAST = 3
+"""Checkpoints of the last tenth, which are averaged."""
+COLUMNS = (
+    *("config", "stage", "seed", "rate", "updates", "outcome", "valid", "best_update"),
+    *(f"{metric}_{name}{kind}" for kind in ("", "_averaged") for name in TEST_SETS for metric in ("bleu", "chrf")),
+    *("p_test", "processor_s", "revision", "curve"),
+)
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training: the name of its file in ``configs/tatoeba_de_en``, the stage (sweep or full), its seed and rate."""
+
+    config: str
+    stage: str
+    seed: int
+    rate: float
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells its line from all others."""
+        return self.config, self.stage, str(self.seed), f"{self.rate:g}"
+
+    def directory(self, out: Path) -> Path:
+        """Where it is trained."""
+        return out / self.config / "-".join(self.key[1:])
+
+
+def lines() -> list[dict[str, str]]:
+    """What is in the results file."""
+    if not RESULTS.exists():
+        return []
+    with open(RESULTS, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
+
+
+def best_rate(config: str) -> float | None:
+    """The rate with the lowest validation loss of the sweep; None before the sweep is complete."""
+    swept = [line for line in lines() if line["config"] == config and line["stage"] == SWEEP]
+    losses = {float(line["rate"]): float(line["valid"] or "inf") for line in swept}
+    return min(losses, key=lambda rate: losses[rate]) if set(losses) == set(RATES) else None
+
+
+def stages(configs: Sequence[str], seeds: Sequence[int]) -> Iterator[list[Training]]:
+    """The trainings in their order; those of a list do not depend on each other."""
+    for config in configs:
+        yield [Training(config, SWEEP, 1, rate) for rate in RATES]
+    for seed in seeds:
+        yield [Training(config, "full", seed, rate) for config in configs if (rate := best_rate(config)) is not None]
+
+
+def train(training: Training, data: Path, out: Path, updates: int) -> dict[str, str]:
+    """Train, and after the full number of updates also translate and score; return the line of the results file."""
+    directory = training.directory(out)
+    resumed = (directory / "train.log").exists()
+    length = updates if training.stage == "full" else updates // SHARE_OF_SWEEP
+    changes = [f"common.seed={training.seed}", f"optimization.lr=[{training.rate:g}]"]
+    changes += [f"optimization.max_update={length}", f"lr_scheduler.total_num_update={length}"]
+    config = ROOT / "configs" / "tatoeba_de_en" / f"{training.config}.yaml"
+    used = _call("run", "--precision", "fp32", "--quiet", config, data, directory, *changes)
+    run = read_run(directory)
+    outcome = verdict_of(run).outcome.replace("not evaluated", "ok")
+    losses = run.log.valid_loss
+    line = dict.fromkeys(COLUMNS, "")
+    line |= dict(zip(("config", "stage", "seed", "rate"), training.key, strict=True))
+    line |= {"updates": str(run.updates), "outcome": outcome, "revision": (commit() or "")[:12]}
+    # A resumed training does not know what it used before.
+    line["processor_s"] = "" if resumed else f"{used:.0f}"
+    line["curve"] = " ".join(f"{update}:{loss:.3f}" for update, loss in sorted(losses.items()))
+    if outcome == "ok":
+        best = min(losses, key=lambda update: losses[update])
+        line |= {"valid": f"{losses[best]:.3f}", "best_update": str(best)}
+        if training.stage == "full":
+            line |= scores(run, data, out, training)
+    return line
+
+
+def scores(run: Run, data: Path, out: Path, training: Training) -> dict[str, str]:
+    """BLEU and chrF of the checkpoint with the best validation loss and of the average, and the p-value."""
+    found = {}
+    for kind, average in (("", run.checkpoints / "checkpoint_best.pt"), ("_averaged", f"last-updates={LAST}")):
+        place = run.directory / f"evaluation{kind}"
+        _call("evaluate", run.directory, data, *TEST_SETS, "--output", place, "--average", average)
+        for name in TEST_SETS:
+            metrics = json.loads((place / name / "score.json").read_text(encoding="utf-8"))["metrics"]
+            values = {metric["name"].lower(): next(iter(metric["values"].values())) for metric in metrics}
+            for metric, value in (("bleu", values["sacrebleu"]), ("chrf", values["chrf"])):
+                found[f"{metric}_{name}{kind}"] = f"{value:.2f}"
+    ours = run.directory / "evaluation" / TEST_SETS[0]
+    baseline = f"{BASELINE}_{training.config.rpartition('_')[2]}"
+    for theirs in out.glob(f"{baseline}/full-{training.seed}-*/evaluation/{TEST_SETS[0]}"):
+        if (theirs / HYPOTHESES).exists() and baseline != training.config:
+            systems = {place.parents[2].name: _lines(place / HYPOTHESES) for place in (theirs, ours)}
+            [tested] = compare(systems, [_lines(ours / REFERENCES)], tests=["bootstrap"])
+            found["p_test"] = f"{tested.p:.3f}"
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def _call(command: str, *words: str | Path) -> float:
+    """Run a command of the package, and return its seconds of processor time; a training that diverges is a result."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "fairseq_plugins.cli", command, *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    _, status, used = os.wait4(child.pid, 0)
+    if os.waitstatus_to_exitcode(status) not in (0, 1):
+        raise SystemExit(f"{command} has failed: {' '.join(map(str, words))}")
+    return used.ru_utime + used.ru_stime
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train what has no line yet."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="made by scripts/prepare_tatoeba.sh")
+    parser.add_argument("out", type=Path, help="where the trainings are")
+    parser.add_argument("--methods", nargs="+", help="default: first those of most hypotheses, then the others")
+    parser.add_argument("--depths", nargs="+", default=DEPTHS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--updates", type=int, required=True, help="of a training to the end")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, each on one core")
+    args = parser.parse_args(argv)
+    done, lock = {tuple(line[name] for name in COLUMNS[:4]) for line in lines()}, Lock()
+
+    def one(training: Training) -> None:
+        if training.key in done:
+            return
+        line = train(training, args.data, args.out, args.updates)
+        with lock:
+            new = not RESULTS.exists()
+            with open(RESULTS, "a", encoding="utf-8", newline="") as stream:
+                writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
+                if new:
+                    writer.writeheader()
+                writer.writerow(line)
+        print(*training.key, line["outcome"], line["valid"], line["bleu_test"], flush=True)
+
+    for methods in [args.methods] if args.methods else [FIRST, OTHERS]:
+        for trainings in stages([f"{method}_{depth}" for depth in args.depths for method in methods], args.seeds):
+            with ThreadPoolExecutor(args.jobs) as pool:
+                list(pool.map(one, trainings))
+
+
+if __name__ == "__main__":
+    main()

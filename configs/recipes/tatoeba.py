@@ -1,0 +1,58 @@
+"""The study of ``docs/results/depth_protocol.md``: one recipe for all methods, each at its best rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recipes.common import LABEL_SMOOTHING, Config, Recipe, Settings, adam, merged, size, translation
+
+UPDATES, WARM_UP, BETWEEN_CHECKPOINTS = 3000, 250, 125
+NEVER = 10**6
+
+DEPTH = Recipe(
+    corpus="Tatoeba, German to English: 160,000 sentence pairs",
+    data="scripts/prepare_tatoeba.sh",
+    source="of this project, docs/results/depth_protocol.md",
+    settings=merged(
+        translation("de", "en"),
+        LABEL_SMOOTHING,
+        {
+            "common": {"seed": 1, "cpu": True, "log_format": "json", "log_interval": 25},
+            "criterion": {
+                "_name": "label_smoothed_cross_entropy_with_diagnostics",
+                "divergence_action": "stop",
+            },
+            "optimizer": {**adam("(0.9, 0.98)"), "_name": "fused_adam"},
+            "lr_scheduler": {"_name": "polynomial_decay", "warmup_updates": WARM_UP, "total_num_update": UPDATES},
+            "dataset": {
+                "max_tokens": 1000,
+                "num_workers": 0,
+                "validate_interval_updates": BETWEEN_CHECKPOINTS,
+                "validate_interval": NEVER,
+            },
+            "optimization": {"max_update": UPDATES, "lr": [1e-3], "clip_norm": 1.0},
+            "checkpoint": {
+                "save_interval_updates": BETWEEN_CHECKPOINTS,
+                "keep_interval_updates": 3,
+                "save_interval": NEVER,
+                "no_epoch_checkpoints": True,
+            },
+            "generation": {"beam": 5, "lenpen": 1.0, "max_len_a": 1.5, "max_len_b": 10},
+        },
+    ),
+    model={**size(64, 128, 4), "dropout": 0.1, "share_all_embeddings": True},
+    gpus=1,
+    update_freq=1,
+)
+NO_WARM_UP: Settings = {"lr_scheduler": {"warmup_updates": 0}}
+PUBLISHED_WITHOUT_WARM_UP = ("rezero", "t_fixup")
+METHODS = ("pre_ln", "post_ln", "admin", "b2t", "ds_init", "deepnet", "rezero", "t_fixup", "denseformer", "resi_dual")
+DEPTHS = ((6, 6), (18, 18))
+
+
+def configs() -> Iterator[tuple[str, Config]]:
+    """Every method at every depth."""
+    for encoder, decoder in DEPTHS:
+        for name in METHODS:
+            own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
+            yield f"tatoeba_de_en/{name}_{encoder}e{decoder}d", Config(DEPTH, name, encoder, decoder, settings=own)
