@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 NAMES = sorted(
-    f"{path.parent.name}/{path.stem}" for path in CONFIGS.glob("*/*.yaml") if path.parent.name != "multi30k_de_en"
+    f"{path.parent.name}/{path.stem}"
+    for path in CONFIGS.glob("*/*.yaml")
+    if path.parent.name not in ("multi30k_de_en", "tatoeba_de_en")
 )
 
 

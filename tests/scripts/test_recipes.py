@@ -57,6 +57,7 @@ PUBLISHED = (
     ("wmt18_en_fi", "", f"--source en --target fi {ORGANISERS} {BY_SIDE}", "tokens/newstest2017", "newstest2018"),
     ("wmt18_zh_en", "", f"--source zh --target en {ORGANISERS} {BY_SIDE}", "tokens/newstest2017", "newstest2018"),
     ("multi30k", "", "--size 4000", "val", ""),
+    ("tatoeba", "", "--size 4000", "where.sets/valid", ""),
 )
 
 

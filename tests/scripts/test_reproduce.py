@@ -19,7 +19,7 @@ from tests.scripts.running import contents, refusal
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REPRODUCE = CHECKOUT / "scripts" / "reproduce"
-SCRIPTS = sorted(path.name for path in REPRODUCE.glob("*.sh") if not path.name.startswith("multi30k"))
+SCRIPTS = sorted(path.name for path in REPRODUCE.glob("*.sh") if not path.name.startswith(("multi30k", "tatoeba")))
 
 
 def chain(script: str, out: Path, *names: str, **settings: str) -> subprocess.CompletedProcess[str]:

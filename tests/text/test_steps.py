@@ -207,6 +207,37 @@ def test_cleaning_says_what_went_and_keeps_the_numbers(tmp_path: Path) -> None:
     assert not any(path.exists() for path in none)
 
 
+def apart(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two lists of words are at most one word apart, by the definition."""
+    removed = [[*words[:place], *words[place + 1 :]] for words in (one, other) for place in range(len(words))]
+    if len(one) == len(other):
+        return sum(ours != theirs for ours, theirs in zip(one, other, strict=True)) <= 1
+    return list(min(one, other, key=len)) in removed and abs(len(one) - len(other)) == 1
+
+
+WORDS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)
+
+
+@given(one=WORDS, other=WORDS)
+def test_lines_share_a_pattern_if_they_are_a_word_apart_and_only_then(one: list[str], other: list[str]) -> None:
+    patterns = [set(parallel._one_word_open(" ".join(words))) for words in (one, other)]
+    assert bool(patterns[0] & patterns[1]) == apart(one, other)
+
+
+def test_near_copies_of_training_pairs_leave_both_sides(tmp_path: Path) -> None:
+    training = write(tmp_path / "t.de", ["Er schläft."]), write(tmp_path / "t.en", ["He is asleep now."])
+    german = ["Sie schläft!", "Er schläft noch", "Ein Haus ist hier", "Ein Hund schläft hier", "..."]
+    english = ["A b c d.", "E f g h.", "HE is, asleep", "A dog sleeps", "no words there"]
+    held_out = write(tmp_path / "v.de", german), write(tmp_path / "v.en", english)
+    outputs = tmp_path / "o.de", tmp_path / "o.en"
+    said = parallel.drop_near_copies(training, held_out, outputs)
+    assert said == f"{held_out[0]}: kept 2 of 5 pairs; the others are near copies of training pairs"
+    assert [read(path) for path in outputs] == [["Ein Hund schläft hier", "..."], ["A dog sleeps", "no words there"]]
+    assert refused(parallel.drop_near_copies, training, training, outputs) == (
+        f"{training[0]}: every pair is at most one word apart from a training pair"
+    )
+
+
 @pytest.mark.parametrize("every", [2, 3, 23])
 def test_every_nth_line_goes(tmp_path: Path, every: int) -> None:
     lines = [str(number) for number in range(1, 70)]
