@@ -41,7 +41,7 @@ setup(
     ],
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
-    package_data={"fairseq_plugins": ["py.typed", "**/*.txt", "**/*.tsv", "**/*.json", "**/*.yaml"]},
+    package_data={"fairseq_plugins": ["py.typed", "**/*.html", "**/*.txt", "**/*.tsv", "**/*.json", "**/*.yaml"]},
     cmdclass={"build_py": BuildWithConfigurations},
     zip_safe=False,
     # The oldest versions, as in constraints-oldest.txt; docs/installation.md says why not older ones.
@@ -65,6 +65,7 @@ setup(
     ],
     extras_require={
         "plots": ["matplotlib>=3.8.0"],
+        "html": ["vl-convert-python>=1.6.0"],
         "summarisation": ["rouge-score>=0.1.2"],
         "speech": ["jiwer>=3.0"],
         "export": ["ctranslate2>=4.5"],
@@ -80,6 +81,7 @@ setup(
             "rouge-score>=0.1.2",
             "jiwer>=3.0",
             "ctranslate2>=4.5",
+            "vl-convert-python>=1.6.0",
         ],
     },
     entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.cli.main:run"]},

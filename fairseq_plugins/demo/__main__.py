@@ -95,8 +95,9 @@ def run(args: Namespace) -> None:
         output=out / "commands.log",
     )
     compare(data, out, configs, args.changes, [args.seed], how)
-    print(f"Results: {out}/report/report.md, {out}/report/report.png")
     print(f"Translations: {out}/METHOD/seed{args.seed}/evaluation/test/hypotheses.txt")
+    written = [out / "report" / name for name in ("report.html", "report.md", "report.png")]
+    print(f"Results: {', '.join(str(path) for path in written if path.exists())}")
 
 
 def configuration(method: str, args: Namespace) -> str:

@@ -101,6 +101,14 @@ class Group:
         """The finite values of a number of each run. The verdict shows a loss that is not."""
         return [value for run in self.runs if (value := number(run)) is not None and math.isfinite(value)]
 
+    def course(self, losses: Callable[[Run], Mapping[int, float]]) -> list[tuple[int, float, float]]:
+        """Updates, mean and deviation of a loss where all runs have a finite one; a single run has deviation 0."""
+        curves = [curve for run in self.runs if (curve := losses(run))]
+        finite = [{updates for updates, loss in curve.items() if math.isfinite(loss)} for curve in curves]
+        shared = set.intersection(*finite) if finite else set()
+        points = [(updates, [curve[updates] for curve in curves]) for updates in sorted(shared)]
+        return [(updates, statistics.fmean(values), deviation(values) or 0.0) for updates, values in points]
+
 
 def deviation(values: Sequence[float]) -> float | None:
     """Standard deviation over runs (n - 1); None for a single one."""
@@ -250,7 +258,7 @@ def compared(
         lower_case = False
         for group in [baseline, *(group for group in groups if group is not baseline)]:
             for evaluation in group.evaluations(column.test_set):
-                hypotheses, own = (_lines(evaluation.directory / name) for name in (HYPOTHESES, REFERENCES))
+                hypotheses, own = (lines_of(evaluation.directory / name) for name in (HYPOTHESES, REFERENCES))
                 references = references or own
                 if not own or own != references or len(hypotheses) != len(own):
                     why = "its references differ" if own and own != references else "a file or a sentence is missing"
@@ -268,7 +276,8 @@ def compared(
     return tests, list(dict.fromkeys(notes))
 
 
-def _lines(path: Path) -> list[str]:
+def lines_of(path: Path) -> list[str]:
+    """The lines of a translation; none if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, ValueError):

@@ -111,6 +111,15 @@ def table(shown: Report) -> list[list[str]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
+def tests_table(shown: Report) -> list[list[str]]:
+    """The cells of the tests, header first."""
+    rows = [
+        [test.system, test_set, test.metric, f"{test.difference:+.2f}", test.test, number(test.p, ".4f")]
+        for test_set, test in shown.tests
+    ]
+    return [["system", "test set", "score", "difference", "test", "p"], *rows]
+
+
 def _mean(group: Group, values: Sequence[float], form: str) -> str:
     """Mean and deviation; with the number of runs if some have no value."""
     if not values:
@@ -182,12 +191,7 @@ def as_markdown(shown: Report, *, picture: bool) -> str:
     if picture:
         parts.append("![Loss against updates, and scores](report.png)")
     if shown.tests:
-        tests = [
-            [test.system, test_set, test.metric, f"{test.difference:+.2f}", test.test, number(test.p, ".4f")]
-            for test_set, test in shown.tests
-        ]
-        header = ["system", "test set", "score", "difference", "test", "p"]
-        parts += [f"## Tests against {shown.baseline}", markdown_table([header, *tests])]
+        parts += [f"## Tests against {shown.baseline}", markdown_table(tests_table(shown))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -213,7 +217,8 @@ def as_csv(shown: Report) -> str:
 def picture(shown: Report) -> plots.Figure:
     """Loss curves, and bars of the first score on each test set; other scores have other scales."""
     names = [group.label for group in shown.groups]
-    curves = [plots.Line(group.label, _mean_curve(group)) for group in shown.groups]
+    means = {group.label: group.course(lambda run: run.log.valid_loss) for group in shown.groups}
+    curves = [plots.Line(label, [point[:2] for point in course]) for label, course in means.items()]
     mean = ", mean over the seeds" if shown.several_seeds else ""
     panels: list[plots.Panel] = [plots.Lines(f"validation loss{mean}", "updates", "bits per target token", curves)]
     if shown.columns:
@@ -230,36 +235,50 @@ def picture(shown: Report) -> plots.Figure:
     return plots.Figure("report", "", panels, width=7.0)
 
 
-def _mean_curve(group: Group) -> list[tuple[float, float]]:
-    """Mean of the seeds' valid losses at the updates at which all of them were validated."""
-    curves = [run.log.valid_loss for run in group.runs if run.log.valid_loss]
-    shared = set.intersection(*map(set, curves)) if curves else set()
-    return [(updates, statistics.fmean(curve[updates] for curve in curves)) for updates in sorted(shared)]
-
-
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = ()) -> None:
-    """Print a report, and write ``report.md``, ``report.csv`` and ``report.png`` into ``directory``.
+def report_on(
+    paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = (), html: Path | None = None
+) -> None:
+    """Print a report, and write ``report.md``, ``report.csv``, ``report.png`` and ``report.html`` into ``directory``.
+
+    Args:
+        paths: as for :func:`make_report`.
+        directory: for the files.
+        baseline: as for :func:`make_report`.
+        notes: as for :func:`make_report`.
+        html: another place of the page, which is refused without vl-convert; default: the page is then left out.
 
     Raises:
-        UserError: as :func:`make_report`, or the files cannot be written.
+        UserError: as :func:`make_report`; a file cannot be written; a page cannot be made.
     """
+    # Imported here: only a report needs numpy.
+    from fairseq_plugins.pipeline.page import NO_PAGE, page, vega
+
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
+    script = vega()
+    if html and script is None:
+        raise UserError(NO_PAGE)
     shown = make_report(paths, baseline, notes)
     files = [directory / "report.md", directory / "report.csv"]
+    target = html or directory / "report.html"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(files[1], as_csv(shown))
         drawn = plots.draw(picture(shown), directory, ["png"])
         write_whole(files[0], as_markdown(shown, picture=bool(drawn)))
+        if script is not None:
+            tables = table(shown), tests_table(shown)
+            write_whole(target, page(script, shown.groups, *tables, list(legend(shown)), shown.notes))
     except OSError as error:
-        raise UserError(f"{directory}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+        place = html if html and error.filename and Path(error.filename).parent == html.parent else directory
+        raise UserError(f"{place}: cannot be written: {(error.strerror or str(error)).lower()}") from error
     print(as_text(shown))
     print(", ".join(map(str, [*files, *drawn])))
     if not drawn:
         print(plots.NO_MATPLOTLIB)
+    print(f"{target}: the report for a browser" if script is not None else NO_PAGE)
     sys.stdout.flush()
 
 
@@ -269,7 +288,8 @@ def main(argv: Sequence[str]) -> int:
     flags = OneLineParser(prog="fairseq-deep report", description=about)
     flags.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a training, or a directory of trainings")
     flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="default: report")
+    flags.add_argument("--html", type=Path, metavar="FILE", help="the page for a browser; default: DIR/report.html")
     flags.add_argument("--baseline", default="", metavar="NAME", help="tested against; default: the first row")
     args = flags.read(argv)
-    report_on(args.runs, args.output, args.baseline)
+    report_on(args.runs, args.output, args.baseline, html=args.html)
     return 0

@@ -14,7 +14,7 @@ def log_text(valid: Mapping[int, float], speeds: Sequence[float] = (1000.0,)) ->
     """A training log with validations and speeds."""
     lines = []
     for place, speed in enumerate(speeds, start=1):
-        record = {"epoch": 1, "loss": "9", "nll_loss": "8", "wps": str(speed), "num_updates": str(place)}
+        record = {"epoch": 1, "loss": "9", "nll_loss": "8", "wps": str(speed), "wpb": "1000", "num_updates": str(place)}
         lines.append(f"2026-01-01 00:00:00 | INFO | train_inner | {json.dumps(record)}")
     for updates, loss in valid.items():
         record = {"epoch": 1, "valid_loss": "9", "valid_nll_loss": str(loss), "valid_num_updates": str(updates)}

@@ -15,7 +15,7 @@ import yaml
 
 from fairseq_plugins import plots
 from fairseq_plugins.cli.main import main
-from fairseq_plugins.pipeline import report
+from fairseq_plugins.pipeline import page, report
 from fairseq_plugins.pipeline.checkout import CONFIGS
 from fairseq_plugins.pipeline.leaderboard import Column
 from fairseq_plugins.pipeline.report import Report, as_text, make_report
@@ -42,6 +42,12 @@ def translations(wrong: int, seed: int) -> list[str]:
 def row_of(shown: Report, label: str) -> str:
     """The row of the table for a terminal."""
     return next(line for line in as_text(shown).splitlines() if line.startswith(label))
+
+
+@pytest.fixture(autouse=True)
+def no_vega(monkeypatch) -> None:
+    """Its script takes seconds to bundle; tests/pipeline/test_page.py has it."""
+    monkeypatch.setattr(page, "vega", lambda: "")
 
 
 @pytest.fixture
@@ -86,9 +92,9 @@ def test_seeds_of_a_recipe_are_one_row_with_mean_and_deviation(two_methods):
         ("pre_ln_6e6d", "paired bootstrap"),
         ("pre_ln_6e6d", "Welch's t-test over runs"),
     }
-    page = report.as_markdown(shown, picture=True)
-    assert "## Tests against admin_6e6d" in page
-    assert page.count("| pre_ln_6e6d | test | ") == len(shown.tests)
+    text = report.as_markdown(shown, picture=True)
+    assert "## Tests against admin_6e6d" in text
+    assert text.count("| pre_ln_6e6d | test | ") == len(shown.tests)
     other = make_report([two_methods], "pre_ln_6e6d")
     assert (other.baseline, {test.system for _, test in other.tests}) == ("pre_ln_6e6d", {"admin_6e6d"})
 
@@ -235,7 +241,7 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes_with_a_line_for_each_ru
     for name in ("one", "two"):
         assert main(["report", str(two_methods), "--output", str(tmp_path / name)]) == 0
         files.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
-    assert sorted(files[0]) == ["report.csv", "report.md", "report.png"]
+    assert sorted(files[0]) == ["report.csv", "report.html", "report.md", "report.png"]
     assert files[0] == files[1]
     rows = list(csv.DictReader(files[0]["report.csv"].decode().splitlines()))
     assert [(row["method"], row["seed"], float(row["test sacreBLEU"]), row["test chrF"]) for row in rows] == [
@@ -249,6 +255,7 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes_with_a_line_for_each_ru
 
 MISTAKES = {
     "{runs} --baseline pre_ln": "unknown --baseline 'pre_ln' (did you mean 'pre_ln_6e6d'?)",
+    "{runs} --html {empty}/none/page.html": "{empty}/none/page.html: cannot be written: no such file or directory\n",
     "{runs} --output {file}": "{file}: cannot be written: file exists\n",
     "{file}": "{file}: no such directory\n",
     "{empty}": "{empty}: not a run, and no run below it (no run.json or train.log)\n",
@@ -270,7 +277,7 @@ def test_without_matplotlib_there_is_a_line_and_no_picture(two_methods, tmp_path
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["report", str(two_methods), "--output", str(tmp_path / "report")]) == 0
     assert plots.NO_MATPLOTLIB in capsys.readouterr().out
-    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["report.csv", "report.md"]
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["report.csv", "report.html", "report.md"]
     assert "report.png" not in (tmp_path / "report" / "report.md").read_text()
 
 
