@@ -9,7 +9,7 @@ the bug is absent. :func:`apply` runs at import of the plugin, so a spawned work
 ``fairseq-deep hydra-train``.
 
 Not patched, because the patch would be a larger hack than the bug: a forgotten ``--user-dir`` (no code of this package
-is loaded then); fully sharded training without fairscale; ``TransformerConfig().encoder``, which is a class shared by
+is loaded then); sharded training without fairscale; ``TransformerConfig().encoder``, which is a class shared by
 the whole process and not an instance.
 """
 

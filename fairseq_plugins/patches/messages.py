@@ -196,6 +196,8 @@ OTHER_OPTIMIZER = (
     "with, or --reset-optimizer"
 )
 OLD_SCORER = "fairseq's scorer does not work with today's sacrebleu: use `fairseq-deep score`, or `sacrebleu` itself"
+NO_FAIRSCALE = "--zero-sharding os and --ddp-backend fully_sharded need fairscale, which is not installed here"
+FLAT_SHARDS = "--zero-sharding os with --fp16 needs --fp16-no-flatten-grads, too"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
 LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"
 SCHEDULE = "fairseq.optim.lr_scheduler.polynomial_decay_schedule"
@@ -210,6 +212,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(f"{SCHEDULE}:__init__", "^$", DECAY, AssertionError),
     Message("fairseq.optim.adam:__init__", "^--fp16-adam-stats", "{error}; drop it", NotImplementedError),
     Message("fairseq.optim.fp16_optimizer:build_fp32_params|fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
+    Message("", "install.* fairscale", NO_FAIRSCALE, ImportError),
+    Message("fairseq.trainer:_build_optimizer", "^ZeRO .* flattened grads", FLAT_SHARDS),
     Message("fairseq_cli.score:cli_main", "", OLD_SCORER, TypeError),
     Message("fairseq.data.dictionary:add_from_file", "^(Incorrect|Duplicate word)", broken_dictionary),
     Message(LOADING, r"^Error\(s\) in loading state_dict", other_model, RuntimeError),

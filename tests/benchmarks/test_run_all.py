@@ -52,6 +52,7 @@ def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
     def output(arguments: Sequence[str]) -> str:
         asked.append(list(arguments))
         if "optimizer" in arguments[0]:
+            assert "## Output layer" in out.read_text(encoding="utf-8")  # if the next is cut, the first is kept
             raise subprocess.CalledProcessError(3, "python", output="What came before.\n")
         return "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n"
 

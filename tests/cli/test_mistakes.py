@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from fairseq_plugins.cli.main import main
 from fairseq_plugins.cli.stock import USER_DIR
 from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.patches.impossible_values import refuse_configuration
-from fairseq_plugins.patches.messages import DECAY, OLD_SCORER, run_or_explain
+from fairseq_plugins.patches.messages import DECAY, NO_FAIRSCALE, OLD_SCORER, run_or_explain
 from tests import processes, toy
 
 MODEL = "run/checkpoint_last.pt"
@@ -62,6 +63,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {UNCHECKED} --max-source-positions 1": "no training sentence is within --max-source-positions and ",
         f"data-bin {UNCHECKED} --lr-scheduler polynomial_decay --total-num-update 0": DECAY,
         f"data-bin {TRAINING} --optimizer foreach_adam --fp16-adam-stats": "--fp16-adam-stats is only supported with ",
+        **({} if find_spec("fairscale") else {f"data-bin {UNCHECKED} --zero-sharding os": NO_FAIRSCALE}),
         **({} if torch.cuda.is_available() else {f"data-bin {UNCHECKED} --fp16": "--fp16 needs a GPU; on a CPU "}),
     },
     "preprocess": {"--trainprf x": "unknown option '--trainprf' (did you mean '--trainpref'"},

@@ -1,86 +1,73 @@
-"""``benchmarks/gpu.sh`` on the pretended GPU, at toy size: every table is made, and written as soon as it is."""
+"""``benchmarks/gpu.sh`` on the pretended GPU, at toy size: every table, and the training from raw text to BLEU."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import io
-import runpy
+import os
+import re
+import subprocess
 import sys
-import warnings
-from collections.abc import Sequence
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from fairseq_plugins.translator import export
+from tests import toy
 from tests.benchmarks.test_run_all import BENCHMARKS, script
-from tests.gpu.pretend import on_gpu
-from tests.translator.conftest import Made
 
-SMALL = "--layers 1 --width 64 --sentences 2 --length 3 --vocabulary 50 --rounds 1".split()
-FEW = [*SMALL, "--decoder-layers", "1", "--methods", "post_ln,admin", "--together", "1"]
+SMALL = "--layers 1 --width 64 --sentences 2 --length 3 --vocabulary 50"
+FEW = f"{SMALL} --decoder-layers 1 --methods post_ln,admin"
+CHANGES = "optimization.max_update=4 model.encoder_layers=1 model.decoder_layers=1 generation.beam=1"
 TOY = {
-    "step_time.py": FEW,
-    "host_waits.py": FEW[:-2],
-    "decode_time.py": [*SMALL, "--methods", "admin"],
+    "step_time.py": f"{FEW} --together 1",
+    "host_waits.py": FEW,
+    "decode_time.py": f"{SMALL} --methods admin",
     "profile_cost.py": SMALL,
-    "optimizer_time.py": "--layers 1 --width 64 --vocabulary 50 --rounds 1".split(),
-    "output_and_loss.py": "--width 16 --sentences 2 --length 3 --vocabulary 50 --rounds 1".split(),
-    "engines_time.py": "--rounds 1".split(),
+    "optimizer_time.py": "--layers 1 --width 64 --vocabulary 50",
+    "output_and_loss.py": "--width 16 --sentences 2 --length 3 --vocabulary 50",
+    "training_to_bleu.py": f"--out training {CHANGES} generation.max_len_a=0 generation.max_len_b=8",
 }
 """What overrides the sizes of a table."""
+EVERY_PYTHON = """
+import sys
+from pathlib import Path
 
+import fairseq.models.transformer  # compiles some of the functions that are replaced
 
-def printed(words: Sequence[str]) -> str:
-    """What a benchmark prints in a process with a GPU."""
+from tests.gpu.pretend import gpu
 
-    def run() -> str:
-        output = io.StringIO()
-        path = BENCHMARKS / Path(words[0]).name
-        argv, where = [str(path), *words[1:], *TOY[path.name]], [str(BENCHMARKS), *sys.path]
-        with mock.patch.object(sys, "argv", argv), mock.patch.object(sys, "path", where), warnings.catch_warnings():
-            with contextlib.redirect_stdout(output):
-                runpy.run_path(str(path), run_name="__main__")
-        return output.getvalue()
-
-    text: str = on_gpu(run)
-    return text
+sys.argv += {toy}.get(Path(sys.argv[0]).name, "").split()
+sys.pretended = gpu()
+sys.pretended.__enter__()
+"""
+"""What Python runs when it starts, so that each process has the GPU."""
 
 
 @pytest.mark.slow
-def test_engines_beside_each_other(made: Made, package: Path) -> None:
-    """In both precisions of a GPU; CTranslate2 finds no pretended one, which is said and ends nothing."""
-    pytest.importorskip("ctranslate2")
-    assert export.main([str(package)]) == 0
-    texts = (str(made.data / "raw" / f"test.{side}") for side in ("de", "en"))
-    text = printed(["engines_time.py", str(package), *texts])
-    stock, single, half = (line.split(" | ") for line in text.splitlines() if " search" in line and "%" in line)
-    assert (stock[0], single[0], half[0]) == ("| fairseq's search", "| lean search, float32", "| lean search, float16")
-    assert single[-2:] == stock[-2:]
-    assert float(half[-2]) == pytest.approx(float(stock[-2]), abs=5)
-    assert "Left out: ctranslate2-float32: --device gpu: this engine finds no GPU" in text
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_all = script("run_all", monkeypatch)
-    # A training in new processes would not see the pretended GPU.
-    tables = {name: table for name, table in run_all.GPU_TABLES.items() if name != "training"}
-    titles, done = [table.title for table in tables.values()], []
-
-    def output(words: Sequence[str]) -> str:
-        # What was made before is in the file, if the next table is cut.
-        written = out.read_text(encoding="utf-8") if done else ""
-        assert [line[3:] for line in written.splitlines() if line.startswith("## ")] == done
-        done.append(titles.pop(0))
-        return printed(words)
-
-    out = tmp_path / "gpu.md"
-    args = argparse.Namespace(rounds=1, out=out, more=[])
-    assert run_all.make(tables, args, output) == []
+@pytest.mark.parametrize("only", ["waits", pytest.param("", marks=pytest.mark.long)])
+def test_the_script(only: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "gpu.md"
+    toy.write_sentences(raw)
+    for name, of_multi30k in (("valid", "val"), ("test", "test_2016_flickr")):
+        for language in ("de", "en"):
+            (raw / f"{name}.{language}").rename(raw / f"{of_multi30k}.{language}")
+    sizes = {name: flags.replace("--out ", f"--out {tmp_path}/") for name, flags in TOY.items()}
+    (tmp_path / "sitecustomize.py").write_text(EVERY_PYTHON.format(toy=sizes), encoding="utf-8")
+    variables = {"PYTHON": sys.executable, "PYTHONPATH": f"{tmp_path}:{BENCHMARKS.parent}", "RAW": raw, "SIZE": 60}
+    words = [BENCHMARKS / "gpu.sh", "--rounds", "1", "--out", out, *(["--only", only] if only else [])]
+    environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
+    done = subprocess.run(
+        [*words, "--", "--threads", "1"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
     text = out.read_text(encoding="utf-8")
-    assert text.count("Pretended GPU, torch") == len(tables) + 1  # the profile has a line for each clock
-    assert "Failed" not in text
+    tables = script("run_all", monkeypatch).GPU_TABLES
+    asked = [only] if only else list(tables)
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == [tables[name].title for name in asked]
+    # The profile has a line for each clock.
+    assert text.count("Pretended GPU, torch") == len(asked) + ("profile" in asked)
+    if "training" in asked:
+        assert "1 process on GPU (Pretended GPU), fp16" in done.stderr
+        assert re.search(r"^sacreBLEU +\d", text, re.MULTILINE)
+        rows = re.findall(r"^\| (fairseq's search|lean search, float\d+) \|.* ([\d.]+)% \|$", text, re.MULTILINE)
+        assert [name for name, _ in rows] == ["fairseq's search", "lean search, float32", "lean search, float16"]
+        assert float(rows[1][1]) == 100
+        assert "Left out: ctranslate2-float32: --device gpu: this engine finds no GPU" in text

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.errors import Diverged
+from fairseq_plugins.patches.messages import FLAT_SHARDS, run_or_explain
 from fairseq_plugins.training import fast_adam, lamb, moments, radam
 from tests import models
 from tests.gpu.pretend import on_gpu, pretended
@@ -215,6 +216,13 @@ def test_language_models_and_speech(arch: str) -> None:
         found, of_gpu = on_gpu(step, dtype)
         assert found == pytest.approx(loss, rel=share)
         assert (of_gpu - gradient).norm() < share * gradient.norm()
+
+
+@pytest.mark.slow
+def test_sharded_states_need_gradients_that_are_not_flat(toy_data: Path, tmp_path: Path) -> None:
+    flags = ("--fp16", "--zero-sharding", "os")
+    with pytest.raises(AssertionError, match=f"UserError: {FLAT_SHARDS}"):
+        on_gpu(run_or_explain, train, toy_data, tmp_path, *flags, arch="post_ln_transformer")
 
 
 def test_the_guard_ends_a_training_and_names_the_place(toy_data: Path, tmp_path: Path) -> None:
