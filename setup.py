@@ -69,6 +69,8 @@ setup(
         "summarisation": ["rouge-score>=0.1.2"],
         "speech": ["jiwer>=3.0"],
         "export": ["ctranslate2>=4.5"],
+        # The release whose classes were read; not in constraints.txt, since nothing else needs its twenty packages.
+        "transformers": ["transformers~=5.24", "huggingface-hub~=2.4"],
         "dev": [
             "pytest>=9",
             "pytest-randomly",

@@ -124,7 +124,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
     said = {each.arg: ast.literal_eval(each.value) for each in keywords if str(each.arg).endswith("_require")}
     said |= {each.arg: ast.literal_eval(each.value) for each in keywords if each.arg == "install_requires"}
     requirements = [*said["install_requires"], *itertools.chain(*said["extras_require"].values())]
-    declared = {re.split("[=<>]", requirement)[0].lower() for requirement in requirements}
+    declared = {re.split("[=<>~]", requirement)[0].lower() for requirement in requirements}
     distributions = packages_distributions()
     missing = {}
     for path in PACKAGE.rglob("*.py"):

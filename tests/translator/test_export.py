@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("ctranslate2")
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.translator import ctranslate2_model, engines, export
+from fairseq_plugins.translator import ctranslate2_model, engines, export, proof
 from fairseq_plugins.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, How, choose
 from fairseq_plugins.translator.package import Package, open_package
 from fairseq_plugins.translator.translate import Translator
@@ -66,9 +66,9 @@ def test_a_failed_proof_leaves_nothing(package: Path, run: Run, monkeypatch: pyt
     monkeypatch.setattr(ctranslate2_model, "LEARNED_EPSILON", 1e-2)
     code, _, errors = run(package)
     assert code == 2
-    assert "float32: CTranslate2 computes something else" in errors
+    assert "float32: ctranslate2 computes something else" in errors
     monkeypatch.undo()
-    monkeypatch.setattr(export, "LARGEST_MEAN", 1e-9)
+    monkeypatch.setattr(proof, "LARGEST_MEAN", 1e-9)
     code, _, errors = run(package, "--quantization", "int8")
     assert (code, "on average; nothing written" in errors) == (2, True)
     assert (sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()) == before

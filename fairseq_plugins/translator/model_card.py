@@ -1,0 +1,135 @@
+"""The model card of an export: README.md with the metadata that the hub of Hugging Face reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from fairseq_plugins.core.method import Axis
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.results import Metric, Run
+from fairseq_plugins.tables import markdown_table
+from fairseq_plugins.translator.package import Package
+
+HUB_METRICS = {"sacreBLEU": "bleu", "chrF": "chrf", "chrF++": "chrf", "TER": "ter"}
+"""The hub's names of the scores that it knows."""
+CARD = """\
+---
+{metadata}
+---
+
+# {name}
+
+A Transformer that translates from {source} to {target}, trained with fairseq-deep.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer, model = (kind.from_pretrained("{name}") for kind in (AutoTokenizer, AutoModelForSeq2SeqLM))
+read = tokenizer(["..."], padding=True, return_tensors="pt")
+print(tokenizer.batch_decode(model.generate(**read), skip_special_tokens=True))
+```
+
+`generation_config.json` has the search: beam {beam}, length penalty {lenpen:g}.{note}
+
+## Training
+
+{recipe}
+
+## Scores
+
+{scores}
+
+## Proof
+
+This model against the one that was trained, on a CPU in float32:
+
+{proof}
+"""
+NOTES = {"fsmt": " A forward pass with `decoder_input_ids` needs\n`use_cache=False`: else FSMT sees the words to come."}
+"""What to know of a class of transformers."""
+
+
+def write_card(
+    directory: Path, name: str, package: Package, kind: str, run: Run | None, license: str | None, proof: Sequence[str]
+) -> None:
+    """Write README.md, and let ``huggingface_hub`` read it.
+
+    Args:
+        directory: of the model.
+        name: what the directory will be called.
+        package: what was exported.
+        kind: of the model, transformers' ``model_type``.
+        run: the training, if it is known.
+        license: the hub's identifier.
+        proof: the lines of the proof.
+
+    Raises:
+        UserError: the metadata is not legal.
+    """
+    form, search = package.form, package.content["search"]
+    recipe = _recipe(package.content, run)
+    evaluations = run.evaluations if run else {}
+    scores = [(test, metric) for test, scored in evaluations.items() for metric in scored.metrics.values()]
+    table = [(test, metric.name, f"{metric.value:.2f}", f"`{metric.signature}`") for test, metric in scores]
+    try:
+        metadata = ModelCardData(
+            language=[form.source, form.target],
+            license=license,
+            library_name="transformers",
+            pipeline_tag="translation",
+            tags=["translation", "fairseq", package.content["architecture"]],
+            model_name=name if scores else None,
+            eval_results=[_result(recipe["data"], *score) for score in scores if score[1].name in HUB_METRICS] or None,
+        )
+        card = CARD.format(
+            metadata=metadata.to_yaml(),
+            name=name,
+            source=form.source,
+            target=form.target,
+            **search,
+            note=NOTES.get(kind, ""),
+            recipe=markdown_table([("", ""), *recipe.items()], numbers=False),
+            scores=markdown_table([("test set", "score", "", "signature"), *table], numbers=False)
+            if table
+            else "None.",
+            proof="\n".join(f"- {line}" for line in proof),
+        )
+        ModelCard(card)
+    except ValueError as error:
+        raise UserError(f"model card: {error}") from None
+    (directory / "README.md").write_text(card, encoding="utf-8")
+
+
+def _recipe(content: Mapping[str, Any], run: Run | None) -> dict[str, str]:
+    """Return what is known of the training, by what it is."""
+    options = content["model"]
+    recipe = {
+        "architecture": str(content["architecture"]),
+        "parts": ", ".join(f"{axis.value} {options[axis.value]}" for axis in Axis if axis.value in options),
+        "layers": f"{options['encoder_layers']} encoder, {options['decoder_layers']} decoder",
+        "width": f"{options['decoder_embed_dim']}, feed-forward {options['decoder_ffn_embed_dim']}",
+        "updates": f"{content['updates']:,}",
+    }
+    if run is None:
+        return recipe
+    # A corpus has a directory of configurations.
+    data = Path(run.config).parent.name if run.config else "unknown"
+    settings = " ".join([run.config or "", *run.overrides])
+    return {**recipe, "data": data, "recipe": settings, "seed, precision": f"{run.seed}, {run.precision}"}
+
+
+def _result(data: str, test_set: str, metric: Metric) -> EvalResult:
+    return EvalResult(
+        task_type="translation",
+        dataset_type=data,
+        dataset_name=f"{data}, {test_set}",
+        dataset_split=test_set,
+        metric_type=HUB_METRICS[metric.name],
+        metric_name=metric.name,
+        metric_value=round(metric.value, 2),
+        metric_config=metric.signature or None,
+    )

@@ -1,0 +1,238 @@
+"""``fairseq-deep export --to transformers``: a stock class does the same, or the reason is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+try:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    from fairseq_plugins.translator import transformers_model
+except (ImportError, OSError, RuntimeError) as error:
+    reason = f"transformers cannot be imported: {error}".partition("\n")[0]
+    pytest.skip(reason, allow_module_level=True)
+
+from fairseq_plugins.core.config import plain_namespace
+from fairseq_plugins.core.method import Axis
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.text import subwords
+from fairseq_plugins.translator import export
+from fairseq_plugins.translator.engines import How
+from fairseq_plugins.translator.fairseq_engine import FairseqEngine
+from fairseq_plugins.translator.form import CODES, Form
+from fairseq_plugins.translator.model import write_weights
+from fairseq_plugins.translator.package import FORMAT, WEIGHTS, checksums, write_manifest
+from fairseq_plugins.translator.proof import LARGEST_DIFFERENCE, compare_scores, drawn_sentences
+from fairseq_plugins.translator.transformers_model import TransformersEngine, converted, search_settings
+from fairseq_plugins.translator.translate import Translator
+from tests import toy
+from tests.models import CASES, configuration, dictionary, task, trained
+from tests.pipeline.making import write_run
+from tests.representatives import for_each
+
+FSMT, M2M_100 = "FSMTForConditionalGeneration", "M2M100ForConditionalGeneration"
+EXPORTED = {
+    FSMT: {
+        *("post_ln", "looklinear", "ds_init", "deepnet", "word_dropout", "deepnorm_released", "sigma_reparam"),
+        *("admin", "admin_torch", "admin_paper", "admin_frozen", "admin_scalar", "admin_torch_trained"),
+    },
+    M2M_100: {"pre_ln", "layernorm_scaling", "layer_scale", "completep"},
+}
+REFUSED = {
+    "hybrid_ln": "LayerNorms before the branches in one stack",
+    "rezero": "--norm none cannot be folded",
+    "b2t": "--residual b2t cannot be folded",
+    "dlcl": "--history dlcl cannot be folded",
+}
+SEARCH = {"beam": 5, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 60, "min_len": 1}
+SEARCH |= {"no_repeat_ngram_size": 0}
+FREQUENT = 24
+"""A word that the model of the package often writes."""
+HOW = How(SEARCH, device="cpu")
+
+
+def options_of(model: Any, case: str, *flags: str) -> dict[str, Any]:
+    return vars(plain_namespace(Namespace(**vars(configuration(*CASES[case], *flags))), type(model).config_class))
+
+
+def require_equal(case: str, flags: list[str], kind: str, place: Path) -> None:
+    """Rounding of float32 in five layers of width 16 stays below 1e-5."""
+    model = trained(case, *flags)
+    theirs = converted(model, options_of(model, case, *flags))
+    assert type(theirs).__name__ == kind
+    theirs.generation_config = search_settings(SEARCH, dictionary(), 60)
+    theirs.save_pretrained(place)
+    longest = min(model.max_positions())
+    texts = [drawn_sentences(dictionary(), longest, seed, count=12) for seed in (1, 2)]
+    engine = TransformersEngine(place, task(), HOW, longest)
+    assert compare_scores(FairseqEngine(model, task(), HOW), engine, texts, case, 0.1 * LARGEST_DIFFERENCE)
+
+
+@for_each("case", sorted(CASES), Axis.RESIDUAL, Axis.NORM)
+def test_a_case_is_the_same_in_a_stock_class_or_refused(case: str, tmp_path: Path) -> None:
+    kinds = [kind for kind, cases in EXPORTED.items() if case in cases]
+    if kinds:
+        require_equal(case, [], kinds[0], tmp_path)
+        return
+    model = trained(case)
+    with pytest.raises(UserError, match=f"transformers has not: {REFUSED.get(case, '')}"):
+        converted(model, options_of(model, case))
+
+
+SETTINGS = [
+    ("post_ln", "--share-all-embeddings", FSMT),
+    ("pre_ln", "--share-all-embeddings", M2M_100),
+    ("admin", "--share-decoder-input-output-embed --encoder-learned-pos --max-target-positions 30", FSMT),
+    ("admin", "--share-all-embeddings --activation-fn gelu --no-scale-embedding", FSMT),
+    ("pre_ln", "--share-decoder-input-output-embed --activation-fn gelu_accurate --encoder-attention-heads 4", M2M_100),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "flags", "kind"), SETTINGS)
+def test_settings_around_the_layers(case: str, flags: str, kind: str, tmp_path: Path) -> None:
+    require_equal(case, flags.split(), kind, tmp_path)
+
+
+def test_settings_that_no_class_has_are_named() -> None:
+    for case, flags, reason in (
+        ("post_ln", "--layernorm-embedding", "--layernorm-embedding"),
+        ("pre_ln", "--decoder-learned-pos", "--decoder-learned-pos in Pre-LN"),
+        ("pre_ln", "--no-decoder-final-norm", "--no-decoder-final-norm"),
+        ("post_ln", "--no-token-positional-embeddings", "--no-token-positional-embeddings"),
+    ):
+        model = trained(case, *flags.split())
+        with pytest.raises(UserError, match=f"^transformers has not: {reason}$"):
+            converted(model, options_of(model, case, *flags.split()))
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package of SentencePiece, as large as the tests' dictionary, with a model that has seen nothing."""
+    toy.write_sentences(tmp_path / "raw")
+    place = tmp_path / "package"
+    place.mkdir()
+    pieces, size = place / CODES, len(dictionary()) - dictionary().nspecial
+    subwords.learn_pieces([tmp_path / "raw" / "train.de"], pieces, size=size + 3)
+    model = trained("admin")
+    with torch.no_grad():  # so that translations end: the end becomes as probable as a frequent word
+        table = model.decoder.output_projection.weight
+        table[dictionary().eos()] = 1.1 * table[FREQUENT]
+    words = Dictionary()
+    processor = subwords.sentencepiece.SentencePieceProcessor(model_file=str(pieces))
+    for number in range(3, size + 3):
+        words.add_symbol(processor.id_to_piece(number))
+    for language in ("de", "en"):
+        words.save(str(place / f"dict.{language}.txt"))
+    write_weights(model.state_dict(), place / WEIGHTS)
+    content = {
+        "format": FORMAT,
+        "text": dataclasses.asdict(Form("de", "en", subwords="sentencepiece")),
+        "search": SEARCH,
+        "positions": list(model.max_positions()),
+        "longest_trained": 40,
+        "updates": 1200,
+        "architecture": "admin_transformer",
+        "model": json.loads(json.dumps(options_of(model, "admin"))),
+        "engines": {},
+    }
+    write_manifest(place, {**content, "files": checksums(place)})
+    return place
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = export.main([*map(str, words), "--to", "transformers"])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_the_directory_translates_raw_text_and_has_a_card(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from huggingface_hub import ModelCard
+
+    out, training = tmp_path / "hub", tmp_path / "run"
+    write_run(training, scores={"sacreBLEU": 31.25})
+    code, printed, errors = run(
+        capsys, package, out, "--text", tmp_path / "raw" / "test.de", "--run", training, "--license", "mit"
+    )
+    assert (code, errors) == (0, "")
+    proof = (out / "proof.txt").read_text(encoding="utf-8")
+    assert printed.startswith(proof)
+    assert "float32: 2,102 log-probabilities of 100 sentences" in proof
+    lines = (tmp_path / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
+    tokeniser = AutoTokenizer.from_pretrained(out, local_files_only=True)
+    model = AutoModelForSeq2SeqLM.from_pretrained(out, local_files_only=True)
+    found = model.generate(**tokeniser(lines, padding=True, return_tensors="pt"), num_beams=1)
+    theirs = tokeniser.batch_decode(found, skip_special_tokens=True)
+    ours = [text for text, _ in Translator(package, beam=1).translate(lines)]
+    assert ours == theirs
+    assert len({*ours}) > 1
+    assert "beam search: 24 of 24 translations are equal" in proof
+    card = ModelCard.load(out / "README.md")
+    assert (card.data.language, card.data.license, card.data.pipeline_tag) == (["de", "en"], "mit", "translation")
+    [result, *_] = card.data.eval_results
+    assert (result.metric_type, result.metric_value) == ("bleu", 31.25)
+    assert {line for line in proof.splitlines() if f"- {line}" in card.text} == set(proof.splitlines())
+
+
+def test_a_raw_text_gives_the_same_numbers_but_for_six_control_characters_and_a_code(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, package, tmp_path / "hub")[0] == 0
+    tokeniser = AutoTokenizer.from_pretrained(tmp_path / "hub", local_files_only=True)
+    encode, words = (
+        Form("de", "en", subwords="sentencepiece").encoder(package),
+        Dictionary.load(f"{package}/dict.de.txt"),
+    )
+
+    def differs(text: str) -> bool:
+        return bool(tokeniser(text).input_ids != [*map(words.index, encode(text)), words.eos()])
+
+    characters = [chr(code) for code in range(0x3100) if differs(f"ja{chr(code)}nein {chr(code)}")]
+    assert characters == ["\x0b", "\x1c", "\x1d", "\x1e", "\x1f", "\x85"]
+    assert not any(map(differs, ("", " ", "</s> ja", "<unk>", "ja <pad>", "▁ja", "  ja  nein ")))
+    assert differs(">>de<< ja")
+
+
+def test_what_is_not_the_same_leaves_nothing(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "hub"
+    with monkeypatch.context() as patch:
+        patch.setitem(transformers_model.ACTIVATIONS, "relu", "gelu")
+        code, _, errors = run(capsys, package, out)
+    assert (code, "float32: transformers computes something else" in errors) == (2, True)
+    content = json.loads((package / "translator.json").read_text(encoding="utf-8"))
+    for group, changes, reason in (
+        ("search", {"lenpen_form": "gnmt"}, "transformers has not: lenpen_form gnmt"),
+        (
+            "text",
+            {"tokeniser": "moses", "lower_case": True},
+            "did: --tokeniser moses, --lower-case; it can be exported",
+        ),
+    ):
+        write_manifest(package, {**content, group: {**content[group], **changes}})
+        code, _, errors = run(capsys, package, out)
+        assert code == 2
+        assert reason in errors
+    assert not list(tmp_path.glob("hub*"))
+
+
+def test_options_of_the_other_engine_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, reason in (
+        (["package"], "--to transformers needs DIR"),
+        (["package", "out", "--quantization", "int8"], "--to transformers takes no --quantization"),
+        (["package", "out", "--to", "ctranslate2"], "--to ctranslate2 takes no DIR"),
+    ):
+        assert export.main([*words, *([] if "--to" in words else ["--to", "transformers"])]) == 2
+        assert reason in capsys.readouterr().err
