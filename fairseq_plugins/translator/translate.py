@@ -11,7 +11,7 @@ from functools import partial
 from heapq import nlargest
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairseq_plugins import log_as_fairseq_does, register_later
 from fairseq_plugins.errors import UserError, unknown_name
@@ -19,8 +19,9 @@ from fairseq_plugins.lines import decoded, raw_lines
 from fairseq_plugins.options import IntermixedParser, at_least, finite
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.processor import DEVICES, device_name
+from fairseq_plugins.translator.blocks import LINES, Blocks, part_of, translate_missing
 from fairseq_plugins.translator.engines import AUTO, FAIRSEQ, How, Hypothesis, choose, make_engine
-from fairseq_plugins.translator.package import Package, open_package
+from fairseq_plugins.translator.package import WEIGHTS, Package, open_package
 from fairseq_plugins.workers import grouped, map_lines
 
 MOST_CHARACTERS = 1 << 20
@@ -75,8 +76,9 @@ class NBest(NamedTuple):
 
 
 class Translator:
-    """A package of ``fairseq-deep package``, ready to translate; several threads may use it, one after the other.
+    """A package of ``fairseq-deep package``, ready to translate.
 
+    Several threads may use it, one after the other. It can be pickled; the process that gets it loads the model again.
     A line that is longer than every sentence of the training is translated sentence by sentence.
 
     Args:
@@ -110,6 +112,13 @@ class Translator:
             if number is not None and number < 1:
                 raise UserError(f"{name} {number}: at least 1")
         package = self.package = open_package(Path(model))
+        self._given: dict[str, Any] = {
+            "engine": engine,
+            "device": device,
+            "beam": beam,
+            "length_penalty": length_penalty,
+        }
+        self._given |= {"batch": batch, "processes": processes}
         options = {"beam": beam, "lenpen": length_penalty}
         search = {**package.content["search"], **{name: value for name, value in options.items() if value is not None}}
         self.longest = longest_of(package)
@@ -128,6 +137,16 @@ class Translator:
         engine = self._engine.label if self._engine else f"{self.engine}, {self._how.processes} processes"
         penalty = f"length penalty {search['lenpen']:g}"
         return f"{form.source}-{form.target}: {engine}, beam {search['beam']}, {penalty}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A process that gets it makes an engine of its own.
+        return partial(Translator, **self._given), (self.package.directory.resolve(),)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What its translations depend on: the weights, the engine and the search."""
+        content = self.package.content
+        return {"weights": content["files"][WEIGHTS], "engine": self.engine, **self._how.search}
 
     def translate(self, texts: Iterable[str]) -> list[Translation]:
         """Translate each text of a list, in order."""
@@ -254,18 +273,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="store_true",
         help="print for each token the source token that it attends to most; means --json",
     )
+    group = flags.add_argument_group("a large file, translated in blocks; the same command continues")
+    group.add_argument(
+        "--output", type=Path, metavar="FILE", help="write FILE, or FILE.gz, when every line is translated"
+    )
+    group.add_argument(
+        "--part",
+        type=part_of,
+        metavar="K/N",
+        help="translate only the K-th of N parts, on as many machines that see FILE's directory; the last one that "
+        "ends writes FILE",
+    )
+    group.add_argument(
+        "--block", type=at_least(1), default=LINES, metavar="LINES", help=f"lines of a block (default: {LINES:,})"
+    )
     return exit_code(lambda: translate(flags.read(argv)))
 
 
 def translate(args: argparse.Namespace) -> None:
-    """Translate standard input or a file to standard output.
+    """Translate standard input or a file, to standard output or in blocks to a file.
 
     Raises:
-        UserError: as :class:`Translator`; a line is not UTF-8, or a stream is closed.
+        UserError: as :class:`Translator` and :func:`~fairseq_plugins.translator.blocks.Blocks`; a line is not UTF-8,
+            or a stream is closed.
         OSError: the file cannot be read.
     """
-    if sys.stdout is None or (args.input is None and sys.stdin is None):
-        raise UserError("standard input or standard output is closed")
+    _require_streams(args)
     log_as_fairseq_does()
     # Standard output is for translations only.
     for handler in logging.getLogger().handlers:
@@ -279,28 +312,55 @@ def translate(args: argparse.Namespace) -> None:
         lines = chain(list(islice(lines, 1)), lines)
     dialogue = args.input is None and sys.stdin.isatty()
     in_json = args.json or args.alignment or args.nbest is not None
+    translator = _translator(args, in_json, dialogue)
+
+    def translated(groups: Iterable[list[str]]) -> Iterator[list[str]]:
+        for group in translator.stream(groups, args.nbest or 1, args.alignment):
+            yield [_json(line, args.alignment) if in_json else line.candidates[0].text for line in group]
+
+    if args.output is None:
+        text = decoded(lines, args.input or "standard input")
+        _print(translated(grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS)))
+        return
+    form = f"json, {args.nbest or 1} best, alignment {args.alignment}" if in_json else "text"
+    blocks = Blocks(args.input, args.output, {**translator.settings, "form": form}, args.block)
+    if not translate_missing(blocks, translated, args.part or (0, 1), args.buffer):
+        print(f"{args.output}: other parts are not translated yet", file=sys.stderr)
+
+
+def _translator(args: argparse.Namespace, in_json: bool, dialogue: bool) -> Translator:
+    """Load the model and say so on standard error."""
     engine = FAIRSEQ if in_json and args.engine == AUTO else args.engine
-    options = ("device", "beam", "length_penalty", "batch")
+    options = {name: getattr(args, name) for name in ("device", "beam", "length_penalty", "batch")}
     # Several processes would wait for several lines.
-    processes = 1 if dialogue else args.processes
-    translator = Translator(
-        args.model, engine=engine, processes=processes, **{name: getattr(args, name) for name in options}
-    )
+    translator = Translator(args.model, engine=engine, processes=1 if dialogue else args.processes, **options)
     if in_json:
         translator.require_details(args.nbest or 1)
     print(translator, file=sys.stderr)
-    text = decoded(lines, args.input or "standard input")
-    groups = grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS)
+    return translator
+
+
+def _print(groups: Iterable[list[str]]) -> None:
+    """Write each group as soon as it is translated."""
     done = 0
     try:
-        for translated in translator.stream(groups, args.nbest or 1, args.alignment):
-            texts = (_json(line, args.alignment) if in_json else line.candidates[0].text for line in translated)
+        for texts in groups:
             sys.stdout.buffer.write("".join(f"{text}\n" for text in texts).encode())
             sys.stdout.buffer.flush()
-            done += len(translated)
+            done += len(texts)
     except KeyboardInterrupt:
         print(f"interrupted; lines translated: {done:,}", file=sys.stderr)
         raise
+
+
+def _require_streams(args: argparse.Namespace) -> None:
+    """Check that there is something to read and to write, or raise a UserError."""
+    if sys.stdout is None or (args.input is None and sys.stdin is None):
+        raise UserError("standard input or standard output is closed")
+    if args.output is None and args.part is not None:
+        raise UserError("--part: needs --output FILE, where the parts come together")
+    if args.output is not None and args.input is None:
+        raise UserError("--output: needs INPUT, which is read from several places")
 
 
 def _json(line: NBest, alignment: bool) -> str:

@@ -1,0 +1,162 @@
+"""A translation of a file in blocks of lines, which several processes or machines share, and any of them continues.
+
+Each block is a file that appears when it is whole. So a job that was stopped, or that lost a machine, loses at most the
+blocks that were being translated, and the same command does what is missing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import checksum, locked, require_no_input
+from fairseq_plugins.lines import decoded, raw_lines, whole_files, write_lines
+from fairseq_plugins.pipeline.workspace import SETTINGS, Settings, Workspace, make_directory, say
+
+LINES = 10_000
+"""Lines of a block."""
+
+
+class Blocks:
+    """The blocks of a file and the translations that exist, in a directory beside the output, ``OUTPUT.blocks``.
+
+    Args:
+        source: text, or text.gz.
+        output: what is written in the end; gzip if its name ends in ``.gz``.
+        settings: what the translations depend on besides the text.
+        lines: of a block; the last may have fewer.
+
+    Raises:
+        UserError: the blocks that exist were made with other settings or of another text, or ``output`` is ``source``.
+    """
+
+    def __init__(self, source: Path, output: Path, settings: Settings, lines: int = LINES) -> None:
+        require_no_input(output, [source])
+        self.source, self.output, self.lines = source, output, lines
+        self.directory = output.with_name(f"{output.name}.blocks")
+        for _ in islice(raw_lines(source), 1):
+            pass  # a file that cannot be read is told before its checksum is asked for
+        if output.exists() and not (self.directory / SETTINGS).exists():
+            raise UserError(f"{output}: exists, and {self.directory} does not say of what; choose another name")
+        values = [*dict(settings).items(), ("lines of a block", lines), ("input", checksum(source))]
+        make_directory(self.directory)
+        with locked(self.directory / ".lock"):
+            Workspace(self.directory).remember(values)
+
+    def file(self, number: int) -> Path:
+        """Where the translation of a block is or will be."""
+        return self.directory / f"{number:07d}"
+
+    def read(self, number: int) -> list[str]:
+        """Read the lines of a block."""
+        text = decoded(raw_lines(self.source), self.source)
+        return list(islice(text, number * self.lines, (number + 1) * self.lines))
+
+    def missing(self, part: int = 0, parts: int = 1) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number and the lines of each block of ``part`` that is not translated, while the text is read.
+
+        Args:
+            part: from 0.
+            parts: in how many the blocks are shared out, by turns.
+        """
+        if self.output.exists():
+            return
+        text = decoded(raw_lines(self.source), self.source)
+        for number in count():
+            block = list(islice(text, self.lines))
+            if not block:
+                return
+            if number % parts == part and not self.file(number).exists():
+                yield number, block
+
+    def write(self, number: int, translations: Iterable[str]) -> int:
+        """Write the translation of a block, whole or not at all, and return the number of its lines."""
+        # Two jobs may have the same block, if one was taken for dead.
+        own = self.file(number).with_name(f"{number:07d}.{socket.gethostname()}.{os.getpid()}")
+        done = write_lines(own, translations)
+        os.replace(own, self.file(number))
+        return done
+
+    def join(self) -> bool:
+        """Write the output if every block is translated; return whether it is there.
+
+        Raises:
+            UserError: a block has not as many lines as its text.
+        """
+        if self.output.exists():
+            return True
+        with locked(self.directory / ".lock"):
+            lengths = self._lengths()
+            if self.output.exists() or not all(self.file(number).exists() for number in range(len(lengths))):
+                return self.output.exists()
+            with whole_files(self.output) as [stream], ExitStack() as opened:
+                packed = self.output.suffix == ".gz"
+                whole = opened.enter_context(gzip.GzipFile("", "wb", fileobj=stream, mtime=0)) if packed else stream
+                for number, expected in enumerate(lengths):
+                    self._copy(number, expected, cast(BinaryIO, whole))
+            # What a killed job has left, too.
+            for file in self.directory.glob("[0-9]*"):
+                file.unlink()
+            say(f"{self.output}: {sum(lengths):,} lines")
+        return True
+
+    def _lengths(self) -> list[int]:
+        """The number of lines of each block of the text."""
+        total = sum(1 for _ in raw_lines(self.source))
+        return [min(self.lines, total - first) for first in range(0, total, self.lines)]
+
+    def _copy(self, number: int, expected: int, output: BinaryIO) -> None:
+        with open(self.file(number), "rb") as stream:
+            shutil.copyfileobj(stream, output)
+        with open(self.file(number), "rb") as stream:
+            if (found := sum(1 for _ in stream)) != expected:
+                raise UserError(f"{self.file(number)}: {found:,} lines instead of {expected:,}; delete it, and repeat")
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Read ``K/N``, the K-th of N parts, from 1; return K from 0, and N.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise ValueError(text)
+    return int(part) - 1, int(parts)
+
+
+def translate_missing(
+    blocks: Blocks, stream: Callable[[Iterator[list[str]]], Iterable[list[str]]], part: tuple[int, int], group: int
+) -> bool:
+    """Translate what is missing of a part, then join if nothing is missing; return whether the output is there.
+
+    The job that ends last joins, so that none has to wait for the others.
+
+    Args:
+        blocks: what is to be done.
+        stream: translates groups of lines, in order; it may read some groups ahead.
+        part: which, from 0, and of how many.
+        group: lines of a group.
+    """
+    begun: deque[tuple[int, int]] = deque()
+
+    def groups() -> Iterator[list[str]]:
+        for number, lines in blocks.missing(*part):
+            begun.append((number, len(lines)))
+            for first in range(0, len(lines), group):
+                yield lines[first : first + group]
+
+    translated = chain.from_iterable(stream(groups()))
+    for first in translated:
+        number, length = begun.popleft()
+        blocks.write(number, chain([first], islice(translated, length - 1)))
+    return blocks.join()
