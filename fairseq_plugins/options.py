@@ -51,13 +51,11 @@ class OneLineParser(argparse.ArgumentParser):
             legal = self._long_options()
             listed = f"legal: {', '.join(legal)}" if len(legal) <= LISTED else f"{self.prog} --help lists them all"
             raise UserError(f"unknown option '{name}'{nearest(name, legal)}; {listed}")
-        args, unknown = self._known(words)
+        # A list of names or changes may go on after an option.
+        args, unknown = self.parse_known_intermixed_args(words)
         if unknown:
             self.error(f"unexpected: '{unknown[0]}'")
         return args
-
-    def _known(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        return self.parse_known_args(words)
 
     def unknown(self, words: Sequence[str]) -> Iterator[str]:
         """Yield the options in ``words`` that this command does not have."""
@@ -89,13 +87,6 @@ class OneLineParser(argparse.ArgumentParser):
         except Exception as error:
             kind = KINDS.get(getattr(convert, "__name__", ""), "a legal value")
             raise UserError(f"{_name(action)} {arg_string}: not {kind}") from error
-
-
-class IntermixedParser(OneLineParser):
-    """Parser of a command whose list of names may go on after an option."""
-
-    def _known(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        return self.parse_known_intermixed_args(words)
 
 
 class ScriptParser(OneLineParser):

@@ -17,7 +17,7 @@ import yaml
 from fairseq_plugins.demo.corpus import write_corpus
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.options import IntermixedParser, at_least
+from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.pipeline.compare import How, compare
 from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.prepare import Preparation
@@ -36,9 +36,9 @@ PARALLEL = 2
 """Trainings at a time; they share the cores."""
 
 
-def parser() -> IntermixedParser:
+def parser() -> OneLineParser:
     """Flags of ``fairseq-deep demo``; the defaults train on the embedded corpus."""
-    flags = IntermixedParser(
+    flags = OneLineParser(
         prog="fairseq-deep demo", description="Train several methods on one corpus and compare what they learn."
     )
     text = flags.add_argument_group("text")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fairseq_plugins import log_as_fairseq_does, register_later
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import decoded, raw_lines
-from fairseq_plugins.options import IntermixedParser, at_least, finite
+from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.translator.blocks import LINES, Blocks, part_of, translate_missing
@@ -237,7 +237,7 @@ def longest_of(package: Package) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate; 0, 2 after one line for each problem, 130 after Ctrl-C."""
-    flags = IntermixedParser(
+    flags = OneLineParser(
         prog="fairseq-deep translate",
         description="Translate raw text, a sentence or a paragraph a line, with a directory of fairseq-deep package. "
         "Every line of the input is a line of the output; at a terminal each line is translated when it is entered.",

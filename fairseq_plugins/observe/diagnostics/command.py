@@ -22,7 +22,7 @@ from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task, rea
 from fairseq_plugins.observe.diagnostics.models import Subject, of_checkpoint, of_options
 from fairseq_plugins.observe.diagnostics.results import Analysis, Settings, shown
 from fairseq_plugins.observe.diagnostics.timeline import read_trainings
-from fairseq_plugins.options import IntermixedParser, at_least
+from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.tables import tabulated
 
@@ -34,12 +34,12 @@ PAPERS_OWN = ("paper", "output", "seed")
 """Options that can be combined with ``--paper``."""
 
 
-def parser() -> tuple[IntermixedParser, list[argparse.Action]]:
+def parser() -> tuple[OneLineParser, list[argparse.Action]]:
     """Return the parser, and the flags that are not the model's; those of the model have no help text."""
     every = (*analyses.OF_MODELS, analyses.OF_TRAININGS)
     lines = [f"  {analysis.name:<17}{analysis.summary} [{analysis.paper}]" for analysis in every]
     figures = [f"  {name:<17}{'; '.join(figure.shows for figure in own)}" for name, own in papers.PAPERS.items()]
-    result = IntermixedParser(
+    result = OneLineParser(
         prog="fairseq-deep diagnose",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fairseq-deep diagnose ANALYSIS [METHOD ...] [OPTION ...] [MODEL FLAG ...]",
