@@ -72,6 +72,7 @@ setup(
         "export": ["ctranslate2>=4.5"],
         # The release whose classes were read; not in constraints.txt, since nothing else needs its twenty packages.
         "transformers": ["transformers~=5.24", "huggingface-hub~=2.4"],
+        "ray": ["ray[data]>=2.60"],
         "dev": [
             "pytest>=9",
             "pytest-randomly",

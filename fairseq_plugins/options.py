@@ -51,8 +51,8 @@ class OneLineParser(argparse.ArgumentParser):
             legal = self._long_options()
             listed = f"legal: {', '.join(legal)}" if len(legal) <= LISTED else f"{self.prog} --help lists them all"
             raise UserError(f"unknown option '{name}'{nearest(name, legal)}; {listed}")
-        # A list of names or changes may go on after an option.
-        args, unknown = self.parse_known_intermixed_args(words)
+        # A list of names or changes may go on after an option; argparse does not do that and "--" at once.
+        args, unknown = (self.parse_known_args if "--" in words else self.parse_known_intermixed_args)(words)
         if unknown:
             self.error(f"unexpected: '{unknown[0]}'")
         return args
