@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import fairseq_plugins
 from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.pipeline.checkout import commit
+from fairseq_plugins.pipeline.machine import this_machine
 
 OURS = "fairseq-deep"
 FAIRSEQ = "fairseq-fixed"
@@ -101,7 +103,8 @@ def registration() -> str:
 
 
 def versions() -> Iterator[Finding]:
-    """Yield the versions of Python and of what this package needs, as its metadata says."""
+    """Yield the versions of the system, of Python, of this package and of what it needs, as its metadata says."""
+    yield Finding(OK, "system", platform.platform())
     yield Finding(OK, "Python", platform.python_version())
     with contextlib.suppress(metadata.PackageNotFoundError):
         stock = metadata.version("fairseq")
@@ -112,6 +115,8 @@ def versions() -> Iterator[Finding]:
     except metadata.PackageNotFoundError:
         yield Finding(NOTE, OURS, "imported from a directory, not installed", "pip install --editable .")
         return
+    own, revision = metadata.version(OURS), commit()
+    yield Finding(OK, OURS, f"{own}, commit {revision}" if revision else own)
     for requirement in requirements:
         name, extra = re.match(r"[\w.-]+", requirement), re.search(r"extra == \W(\w+)", requirement)
         if name is None or (extra and extra[1] == "dev"):
@@ -147,9 +152,12 @@ def extensions() -> Iterator[Finding]:
 
 
 def gpus() -> Iterator[Finding]:
-    """Yield every GPU with the precisions in which it can train."""
+    """Yield the processor, and every GPU with the precisions in which it can train."""
     import torch
 
+    machine = this_machine(cpu_wanted=True)
+    yield Finding(OK, "processor", f"{machine.processor}, {machine.cores} cores for this process")
+    yield Finding(OK, "CUDA of torch", torch.version.cuda or "none")
     if not torch.cuda.is_available():
         says = "torch can use none: training needs --cpu and is slow, in float32"
         yield Finding(NOTE, "GPU", says, "python -m torch.utils.collect_env, which knows the driver, if there is one")

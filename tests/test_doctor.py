@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def test_only_an_error_stops_a_training(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def test_versions_are_those_of_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = {"torch": "2.13.0", "fairseq": "0.12.2"}
+    installed = {"torch": "2.13.0", "fairseq": "0.12.2", "fairseq-deep": "0.1.0"}
 
     def version(name: str) -> str:
         if name not in installed:
@@ -59,10 +60,13 @@ def test_versions_are_those_of_the_metadata(monkeypatch: pytest.MonkeyPatch) -> 
     requirements = ["torch>=2.10", "numpy>=1.23.5", 'jiwer>=3.0; extra == "speech"', 'ruff; extra == "dev"']
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr(metadata, "requires", lambda name: requirements)
-    stock, *others = list(doctor.versions())[1:]
+    monkeypatch.setattr(doctor, "commit", lambda: "abc+")
+    system, _, stock, *others = list(doctor.versions())
+    assert (system.about, system.says) == ("system", platform.platform())
     cure = "pip uninstall fairseq fairseq-fixed, then pip install --no-build-isolation fairseq-fixed"
     assert (stock.level, stock.cure) == (ERROR, cure)
     assert others == [
+        (OK, "fairseq-deep", "0.1.0, commit abc+", ""),
         (OK, "torch", "2.13.0", ""),
         (ERROR, "numpy", "not installed", "pip install 'numpy>=1.23.5'"),
         (NOTE, "jiwer", "not installed", "pip install 'fairseq-deep[speech]'"),
@@ -97,7 +101,7 @@ def test_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda number: SimpleNamespace(name="X", major=generations[number])
     )
-    assert [finding.level for finding in doctor.gpus()] == [NOTE, OK, OK]
+    assert [finding.level for finding in doctor.gpus()] == [OK, OK, NOTE, OK, OK]
 
 
 @pytest.mark.slow
