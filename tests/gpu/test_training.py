@@ -121,13 +121,14 @@ FEATURES = {
 
 
 @pytest.mark.parametrize("feature", slow_but(("activation checkpointing", "loss in chunks", "guard"), FEATURES))
-def test_every_feature_in_fp16(
-    feature: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
+@pytest.mark.parametrize("precision", slow_but(("--fp16",), ("--fp16", "--bf16", "--amp")))
+def test_every_feature(
+    feature: str, precision: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
 ) -> None:
     flags = FEATURES[feature].split()
     full = in_float32("admin", *(flag for flag in flags if flag != "--fp16-no-flatten-grads"))
-    half = on_gpu(train, toy_data, tmp_path, "--fp16", *flags, arch="admin_transformer")
-    assert half.losses == pytest.approx(full.losses, rel=0.01)
+    half = on_gpu(train, toy_data, tmp_path, precision, *flags, arch="admin_transformer")
+    assert half.losses == pytest.approx(full.losses, rel=0.02 if precision == "--bf16" else 0.01)
     passes = 2 if feature == "batches of an update" else 1
     expected = {place: count * (passes if "stacks" in place else 1) for place, count in PER_UPDATE.items()}
     if feature == "loss in chunks":
