@@ -74,7 +74,7 @@ COMMANDS: Mapping[str, Command] = {
     "reproduce": light("reproduce a published table, from raw text to a report", "pipeline.reproduce"),
     "package": ours("make one directory of a training that is the whole translator", "translator.packaging"),
     "translate": light("translate raw text with such a directory", "translator.translate"),
-    "export": ours("convert such a directory for CTranslate2, and prove that it does the same", "translator.export"),
+    "export": ours("convert such a directory for CTranslate2 or Hugging Face, and prove it", "translator.export"),
     "fsck": ours("check checkpoints, and say which one a training can continue from", "checkpoints.fsck"),
     "report": light("results of trainings in one table", "pipeline.report"),
     "average": ours("average the weights of several checkpoints", "checkpoints.average"),
