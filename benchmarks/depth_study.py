@@ -162,10 +162,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--updates", type=int, required=True, help="of a training to the end")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, each on one core")
     args = parser.parse_args(argv)
-    done, lock = {tuple(line[name] for name in COLUMNS[:4]) for line in lines()}, Lock()
+    lock = Lock()
 
     def one(training: Training) -> None:
-        if training.key in done:
+        # Another call may have trained it meanwhile.
+        if training.key in {tuple(line[name] for name in COLUMNS[:4]) for line in lines()}:
             return
         line = train(training, args.data, args.out, args.updates)
         with lock:
