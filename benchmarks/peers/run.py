@@ -20,6 +20,7 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="Python of the peers' environment")
     parser.add_argument("--toolkits", default=",".join(OURS + PEERS), help="default: %(default)s")
-    parser.add_argument("--work", choices=("train", "search"), default="train")
+    parser.add_argument("--work", choices=("train", "search", "profile"), default="train")
     parser.add_argument("--fused", action="store_true", help="the peers' Adam is fused")
     parser.add_argument("--layers", type=int, default=6, help="on each side")
     parser.add_argument("--width", type=int, default=512)
@@ -76,10 +77,23 @@ def flags() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _print_kinds(contenders: Sequence[Contender]) -> None:
+    """Print the milliseconds of a step by kind of operation, the median of the rounds."""
+    rounds = {contender.name: contender.seconds[WARM_UP:] for contender in contenders}
+    kinds = sorted({kind for found in rounds.values() for one in found for kind in one})
+    print(f"| toolkit | ms | {' | '.join(kinds)} |\n|---|{'---:|' * (len(kinds) + 1)}")
+    for contender in contenders:
+        found = rounds[contender.name]
+        cells = [statistics.median(one.get(kind, 0.0) for one in found) for kind in kinds]
+        whole = statistics.median(sum(one.values()) for one in found)
+        print(f"| {contender.name} | {whole:.0f} | {' | '.join(f'{cell:.0f}' for cell in cells)} |")
+        contender.process.terminate()
+
+
 def main() -> None:
     """Print a table: processor seconds of each toolkit, and their ratio to the first one's in the same round."""
     args = flags()
-    names = [name for name in args.toolkits.split(",") if args.work == "train" or name in SEARCHES]
+    names = [name for name in args.toolkits.split(",") if args.work != "search" or name in SEARCHES]
     settings = {key: getattr(args, key) for key in ("layers", "width", "vocabulary", "sentences", "length")}
     settings |= {"threads": args.threads, "work": args.work, "fused": args.fused}
     contenders = [Contender(name, sys.executable if name in OURS else args.python, settings) for name in names]
@@ -92,6 +106,9 @@ def main() -> None:
         f"{args.work}, {args.layers}-{args.layers} layers, width {args.width}, vocabulary {args.vocabulary}, ", end=""
     )
     print(f"{args.sentences} x {args.length} tokens, {args.rounds} rounds, {args.threads} thread(s)\n")
+    if args.work == "profile":
+        _print_kinds(contenders)
+        return
     print(f"| toolkit | to {names[0]}, median (least to most) | processor s |\n|---|---|---:|")
     base = [seconds["processor"] for seconds in contenders[0].seconds[WARM_UP:]]
     for contender in contenders:

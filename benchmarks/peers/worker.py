@@ -6,8 +6,12 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import torch
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from kinds import kinds_of
 from toolkits import TOOLKITS, Size
 
 
@@ -21,11 +25,14 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     step, search = TOOLKITS[name](Size(**settings), fused)
-    work = step if wanted == "train" else search
+    work = search if wanted == "search" else step
     if work is None:
         raise SystemExit(f"{name} has no beam search here")
     print("ready", file=answers, flush=True)
     for _ in sys.stdin:
+        if wanted == "profile":
+            print(json.dumps(kinds_of(work)), file=answers, flush=True)
+            continue
         wall, processor = time.perf_counter(), time.process_time()
         work()
         seconds = {"wall": time.perf_counter() - wall, "processor": time.process_time() - processor}

@@ -11,11 +11,11 @@ from tests.benchmarks.test_run_all import script
 
 
 @pytest.fixture
-def step_profile(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return script("step_profile", monkeypatch)
+def kinds_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return script("kinds", monkeypatch)
 
 
-def test_an_operation_has_one_column(step_profile: ModuleType) -> None:
+def test_an_operation_has_one_column(kinds_module: ModuleType) -> None:
     kinds = {
         "aten::addmm": "products",
         "aten::linear": "products",
@@ -31,10 +31,10 @@ def test_an_operation_has_one_column(step_profile: ModuleType) -> None:
         "torch::autograd::AccumulateGrad": "calls",
         "aten::t": "calls",
     }
-    assert {name: step_profile.kind_of(name) for name in kinds} == kinds
+    assert {name: kinds_module.kind_of(name) for name in kinds} == kinds
 
 
-def test_each_column_gets_its_own_time_and_an_optimizer_all_that_it_calls(step_profile: ModuleType) -> None:
+def test_each_column_gets_its_own_time_and_an_optimizer_all_that_it_calls(kinds_module: ModuleType) -> None:
     weight = torch.nn.Parameter(torch.ones(64, 64))
     adam = torch.optim.Adam([weight], foreach=True)  # of many operations: products of lists, sums, roots
 
@@ -42,7 +42,7 @@ def test_each_column_gets_its_own_time_and_an_optimizer_all_that_it_calls(step_p
         (weight @ weight).relu().sum().backward()
         adam.step()
 
-    found = step_profile.kinds_of(step)
-    assert found.keys() <= {*step_profile.KINDS, "loss", step_profile.OPTIMIZER, step_profile.REST}
-    assert all(found[kind] > 0 for kind in ("products", "sums and factors", step_profile.OPTIMIZER, step_profile.REST))
+    found = kinds_module.kinds_of(step)
+    assert found.keys() <= {*kinds_module.KINDS, "loss", kinds_module.OPTIMIZER, kinds_module.REST}
+    assert all(found[kind] > 0 for kind in ("products", "sums and factors", kinds_module.OPTIMIZER, kinds_module.REST))
     assert found["norms"] == found["attention"] == found["loss"] == 0
