@@ -65,8 +65,11 @@ def main() -> None:
     left_out = []
     for name, make in makers.items():
         try:
-            translators[name] = make()
-        except UserError as error:
+            translator = make()
+            # Only then CTranslate2 looks for the libraries of its CUDA, which may not be PyTorch's.
+            translator.translate(texts[:1])
+            translators[name] = translator
+        except (UserError, RuntimeError) as error:
             left_out.append(f"Left out: {name}: {error}")
     found: dict[str, list[str]] = {}
 

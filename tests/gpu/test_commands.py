@@ -197,7 +197,10 @@ def test_an_export(package: Path) -> None:
 
 
 @pytest.mark.slow
-def test_validation_with_bleu_and_tensorboard(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("precision", ["--fp16", "--bf16"])
+def test_validation_with_bleu_and_tensorboard(
+    precision: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """TensorBoard gets numbers, not tensors, at its own interval."""
     shown: dict[str, Any] = {}
 
@@ -215,7 +218,7 @@ def test_validation_with_bleu_and_tensorboard(toy_data: Path, tmp_path: Path, mo
 
     def train() -> dict[str, Any]:
         search = '{"beam": 2, "max_len_b": 9}'
-        flags = ("--eval-bleu", "--eval-bleu-args", search, "--fp16", "--max-update", "2", "--log-format", "simple")
+        flags = ("--eval-bleu", "--eval-bleu-args", search, precision, "--max-update", "2", "--log-format", "simple")
         board = ("--tensorboard-logdir", str(tmp_path / "board"), "--log-interval", "1")
         config = toy.parse_training(toy_data, tmp_path / "run", *flags, *board, arch="admin_transformer", validate=True)
         config.common.cpu = False
@@ -224,4 +227,4 @@ def test_validation_with_bleu_and_tensorboard(toy_data: Path, tmp_path: Path, mo
 
     found = on_gpu(train)
     assert {type(value) for value in found.values()} <= {int, float}
-    assert found.keys() >= {"bleu", "loss", "gnorm", "loss_scale"}
+    assert found.keys() >= {"bleu", "loss", "gnorm", *(["loss_scale"] if precision == "--fp16" else [])}
