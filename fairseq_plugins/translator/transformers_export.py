@@ -41,6 +41,11 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
     disable_progress_bar()
     require_replaceable(out, args.force, PROOF)
     require_no_input(out, [package.directory, *filter(None, [args.text, args.run])])
+    run, updates = read_run(args.run) if args.run else None, package.content["updates"]
+    if run and run.updates != updates:
+        raise UserError(
+            f"--run {args.run}: {run.updates:,} updates, but {updates:,} in {package.directory}: another training"
+        )
     search, form = package.content["search"], package.form
     if search["lenpen_form"] == GNMT:
         raise UserError(
@@ -82,7 +87,6 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
             compare_tokenisers(package, source, raw, partial),
         ]
         (partial / PROOF).write_text("".join(f"{line}\n" for line in proof), encoding="utf-8")
-        run = read_run(args.run) if args.run else None
         write_card(partial, out.resolve().name, package, theirs.config.model_type, run, args.license, proof)
     print(*proof, sep="\n")
     if search["max_len_a"]:

@@ -161,7 +161,7 @@ def test_the_directory_translates_raw_text_and_has_a_card(
     from huggingface_hub import ModelCard
 
     out, training = tmp_path / "hub", tmp_path / "run"
-    write_run(training, scores={"sacreBLEU": 31.25})
+    write_run(training, scores={"sacreBLEU": 31.25}, finished={"num_updates": 1200})
     code, printed, errors = run(
         capsys, package, out, "--text", tmp_path / "raw" / "test.de", "--run", training, "--license", "mit"
     )
@@ -225,6 +225,10 @@ def test_what_is_not_the_same_leaves_nothing(
         code, _, errors = run(capsys, package, out)
         assert code == 2
         assert reason in errors
+    write_manifest(package, content)
+    write_run(tmp_path / "run", finished={"num_updates": 1300})
+    code, _, errors = run(capsys, package, out, "--run", tmp_path / "run")
+    assert (code, "1,300 updates, but 1,200 in" in errors) == (2, True)
     assert not list(tmp_path.glob("hub*"))
 
 
