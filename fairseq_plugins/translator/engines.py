@@ -129,7 +129,12 @@ class CTranslate2Engine:
                 return_scores=True,
             )
             requests.update(zip(batch, answers, strict=True))
-        results = [requests[place].result() for place in range(len(sentences))]
+        try:
+            results = [requests[place].result() for place in range(len(sentences))]
+        except RuntimeError as error:  # as where the libraries of its CUDA are missing, for which it looks only now
+            raise UserError(
+                f"CTranslate2: {error}; --device cpu or --engine {FAIRSEQ} needs no CUDA of its own"
+            ) from None
         return [[Hypothesis(result.hypotheses[0], result.scores[0])] for result in results]
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:

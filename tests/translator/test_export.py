@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,7 +37,9 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_a_package_gets_its_fastest_engine(made: Made, package: Path, run: Run) -> None:
+def test_a_package_gets_its_fastest_engine(
+    made: Made, package: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
     ours = Translator(package, beam=1).translate(lines)
     code, out, _ = run(package)
@@ -54,6 +58,13 @@ def test_a_package_gets_its_fastest_engine(made: Made, package: Path, run: Run) 
     assert [a.text for a, _ in finished] == [b.text for _, b in finished]
     # They differ by what an empty translation would have: see test_ctranslate2_model.
     assert all(a.score == pytest.approx(b.score, abs=0.1) for a, b in finished)
+    # Without a library CTranslate2 fails in its first batch.
+    failed: Future[None] = Future()
+    failed.set_exception(RuntimeError("Library libcublas.so.12 is not found or cannot be loaded"))
+    translate = SimpleNamespace(device="cuda", translate_batch=lambda batch, **_: [failed] * len(batch))
+    monkeypatch.setattr(translator._engine, "translator", translate)
+    with pytest.raises(UserError, match="^CTranslate2: Library libcublas.so.12 is not found.*; --device cpu or "):
+        translator.translate(lines)
     assert run(package, "--quantization", "int8")[0] == 0
     assert Translator(package).engine == "ctranslate2-int8"
     assert Translator(package, engine="ctranslate2-float32").engine == "ctranslate2-float32"
