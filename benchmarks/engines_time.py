@@ -1,15 +1,16 @@
 """Sentences a second and BLEU of every engine of a package, beside fairseq's own search, interleaved in one process.
 
 The package is one of ``fairseq-deep package``, with the exports that are to be measured; raw text is translated with
-its search settings, on the GPU if there is one. On a CPU both kinds of engine use the number of threads in
-``OMP_NUM_THREADS``; processor time is that of all of them. What this machine cannot run is named below the
+its search settings, on the GPU if there is one. On a CPU both kinds of engine use ``--threads``; processor time is that
+of all of them. What this machine cannot run is named below the
 table. Run it from the repository's root:
-``OMP_NUM_THREADS=2 python benchmarks/engines_time.py PACKAGE SOURCE REFERENCE``.
+``python benchmarks/engines_time.py PACKAGE SOURCE REFERENCE --threads 2``.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 from dataclasses import replace
 from functools import partial
@@ -54,7 +55,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     usual = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", choices=tuple(ON_DEVICE), default=usual, help="default here: %(default)s")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="default here: %(default)s")
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)  # which CTranslate2 reads
     texts, references = (path.read_text(encoding="utf-8").splitlines() for path in (args.source, args.reference))
     makers = {STOCK: partial(with_engine, args.package, "fairseq", PRECISIONS[0], args.device)}
     for each in ON_DEVICE[args.device]:
