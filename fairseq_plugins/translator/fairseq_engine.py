@@ -74,10 +74,15 @@ class FairseqEngine:
             words = self._numbers(self.target, target).to(self.device)
             previous = torch.cat([words[-1:], words[:-1]]).unsqueeze(0)
             inputs = self._inputs([self._numbers(self.source, sentence)])
+            source, lengths = (tensor.to(self.device) for tensor in inputs.values())
             with torch.no_grad():
-                logits = self.model(*(tensor.to(self.device) for tensor in inputs.values()), previous)[0]
+                logits = self._logits(source, lengths, previous)
             scores.append(logits[0].float().log_softmax(dim=1).gather(1, words.unsqueeze(1)).squeeze(1).tolist())
         return scores
+
+    def _logits(self, source: torch.Tensor, lengths: torch.Tensor, previous: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model(source, lengths, previous)[0]
+        return logits
 
     def _numbers(self, dictionary: Any, tokens: Tokens) -> torch.Tensor:
         return torch.tensor([*map(dictionary.index, tokens), dictionary.eos()])

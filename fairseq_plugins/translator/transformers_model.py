@@ -16,9 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.nn.functional as F
-from fairseq.data.data_utils import collate_tokens
 from torch import Tensor
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -32,6 +30,7 @@ from transformers import (
 from fairseq_plugins.checkpoints.fold import Folded, fold
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.translator.engines import BATCH, How, Hypothesis, Tokens, batches
+from fairseq_plugins.translator.fairseq_engine import FairseqEngine
 
 ACTIVATIONS = {
     "relu": "relu",
@@ -179,8 +178,8 @@ def search_settings(search: Mapping[str, Any], words: Any, longest: int) -> Any:
     )
 
 
-class TransformersEngine:
-    """A directory of transformers, with the search of its ``generation_config.json``.
+class TransformersEngine(FairseqEngine):
+    """A directory of transformers, with the search of its ``generation_config.json``, on the CPU.
 
     Args:
         directory: the model.
@@ -189,52 +188,35 @@ class TransformersEngine:
         positions: target tokens that the model takes, the end of the sentence among them.
     """
 
-    label = "transformers, float32, cpu"
-
     def __init__(self, directory: Path, dictionaries: Any, how: How, positions: int) -> None:
-        self.model = AutoModelForSeq2SeqLM.from_pretrained(directory, local_files_only=True).eval()
-        self.source, self.target = dictionaries.source_dictionary, dictionaries.target_dictionary
-        self.how, self.positions = how, positions
+        model = AutoModelForSeq2SeqLM.from_pretrained(directory, local_files_only=True).eval()
+        super().__init__(model, dictionaries, how)
+        self.positions, self.label = positions, "transformers, float32, cpu"
 
     def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
         """Return the best translation of each sentence, none of which is empty, in order."""
         assert (nbest, alignment) == (1, False)
         numbers = [self._numbers(self.source, sentence) for sentence in sentences]
+        marks = (self.target.pad(), self.target.eos())
         hypotheses: dict[int, list[Hypothesis]] = {}
         for batch in batches([len(sentence) for sentence in numbers], BATCH):
-            padded = collate_tokens([numbers[index] for index in batch], self.source.pad())
-            longest = longest_translation(self.how.search, padded.size(1), self.positions)
-            with torch.no_grad():
-                found = self.model.generate(
-                    input_ids=padded,
-                    attention_mask=padded.ne(self.source.pad()).long(),
-                    max_new_tokens=longest + 1,
-                    output_scores=True,
-                    return_dict_in_generate=True,
-                )
+            padded = self._inputs([numbers[index] for index in batch])["src_tokens"]
+            found = self.model.generate(
+                input_ids=padded,
+                attention_mask=padded.ne(self.source.pad()).long(),
+                max_new_tokens=longest_translation(self.how.search, padded.size(1), self.positions) + 1,
+                output_scores=True,
+                return_dict_in_generate=True,
+            )
             for index, written, score in zip(batch, found.sequences, found.sequences_scores.tolist(), strict=True):
-                words = [self.target[number] for number in written[1:].tolist() if number not in self._marks()]
+                words = [self.target[number] for number in written.tolist() if number not in marks]
                 hypotheses[index] = [Hypothesis(words, score)]
         return [hypotheses[index] for index in range(len(sentences))]
 
-    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Return the log-probability (natural log) of each token of each target, and of its end."""
-        scores = []
-        for sentence, target in zip(sentences, targets, strict=True):
-            words = self._numbers(self.target, target)
-            previous = torch.cat([words[-1:], words[:-1]]).unsqueeze(0)
-            with torch.no_grad():
-                source = self._numbers(self.source, sentence).unsqueeze(0)
-                # FSMT hides the words to come only if it keeps no cache.
-                logits = self.model(input_ids=source, decoder_input_ids=previous, use_cache=False).logits
-            scores.append(logits[0].log_softmax(dim=1).gather(1, words.unsqueeze(1)).squeeze(1).tolist())
-        return scores
-
-    def _numbers(self, dictionary: Any, tokens: Tokens) -> Tensor:
-        return torch.tensor([*map(dictionary.index, tokens), dictionary.eos()])
-
-    def _marks(self) -> tuple[int, int]:
-        return self.target.pad(), self.target.eos()
+    def _logits(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        # FSMT hides the words to come only if it keeps no cache.
+        logits: Tensor = self.model(input_ids=source, decoder_input_ids=previous, use_cache=False).logits
+        return logits
 
 
 def longest_translation(search: Mapping[str, Any], length: int, positions: int) -> int:
