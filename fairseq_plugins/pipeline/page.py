@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fairseq_plugins.observe.recorder.entries import NAME, read
+from fairseq_plugins.observe.recorder.entries import NAME, Entry, read
 from fairseq_plugins.pipeline.leaderboard import VALID, Group, lines_of
 from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Run
 from fairseq_plugins.plots import look
@@ -93,7 +93,7 @@ def data(groups: Sequence[Group]) -> dict[str, Any]:
     """Everything that is drawn, as JSON without numbers that are not finite."""
     looks = [look(number) for number in range(len(groups))]
     runs = [(group, run) for group in groups for run in group.runs]
-    names = [f"{group.label}, seed {run.seed}" for group, run in runs]
+    names = run_names(runs)
     recipes = [flat(run.settings) for _, run in runs]
     keys = sorted({key for recipe in recipes for key in recipe})
     recorded = [gradients(run) for _, run in runs]
@@ -110,6 +110,15 @@ def data(groups: Sequence[Group]) -> dict[str, Any]:
         "keys": keys,
         "settings": [[recipe.get(key) for key in keys] for recipe in recipes],
     }
+
+
+def run_names(runs: Sequence[tuple[Group, Run]]) -> list[str]:
+    """A name for each run, unlike all others: its row and its seed, if it has one, and its directory if needed."""
+    names = [group.label if run.seed is None else f"{group.label}, seed {run.seed}" for group, run in runs]
+    return [
+        name if names.count(name) == 1 else f"{name}, {run.directory}"
+        for name, (_, run) in zip(names, runs, strict=True)
+    ]
 
 
 def thinned(items: Sequence[T], most: int, size: Callable[[T], float]) -> list[T]:
@@ -161,7 +170,7 @@ def gradients(run: Run) -> dict[str, Any] | None:
     files = [place for place in (run.checkpoints / NAME, run.directory / NAME) if place.is_file()]
     # An update that was dropped has given its number to the next.
     entries = list({entry.update: entry for entry in (read(files[0]) if files else ())}.values())
-    shown = thinned(entries, COLUMNS, lambda entry: entry.values.get("gradient_norm", 0.0))
+    shown = thinned(entries, COLUMNS, _whole_norm)
     stacks: dict[str, dict[int, list[float | None]]] = {}
     for place, entry in enumerate(shown):
         for (stack, layer), norm in _layers(entry.values).items():
@@ -169,14 +178,21 @@ def gradients(run: Run) -> dict[str, Any] | None:
             rows[place] = float(f"{norm:.3g}") if math.isfinite(norm) else None
     if not stacks:
         return None
-    rows_of = {stack: [rows[layer] for layer in sorted(rows)] for stack, rows in stacks.items()}
-    return {"updates": [entry.update for entry in shown], "stacks": rows_of}
+    # By number: a layer that is not trained has no norm.
+    by_layer = {stack: dict(sorted(rows.items())) for stack, rows in stacks.items()}
+    return {"updates": [entry.update for entry in shown], "stacks": by_layer}
+
+
+def _whole_norm(entry: Entry) -> float:
+    """The gradient norm of all layers; NaN, which has no order, is the largest."""
+    norm = entry.values.get("gradient_norm", 0.0)
+    return math.inf if math.isnan(norm) else norm
 
 
 def shades(recorded: Sequence[Mapping[str, Any] | None]) -> list[float]:
     """The ends of one scale for all heat maps; of tiny norms, such as ReZero's first ones, a share is below it."""
     stacks = [rows for run in recorded if run for rows in run["stacks"].values()]
-    norms = [norm for rows in stacks for row in rows for norm in row if norm] or [1.0]
+    norms = [norm for rows in stacks for row in rows.values() for norm in row if norm] or [1.0]
     high = max(norms)
     return [float(min(np.quantile(norms, LIGHTEST), high / 1.1)), high]  # a scale needs a width
 
@@ -209,22 +225,22 @@ def sentences(groups: Sequence[Group]) -> list[list[str]]:
     sets = {evaluation.test_set for group in groups for evaluation in group.evaluations()}
     test_set = min(sets, key=lambda name: (name == VALID, name), default="")
     references: list[str] = []
-    columns: dict[str, list[str]] = {}
+    columns: list[tuple[str, list[str]]] = []
     for group in groups:
         for evaluation in group.evaluations(test_set)[:1]:
             hypotheses, own = (lines_of(evaluation.directory / name) for name in (HYPOTHESES, REFERENCES))
             if not references and own:
                 references = own
-                columns = {**_source(group.runs[0], test_set, len(own)), "reference": own}
+                columns = [*_source(group.runs[0], test_set, len(own)), ("reference", own)]
             if own and own == references and len(hypotheses) == len(own):
-                columns[group.label] = hypotheses
+                columns.append((group.label, hypotheses))
     chosen = sorted({number * len(references) // SENTENCES for number in range(SENTENCES)}) if references else []
-    rows = [[str(number + 1), *(column[number] for column in columns.values())] for number in chosen]
-    return [["", *columns], *rows] if rows else []
+    rows = [[str(number + 1), *(lines[number] for _, lines in columns)] for number in chosen]
+    return [["", *(name for name, _ in columns)], *rows] if rows else []
 
 
-def _source(run: Run, test_set: str, count: int) -> dict[str, list[str]]:
-    """The source of a test set, if the prepared directory is still there."""
+def _source(run: Run, test_set: str, count: int) -> list[tuple[str, list[str]]]:
+    """The column of the source of a test set, if the prepared directory is still there."""
     language = run.configured("task", "source_lang")
     lines = lines_of(run.data / "raw" / f"{test_set}.{language}") if run.data and language else []
-    return {"source": lines} if len(lines) == count else {}
+    return [("source", lines)] if len(lines) == count else []

@@ -260,19 +260,23 @@ def report_on(
     script = vega()
     if html and script is None:
         raise UserError(NO_PAGE)
+    if html and html.suffix.lower() not in (".html", ".htm"):
+        # A slip would replace a file of a training.
+        raise UserError(f"--html {html}: must end in .html")
     shown = make_report(paths, baseline, notes)
     files = [directory / "report.md", directory / "report.csv"]
     target = html or directory / "report.html"
+    place = directory
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(files[1], as_csv(shown))
         drawn = plots.draw(picture(shown), directory, ["png"])
         write_whole(files[0], as_markdown(shown, picture=bool(drawn)))
         if script is not None:
+            place = html or directory
             tables = table(shown), tests_table(shown)
             write_whole(target, page(script, shown.groups, *tables, list(legend(shown)), shown.notes))
     except OSError as error:
-        place = html if html and error.filename and Path(error.filename).parent == html.parent else directory
         raise UserError(f"{place}: cannot be written: {(error.strerror or str(error)).lower()}") from error
     print(as_text(shown))
     print(", ".join(map(str, [*files, *drawn])))

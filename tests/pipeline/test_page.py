@@ -6,6 +6,7 @@ import base64
 import gzip
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -83,12 +84,34 @@ def test_the_norm_of_a_layer_is_that_of_its_sub_layers_and_the_guard_is_on_the_t
     shown = data_of(runs)
     assert shown["runs"][:2] == ["admin_6e6d, seed 1", "admin_6e6d, seed 2"]
     assert shown["of"] == [0, 0, 1]
-    stacks = {"encoder": [[5.0, 5.0], [None, None]], "decoder": [[0.00123, 0.00123], [5.0, 9.0]]}
+    stacks = {"encoder": {0: [5.0, 5.0], 1: [None, None]}, "decoder": {9: [0.00123, 0.00123], 10: [5.0, 9.0]}}
     assert shown["gradients"] == [{"updates": [5, 9], "stacks": stacks}, None, None]
     assert shown["shades"][0] == pytest.approx(0.00123)
     assert shown["shades"][1] == 9.0
     event = {"group": "admin_6e6d", "run": "admin_6e6d, seed 1", "updates": 3, "hours": 0.001667}
     assert shown["events"] == [{**event, "says": "a spike; noted"}]
+
+
+def test_runs_of_one_seed_and_those_without_one_have_names(runs: Path) -> None:
+    shutil.copytree(runs / "a1", runs / "again")
+    (runs / "b" / "run.json").unlink()
+    directory = os.path.relpath(runs / "b")
+    names = {"admin_6e6d, seed 2", directory, *(f"admin_6e6d, seed 1, {runs / name}" for name in ("a1", "again"))}
+    assert set(data_of(runs)["runs"]) == names
+
+
+def test_a_heat_map_keeps_the_update_whose_norm_is_not_a_number(runs: Path) -> None:
+    norms = [float("nan") if update == 500 else 1.0 for update in range(1000)]
+    lines = [Entry(place, True, {**NORMS, "gradient_norm": norm}).to_json() for place, norm in enumerate(norms)]
+    (runs / "a1" / "checkpoints" / "recorder.jsonl").write_text("\n".join(lines))
+    assert 500 in data_of(runs)["gradients"][0]["updates"]
+
+
+def test_a_recipe_may_be_called_reference(tmp_path: Path) -> None:
+    texts = (["said", "so"], ["meant", "this"])
+    write_run(tmp_path / "a", config="x/reference", scores={"sacreBLEU": 1.0}, texts=texts)
+    shown = page.sentences(make_report([tmp_path]).groups)
+    assert shown == [["", "reference", "reference"], ["1", "meant", "said"], ["2", "this", "so"]]
 
 
 def test_settings_and_sentences_are_side_by_side(runs: Path) -> None:
