@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, count, islice
 from pathlib import Path
@@ -36,11 +36,17 @@ class Blocks:
         lines: of a block; the last may have fewer.
 
     Raises:
-        UserError: the blocks that exist were made with other settings or of another text, or ``output`` is ``source``.
+        UserError: the blocks that exist were made with other settings or of another text, ``output`` is ``source`` or
+            no name of a file, or ``source`` can be read only once.
     """
 
     def __init__(self, source: Path, output: Path, settings: Settings, lines: int = LINES) -> None:
         require_no_input(output, [source])
+        if not output.name:
+            raise UserError(f"{output}: a directory; OUTPUT is a file")
+        if source.exists() and not source.is_file():
+            # What was read would be missing from the output.
+            raise UserError(f"{source}: no file, and it is read more than once; write the text to a file first")
         self.source, self.output, self.lines = source, output, lines
         self.directory = output.with_name(f"{output.name}.blocks")
         for _ in islice(raw_lines(source), 1):
@@ -73,7 +79,8 @@ class Blocks:
         text = decoded(raw_lines(self.source), self.source)
         for number in count():
             block = list(islice(text, self.lines))
-            if not block:
+            # Another job may have joined the blocks meanwhile.
+            if not block or self.output.exists():
                 return
             if number % parts == part and not self.file(number).exists():
                 yield number, block
@@ -81,10 +88,14 @@ class Blocks:
     def write(self, number: int, translations: Iterable[str]) -> int:
         """Write the translation of a block, whole or not at all, and return the number of its lines."""
         # Two jobs may have the same block, if one was taken for dead.
-        own = self.file(number).with_name(f"{number:07d}.{socket.gethostname()}.{os.getpid()}")
+        own = self._own(number)
         done = write_lines(own, translations)
         os.replace(own, self.file(number))
         return done
+
+    def _own(self, number: int) -> Path:
+        """A name for what this process writes, which no other process uses, and which :meth:`join` removes."""
+        return self.file(number).with_name(f"{number:07d}.{socket.gethostname()}.{os.getpid()}")
 
     def join(self) -> bool:
         """Write the output if every block is translated; return whether it is there.
@@ -98,11 +109,15 @@ class Blocks:
             lengths = self._lengths()
             if self.output.exists() or not all(self.file(number).exists() for number in range(len(lengths))):
                 return self.output.exists()
-            with whole_files(self.output) as [stream], ExitStack() as opened:
-                packed = self.output.suffix == ".gz"
-                whole = opened.enter_context(gzip.GzipFile("", "wb", fileobj=stream, mtime=0)) if packed else stream
-                for number, expected in enumerate(lengths):
-                    self._copy(number, expected, cast(BinaryIO, whole))
+            # Where a disk has no locks, two machines may join at once.
+            own = self._own(len(lengths))
+            try:
+                self._write_whole(own, lengths)
+                os.replace(own, self.output)
+            except (UserError, FileNotFoundError):
+                if not self.output.exists():
+                    raise
+                return True
             # What a killed job has left, too.
             for file in self.directory.glob("[0-9]*"):
                 file.unlink()
@@ -113,6 +128,13 @@ class Blocks:
         """The number of lines of each block of the text."""
         total = sum(1 for _ in raw_lines(self.source))
         return [min(self.lines, total - first) for first in range(0, total, self.lines)]
+
+    def _write_whole(self, path: Path, lengths: Sequence[int]) -> None:
+        with whole_files(path) as [stream], ExitStack() as opened:
+            packed = self.output.suffix == ".gz"
+            whole = opened.enter_context(gzip.GzipFile("", "wb", fileobj=stream, mtime=0)) if packed else stream
+            for number, expected in enumerate(lengths):
+                self._copy(number, expected, cast(BinaryIO, whole))
 
     def _copy(self, number: int, expected: int, output: BinaryIO) -> None:
         with open(self.file(number), "rb") as stream:

@@ -17,6 +17,7 @@ from fairseq_plugins import log_as_fairseq_does, register_later
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import decoded, raw_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
+from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.translator.blocks import LINES, Blocks, part_of, translate_missing
@@ -324,7 +325,9 @@ def translate(args: argparse.Namespace) -> None:
         return
     form = f"json, {args.nbest or 1} best, alignment {args.alignment}" if in_json else "text"
     blocks = Blocks(args.input, args.output, {**translator.settings, "form": form}, args.block)
-    if not translate_missing(blocks, translated, args.part or (0, 1), args.buffer):
+    with interruptible():
+        whole = translate_missing(blocks, translated, args.part or (0, 1), args.buffer)
+    if not whole:
         print(f"{args.output}: other parts are not translated yet", file=sys.stderr)
 
 

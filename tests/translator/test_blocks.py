@@ -8,8 +8,11 @@ import pickle
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -88,6 +91,40 @@ def test_what_would_be_lost_or_mixed_is_refused(tmp_path: Path) -> None:
             part_of(wrong)
 
 
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_where_a_disk_has_no_locks_two_machines_join_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("fairseq_plugins.translator.blocks.locked", lambda path: nullcontext())
+    source, output = written(tmp_path / "in", TEXT), tmp_path / f"out{end}"
+    first, second = (Blocks(source, output, {}, lines=5) for _ in range(2))
+    monkeypatch.setattr(second, "_own", lambda number: second.file(number).with_name(f"{number:07d}.elsewhere.7"))
+    for number, lines in first.missing():
+        first.write(number, lines)
+    copy = first._copy
+
+    def slow(number: int, expected: int, whole: BinaryIO) -> None:
+        if number == 2:
+            assert second.join()
+        copy(number, expected, whole)
+
+    monkeypatch.setattr(first, "_copy", slow)
+    assert first.join()
+    opened = gzip.open if end else open
+    with opened(output, "rt", encoding="utf-8") as stream:
+        assert stream.read().splitlines() == TEXT
+    assert sorted(path.name for path in first.directory.iterdir()) == ["settings"]
+
+
+def test_a_text_that_is_read_only_once_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "it is read more than once" in refused(Blocks, tmp_path / "pipe", tmp_path / "out", {})
+    source = written(tmp_path / "in", TEXT)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert refused(Blocks, source, Path("."), {}) == ".: a directory; OUTPUT is a file"
+
+
 def test_the_command_and_a_job_array_write_what_translate_prints(
     made: Made, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -112,6 +149,20 @@ def test_the_command_and_a_job_array_write_what_translate_prints(
     ):
         assert main([*words[:2], *wrong]) == 2
         assert message in capfdbinary.readouterr().err.decode()
+
+
+def test_a_command_that_is_interrupted_says_that_it_continues(made: Made, tmp_path: Path) -> None:
+    source = written(tmp_path / "in", ["x y z"] * 100_000)
+    words = ["translate", made.package, source, "--output", tmp_path / "out", "--block", "5", "--buffer", "5"]
+    command = [sys.executable, "-m", "fairseq_plugins.cli", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as job:
+        while job.poll() is None and not (tmp_path / "out.blocks" / "0000001").exists():
+            time.sleep(0.02)
+        job.terminate()
+        assert job.stderr is not None
+        assert job.stderr.read().endswith("\ninterrupted; the same command continues where this one stopped\n")
+    assert job.returncode == 130
+    assert not list((tmp_path / "out.blocks").glob("*.partial"))
 
 
 def test_a_translator_can_be_sent_to_another_process(made: Made) -> None:
