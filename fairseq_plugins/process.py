@@ -200,7 +200,7 @@ def users_mistake(error: BaseException) -> UserError | None:
 
     if isinstance(error, UserError):
         return error
-    for explain in EXPLANATIONS:
+    for explain in (*EXPLANATIONS, _foreign_name):
         if mistake := explain(error):
             return mistake
     if isinstance(error, MISSING) and error.strerror:
@@ -216,6 +216,20 @@ def users_mistake(error: BaseException) -> UserError | None:
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
     stated = isinstance(error, AssertionError) and bool(str(error))
     return UserError(str(error)) if stated and modules and modules[-1].startswith("fairseq_cli.") else None
+
+
+def _foreign_name(error: BaseException) -> UserError | None:
+    """Explain a file's name that is not UTF-8: Python has signs for its bytes, which nothing can print or write."""
+    import re
+
+    from fairseq_plugins.errors import UserError
+
+    sign = re.compile("[\udc80-\udcff]")
+    if not isinstance(error, UnicodeEncodeError) or not sign.match(error.object[error.start]):
+        return None
+    around = error.object[max(0, error.start - 40) : error.end + 40].split("\n")
+    named = next(line for line in around if sign.search(line))
+    return UserError(f"a file's name is not UTF-8: ...{ascii(named)[1:-1]}...")
 
 
 def _stdout_is_broken() -> bool:

@@ -196,7 +196,9 @@ OTHER_OPTIMIZER = (
     "with, or --reset-optimizer"
 )
 OLD_SCORER = "fairseq's scorer does not work with today's sacrebleu: use `fairseq-deep score`, or `sacrebleu` itself"
-NO_FAIRSCALE = "--zero-sharding os and --ddp-backend fully_sharded need fairscale, which is not installed here"
+NO_FAIRSCALE = (
+    "--zero-sharding os and --ddp-backend fully_sharded or slowmo need fairscale, which is not installed here"
+)
 FLAT_SHARDS = "--zero-sharding os with --fp16 needs --fp16-no-flatten-grads, too"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
 LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"

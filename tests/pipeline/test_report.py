@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import subprocess
 import sys
@@ -273,6 +274,12 @@ def test_a_mistake_is_one_line(two_methods, tmp_path, capsys, monkeypatch):
         said = capsys.readouterr()
         assert (said.out, said.err.count("\n")) == ("", 1)
         assert said.err.startswith(f"error: {message.format(**places)}"), arguments
+
+
+def test_a_directory_whose_name_is_not_utf8_is_a_line(runs, tmp_path, capsys):
+    write_run(runs / os.fsdecode(b"caf\xe9"))
+    assert main(["report", str(runs), "--output", str(tmp_path / "report")]) == 2
+    assert r"runs/caf\udce9" in capsys.readouterr().err
 
 
 def test_without_matplotlib_there_is_a_line_and_no_picture(two_methods, tmp_path, capsys, monkeypatch):
