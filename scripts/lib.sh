@@ -71,7 +71,7 @@ once() {
 # variable of the environment (SIZE=8000), become such variables; all other arguments stay in `words`.
 read_settings() {
     local name
-    names=" $(sed -n '/^# Settings:/,/^[^#]/{/^#/p}' "$0" | grep -oE '[A-Z][A-Z_]+' | tr '\n' ' ') "
+    names=" $(sed -n '/^# Settings:/,/^[^#]/{/^#/p}' "$0" | grep -oE '[A-Z][A-Z0-9_]+' | tr '\n' ' ') "
     words=()
     while (($#)); do
         name=${1#--} name=${name%%=*} name=${name//-/_}
@@ -91,7 +91,7 @@ read_settings() {
     # Those that change the text, for note_call. The archives are checked, unless CHECKSUMS names others.
     given=
     for name in $names; do
-        [[ " WORKERS CACHE ARCHIVE_DIR TEST_SETS DRY_RUN PREP_PYTHON VARIANT " == *" $name "* || -z ${!name:-} ]] ||
+        [[ " WORKERS CACHE ARCHIVE_DIR TEST_SETS MULTI30K DRY_RUN PREP_PYTHON VARIANT " == *" $name "* || -z ${!name:-} ]] ||
             given+=" $name=${!name}"
     done
 }

@@ -146,3 +146,20 @@ def test_librispeech(tmp_path: Path) -> None:
     again = run("prepare_librispeech.sh", tmp_path / "made", **chosen)
     assert (again.returncode, contents(made / "data-bin") == before) == (0, True)
     assert len((tmp_path / "asked").read_text().splitlines()) == 2
+
+
+def test_tatoebas_held_out_sets_are_those_of_the_text_that_is_given(here: Path) -> None:
+    for name, kept in (("first", "eins zwei drei"), ("second", "rot blau weiss")):
+        (here / name).mkdir()
+        for part in ("train", "valid", "test"):
+            lines = ["a b c d"] if part == "train" else ["a b c d", kept]
+            for language in ("de", "en"):
+                (here / name / f"{part}.{language}").write_text("".join(f"{line}\n" for line in lines))
+        # It ends there, since no such test set exists.
+        nowhere = here / "nowhere"
+        said = refusal("prepare_tatoeba.sh", here / "made", "--raw", here / name, "--multi30k", nowhere)
+        assert said.startswith(f"{nowhere}/test_2016_flickr.de: ")
+        made = {path.name: path.read_text() for path in (here / "made.sets").glob("*.??")}
+        assert made == dict.fromkeys(("valid.de", "valid.en", "test.de", "test.en"), f"{kept}\n")
+    calls = (here / "made" / "calls").read_text().splitlines()
+    assert calls == [f"scripts/prepare_tatoeba.sh RAW={here}/{name}" for name in ("first", "second")]
