@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline.checkout import commit
 from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Run, read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
@@ -84,7 +85,10 @@ def stages(configs: Sequence[str], seeds: Sequence[int]) -> Iterator[list[Traini
     for config in configs:
         yield [Training(config, SWEEP, 1, rate) for rate in RATES]
     for seed in seeds:
-        yield [Training(config, "full", seed, rate) for config in configs if (rate := best_rate(config)) is not None]
+        full = [Training(config, "full", seed, rate) for config in configs if (rate := best_rate(config)) is not None]
+        # The others are tested against the translations of the baseline.
+        yield [training for training in full if training.config.startswith(f"{BASELINE}_")]
+        yield [training for training in full if not training.config.startswith(f"{BASELINE}_")]
 
 
 def train(training: Training, data: Path, out: Path, updates: int) -> dict[str, str]:
@@ -135,7 +139,7 @@ def scores(run: Run, data: Path, out: Path, training: Training) -> dict[str, str
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+    return list(read_lines(path))
 
 
 def _call(command: str, *words: str | Path) -> float:

@@ -1,4 +1,4 @@
-"""The study of ``docs/results/depth_protocol.md``: one recipe for all methods, each at its best rate."""
+"""The study of ``docs/results/depth_protocol.md``: one recipe for all methods; the study finds each its rate."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input, whole_directory
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.pipeline.results import read_run
+from fairseq_plugins.pipeline.results import Run, read_run
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.translator.engines import How
 from fairseq_plugins.translator.fairseq_engine import FairseqEngine
@@ -41,11 +41,9 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
     disable_progress_bar()
     require_replaceable(out, args.force, PROOF)
     require_no_input(out, [package.directory, *filter(None, [args.text, args.run])])
-    run, updates = read_run(args.run) if args.run else None, package.content["updates"]
-    if run and run.updates != updates:
-        raise UserError(
-            f"--run {args.run}: {run.updates:,} updates, but {updates:,} in {package.directory}: another training"
-        )
+    run = read_run(args.run) if args.run else None
+    if run:
+        _require_its_training(package, run)
     search, form = package.content["search"], package.form
     if search["lenpen_form"] == GNMT:
         raise UserError(
@@ -96,3 +94,15 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
         )
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"{out}: {type(theirs).__name__}, {size / 1e6:.1f} MB")
+
+
+def _require_its_training(package: Package, run: Run) -> None:
+    """Refuse scores of a training that did not make the package, as far as the size and the length tell."""
+    content = package.content
+    pairs = {"updates": (run.updates, content["updates"])}
+    pairs["architecture"] = (run.configured("model", "_name"), content["architecture"])
+    for name in ("encoder_layers", "decoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim"):
+        pairs[name] = (run.configured("model", name), content["model"][name])
+    # A run.json of an earlier version has no configuration.
+    if other := [f"{name} {its}, not {ours}" for name, (its, ours) in pairs.items() if its not in (None, ours)]:
+        raise UserError(f"--run {run.directory}: {', '.join(other)} as in {package.directory}: another training")

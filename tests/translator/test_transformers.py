@@ -161,7 +161,9 @@ def test_the_directory_translates_raw_text_and_has_a_card(
     from huggingface_hub import ModelCard
 
     out, training = tmp_path / "hub", tmp_path / "run"
-    write_run(training, scores={"sacreBLEU": 31.25}, finished={"num_updates": 1200})
+    options = json.loads((package / "translator.json").read_text(encoding="utf-8"))["model"]
+    layers = (options["encoder_layers"], options["decoder_layers"])
+    write_run(training, scores={"sacreBLEU": 31.25}, finished={"num_updates": 1200}, layers=layers)
     code, printed, errors = run(
         capsys, package, out, "--text", tmp_path / "raw" / "test.de", "--run", training, "--license", "mit"
     )
@@ -226,9 +228,19 @@ def test_what_is_not_the_same_leaves_nothing(
         assert code == 2
         assert reason in errors
     write_manifest(package, content)
-    write_run(tmp_path / "run", finished={"num_updates": 1300})
-    code, _, errors = run(capsys, package, out, "--run", tmp_path / "run")
-    assert (code, "1,300 updates, but 1,200 in" in errors) == (2, True)
+    options = content["model"]
+    layers = (options["encoder_layers"], options["decoder_layers"])
+    for name, settings, reason in (
+        ("longer", {"layers": layers, "finished": {"num_updates": 1300}}, "updates 1300, not 1200 as in"),
+        (
+            "deeper",
+            {"layers": (18, layers[1]), "finished": {"num_updates": 1200}},
+            f"encoder_layers 18, not {layers[0]} as",
+        ),
+    ):
+        write_run(tmp_path / name, **settings)
+        code, _, errors = run(capsys, package, out, "--run", tmp_path / name)
+        assert (code, f"--run {tmp_path / name}: {reason}" in errors) == (2, True)
     assert not list(tmp_path.glob("hub*"))
 
 
