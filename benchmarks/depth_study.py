@@ -125,7 +125,7 @@ def scores(run: Run, data: Path, out: Path, training: Training) -> dict[str, str
         _call("evaluate", run.directory, data, *TEST_SETS, "--output", place, "--average", average)
         for name in TEST_SETS:
             metrics = json.loads((place / name / "score.json").read_text(encoding="utf-8"))["metrics"]
-            values = {metric["name"].lower(): next(iter(metric["values"].values())) for metric in metrics}
+            values = {metric["name"].lower(): metric["value"] for metric in metrics}
             for metric, value in (("bleu", values["sacrebleu"]), ("chrf", values["chrf"])):
                 found[f"{metric}_{name}{kind}"] = f"{value:.2f}"
     ours = run.directory / "evaluation" / TEST_SETS[0]
