@@ -1,0 +1,46 @@
+"""The study of depth reads what an evaluation has written, and trains the baseline before what is tested against it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_plugins.pipeline.results import read_run
+from tests.pipeline.making import write_run
+
+PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "depth_study.py"
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = spec_from_file_location("depth_study", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "depth_study", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_scores_and_the_test_against_the_baseline(study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"the cat number {number} sat on the mat" for number in range(30)]
+    made = {"pre_ln_6e6d": [text.replace("cat", "dog") for text in texts], "admin_6e6d": texts}
+    found = {}
+    monkeypatch.setattr(study, "TEST_SETS", ("test",))
+    monkeypatch.setattr(study, "best_rate", lambda config: 1e-3)
+    *_, [first], [second] = study.stages(["admin_6e6d", "pre_ln_6e6d"], [1])
+    for training in (first, second):
+        directory = training.directory(tmp_path)
+        scores = {"sacreBLEU": 31.254, "chrF": 55.5}
+        write_run(directory, scores=scores, texts=(made[training.config], texts), finished={})
+        shutil.copytree(directory / "evaluation", directory / "evaluation_averaged")
+        monkeypatch.setattr(study, "_call", lambda *words: 0.0)
+        found[training.config] = study.scores(read_run(directory), tmp_path / "data", tmp_path, training)
+    columns = {"bleu_test": "31.25", "chrf_test": "55.50", "bleu_test_averaged": "31.25", "chrf_test_averaged": "55.50"}
+    assert found["pre_ln_6e6d"] == columns
+    assert found["admin_6e6d"] == {**columns, "p_test": "0.001"}
