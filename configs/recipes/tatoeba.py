@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
+from pathlib import Path
 
-from recipes.common import LABEL_SMOOTHING, Config, Recipe, Settings, adam, merged, size, translation
+from recipes.common import LABEL_SMOOTHING, Config, Noted, Recipe, Settings, adam, merged, size, translation
 
 UPDATES, WARM_UP, BETWEEN_CHECKPOINTS = 3000, 250, 125
 NEVER = 10**6
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results" / "depth.tsv"
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+UNTUNED = Noted([1e-3], "the rates of this file have not all been tried yet")
 
 DEPTH = Recipe(
     corpus="Tatoeba, German to English: 160,000 sentence pairs",
@@ -54,5 +59,17 @@ def configs() -> Iterator[tuple[str, Config]]:
     """Every method at every depth."""
     for encoder, decoder in DEPTHS:
         for name in METHODS:
+            file = f"{name}_{encoder}e{decoder}d"
             own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
-            yield f"tatoeba_de_en/{name}_{encoder}e{decoder}d", Config(DEPTH, name, encoder, decoder, settings=own)
+            own = merged(own, {"optimization": {"lr": rate_of(file)}})
+            yield f"tatoeba_de_en/{file}", Config(DEPTH, name, encoder, decoder, settings=own)
+
+
+def rate_of(file: str) -> Noted:
+    """The rate of the sweep with the lowest validation loss."""
+    with open(RESULTS, encoding="utf-8", newline="") as stream:
+        lines = [line for line in csv.DictReader(stream, delimiter="\t") if line["config"] == file]
+    losses = {float(line["rate"]): float(line["valid"] or "inf") for line in lines if line["stage"] == "sweep"}
+    if set(losses) != set(RATES):
+        return UNTUNED
+    return Noted([min(losses, key=lambda rate: losses[rate])], "the best of the sweep in docs/results/depth.tsv")

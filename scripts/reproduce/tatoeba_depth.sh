@@ -3,8 +3,8 @@
 #
 #     [OUT=DIR SEEDS="1 2 3" ...] scripts/reproduce/tatoeba_depth.sh METHOD DEPTH
 #
-# METHOD and DEPTH name a file of configs/tatoeba_de_en: admin 18-18. Its rate is that of the file; the best of the sweep
-# is in docs/results/depth.tsv. The last checkpoint is scored. The same command continues where it was stopped.
+# METHOD and DEPTH name a file of configs/tatoeba_de_en: admin 18-18. Its rate is the best of the sweep once that is
+# complete, as the file says. The last checkpoint is scored. The same command continues where it was stopped.
 # Settings: OUT, those of fairseq-deep compare and of scripts/prepare_tatoeba.sh.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 (($# == 2)) || die "usage: tatoeba_depth.sh METHOD DEPTH; --help says more"
