@@ -93,7 +93,9 @@ def assert_near_in_each(precisions: dict[str, dict[str, bool]], method: str, dat
     full = trained()
     for precision, found in on_gpu(on_the_gpu).items():
         assert_near(found, full, 1e-5 if precision == "float32" else 0.02)
-        assert precision == "float32" or found.losses != full.losses
+        # FixUp begins with a uniform loss, which is the same in every precision; its weights are not.
+        same = all(torch.equal(value, full.state["model"][name]) for name, value in found.state["model"].items())
+        assert precision == "float32" or not same
         # Autocast widens whatever meets the weights.
         if "--amp" not in precision:
             assert of_package(found.updates[-1].promotions).keys() <= IN_FLOAT32, precision
