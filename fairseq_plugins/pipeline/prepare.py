@@ -21,9 +21,9 @@ from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline.commands import interruptible, step
 from fairseq_plugins.pipeline.prepare_settings import LATER, Sets, Settings, every_of, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
-from fairseq_plugins.text import description, parallel, subwords, words
+from fairseq_plugins.text import description, parallel, subwords
 from fairseq_plugins.text.command import value_of
-from fairseq_plugins.text.moses import tokenise
+from fairseq_plugins.text.steps import tokenise
 
 FINGERPRINT = 16
 """Digits of a text's SHA-256 in the settings of a directory; another number would refuse directories that exist."""
@@ -318,7 +318,7 @@ class Preparation:
         """The tokens of text that was given in subwords."""
         if self.settings.in_subwords:
             cut, tokens = (self.text / f"{name}{end}.{language}" for end in ("", ".tok"))
-            self._make(words.join_subwords, cut, tokens, kind=self.settings.given_subwords)
+            self._make(subwords.join_subwords, cut, tokens, kind=self.settings.given_subwords)
 
     def _select(self, kept: Path | None, path: Path, output: Path) -> None:
         """The lines with the numbers in ``kept``; all lines without it."""

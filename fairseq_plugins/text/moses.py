@@ -1,27 +1,26 @@
-"""Moses' tools by sacremoses: normalise punctuation, split words from it and join them again, truecase.
+"""Moses' rules by sacremoses: normalise punctuation, split words from it and join them again, restore capitals.
 
-With the rules of Moses' Perl that sacremoses lacks; the published tokens of IWSLT'14 are what they make.
+With the rules of Moses' Perl that sacremoses lacks; the published tokens of IWSLT'14 are what they make. This module
+and ``words`` need nothing of the package: an export to Hugging Face transformers has copies of both.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Sequence
-from functools import cache, partial
-from pathlib import Path
-from typing import Literal
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import regex
-from sacremoses import MosesDetokenizer, MosesDetruecaser, MosesPunctNormalizer, MosesTokenizer, MosesTruecaser
+from sacremoses import MosesDetokenizer, MosesDetruecaser, MosesPunctNormalizer, MosesTokenizer
 from sacremoses.indic import NUKTAS, VIRAMAS
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import whole_file
-from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.text.words import lower_case as lower_cased
-from fairseq_plugins.text.words import straightened
-from fairseq_plugins.workers import Transform, map_lines
+from .words import lower_case as lower_cased
+
+# Relative, as transformers finds what it has to copy.
+from .words import straightened
+
+Transform = Callable[[str], str]
 
 # Characters: normalize-punctuation and remove-non-printing-char ------------------------------------------------------
 
@@ -42,16 +41,6 @@ def normaliser(language: str) -> Transform:
     normalise = MosesPunctNormalizer(lang=language, perl_parity=True).normalize
     # Perl's lines have a line end, which its rule for a full stop before a closing quotation mark needs.
     return lambda line: without_control_characters(str(normalise(line + "\n")))
-
-
-def normalise(inputs: Sequence[Path], output: Path, *, language: str, workers: int = 1) -> None:
-    """Normalise punctuation; drop control characters."""
-    write_lines(output, map_lines(lambda: normaliser(language), read_lines(*inputs), workers))
-
-
-def straighten(source: Path, output: Path) -> None:
-    """Replace ’ by ', as fairseq's preparations do with test sets."""
-    write_lines(output, map(straightened, read_lines(source)))
 
 
 # Tokens: tokenizer and detokenizer -----------------------------------------------------------------------------------
@@ -107,7 +96,7 @@ def tokeniser(
     escape: bool = True,
     lower_case: bool = False,
 ) -> Transform:
-    """The function that makes tokens, separated by single spaces, of a line; options as of :func:`tokenise`."""
+    """The function that makes tokens, separated by single spaces, of a line; options as of :func:`.steps.tokenise`."""
     split = Splitter(language).tokenize
     normalised = normaliser(language) if normalise else str
 
@@ -129,70 +118,7 @@ def detokeniser(language: str, unescape: bool = True) -> Transform:
     return lambda tokens: str(detokenise(tokens.split(), return_str=True, unescape=unescape))
 
 
-def tokenise(
-    inputs: Sequence[Path],
-    output: Path,
-    *,
-    language: str,
-    kind: Literal["moses", "none"] = "moses",
-    normalise: bool = False,
-    aggressive: bool = False,
-    escape: bool = True,
-    lower_case: bool = False,
-    workers: int = 1,
-) -> None:
-    """Split words from punctuation as Moses does.
-
-    Options:
-        kind: none: the text is tokenised, and only gets single spaces
-        normalise: normalise punctuation and drop control characters first
-        aggressive: split words at hyphens
-        escape: do not escape special characters, such as ' as &apos;
-        lower_case: lower-case the text
-    """
-    make = partial(tokeniser, language, kind, normalise, aggressive, escape, lower_case)
-    write_lines(output, map_lines(make, read_lines(*inputs), workers))
-
-
-def detokenise(source: Path, output: Path, *, language: str, recase: bool = False, workers: int = 1) -> None:
-    """Join words and punctuation again.
-
-    Options:
-        recase: the text is truecased: sentences begin with a capital
-    """
-    lines = map(recaser(), read_lines(source)) if recase else read_lines(source)
-    write_lines(output, map_lines(lambda: detokeniser(language), lines, workers))
-
-
 # Case: train-truecaser, truecase and detruecase ----------------------------------------------------------------------
-
-
-def learn_truecaser(source: Path, output: Path) -> None:
-    """Learn which words begin with a capital: how often each word of tokenised text occurs in which case.
-
-    At the beginning of a sentence only words in lower case count, so the text may be truecased already. Moses also
-    counts some capitals there as a tenth, which sacremoses cannot read.
-    """
-    truecaser = MosesTruecaser()
-    casing: dict[str, Counter[str]] = defaultdict(Counter)
-    for line in read_lines(source):
-        for word, written, weight in truecaser.learn_truecase_weights(line.split(), possibly_use_first_token=True):
-            if weight == 1:
-                casing[word][written] += 1
-    truecaser.model = {"casing": casing}
-    with whole_file(output) as partial:
-        truecaser.save_model(str(partial))
-
-
-def truecaser_of(model: Path) -> Transform:
-    """The function that truecases a line of tokens; a UserError if ``model`` is no truecaser model."""
-    try:
-        truecase = MosesTruecaser(load_from=str(model)).truecase
-    except OSError as error:
-        raise UserError(f"{model}: {(error.strerror or str(error)).lower()}") from None
-    except ValueError:
-        raise UserError(f"{model}: not a model of Moses' truecaser") from None
-    return lambda line: str(truecase(line, return_str=True, use_known=True))
 
 
 def recaser() -> Transform:
@@ -201,6 +127,34 @@ def recaser() -> Transform:
     return lambda line: str(recase(line, return_str=True))
 
 
-def truecase(source: Path, output: Path, *, model: Path, workers: int = 1) -> None:
-    """Write the first word of a sentence as inside sentences."""
-    write_lines(output, map_lines(lambda: truecaser_of(model), read_lines(source), workers))
+# The whole way -------------------------------------------------------------------------------------------------------
+
+
+def encoder(
+    form: Any, language: str, truecase: Transform | None = None, split: Transform | None = None
+) -> Callable[[str], list[str]]:
+    """The function that makes tokens of a raw line, none of white space.
+
+    Args:
+        form: what is done to a text, with the attributes of :class:`fairseq_plugins.translator.form.Form`.
+        language: of the line.
+        truecase: restores the case of a line of tokens.
+        split: makes subwords of a line of tokens.
+    """
+    steps: list[Transform | None] = [straightened] if form.apostrophes else []
+    steps.append(tokeniser(language, form.tokeniser, form.normalise, form.aggressive, form.escape, form.lower_case))
+    steps += [truecase, split]
+
+    def encode(line: str) -> list[str]:
+        for step in filter(None, steps):
+            line = step(line)
+        return line.split()
+
+    return encode
+
+
+def decoder(form: Any, language: str) -> Transform:
+    """The function that makes text of the words of a translation; ``form`` as of :func:`encoder`."""
+    recase = recaser() if form.truecased else str
+    detokenise = detokeniser(language) if form.tokeniser == "moses" else str
+    return lambda words: detokenise(recase(words))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
+from typing import Literal
 
 import sentencepiece
 from subword_nmt.apply_bpe import BPE, read_vocabulary
@@ -14,6 +15,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines, whole_files, write_lines
+from fairseq_plugins.text.words import joined
 from fairseq_plugins.workers import Transform, map_lines
 
 _THREADS = 16
@@ -111,3 +113,8 @@ def load_pieces(model: Path) -> Transform:
 def apply_pieces(source: Path, output: Path, *, model: Path, workers: int = 1) -> None:
     """Split lines by a SentencePiece model."""
     write_lines(output, map_lines(lambda: load_pieces(model), read_lines(source), workers))
+
+
+def join_subwords(source: Path, output: Path, *, kind: Literal["bpe", "sentencepiece"]) -> None:
+    """Join subwords into words."""
+    write_lines(output, (joined(line, kind) for line in read_lines(source)))

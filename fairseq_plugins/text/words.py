@@ -1,12 +1,11 @@
-"""Change the words of a line: lower case like Moses' lowercase.perl, and subwords joined."""
+"""Change the words of a line: lower case like Moses' lowercase.perl, and subwords joined.
+
+Nothing of the package is needed, see :mod:`fairseq_plugins.text.moses`.
+"""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Literal
-
-from fairseq_plugins.lines import read_lines, write_lines
 
 _END_OF_A_PART = re.compile("@@( |$)")
 
@@ -21,13 +20,8 @@ def straightened(line: str) -> str:
     return line.replace("’", "'")
 
 
-def joined(line: str, kind: Literal["bpe", "sentencepiece"]) -> str:
-    """The words of a line of subwords."""
-    if kind == "bpe":
-        return _END_OF_A_PART.sub("", line)
-    return line.replace(" ", "").replace("▁", " ").removeprefix(" ")
-
-
-def join_subwords(source: Path, output: Path, *, kind: Literal["bpe", "sentencepiece"]) -> None:
-    """Join subwords into words."""
-    write_lines(output, (joined(line, kind) for line in read_lines(source)))
+def joined(line: str, kind: str) -> str:
+    """The words of a line of subwords; ``kind`` is ``none``, ``sentencepiece``, or ``bpe`` by either of its names."""
+    if kind == "sentencepiece":
+        return line.replace(" ", "").replace("▁", " ").removeprefix(" ")
+    return line if kind == "none" else _END_OF_A_PART.sub("", line)

@@ -9,11 +9,10 @@ from html import unescape
 from itertools import pairwise
 from pathlib import Path
 
-from fairseq_plugins.text import subwords
+from fairseq_plugins.text import moses, subwords
 from fairseq_plugins.text.description import Description
-from fairseq_plugins.text.moses import detokeniser, recaser, tokeniser, truecaser_of
-from fairseq_plugins.text.words import straightened
-from fairseq_plugins.workers import Transform
+from fairseq_plugins.text.steps import truecaser_of
+from fairseq_plugins.text.words import joined
 
 CODES, VOCABULARY, TRUECASER = "codes", "vocabulary", "truecaser"
 """Files of a package: merges of subword-nmt or a model of sentencepiece; counts of subwords; a truecaser."""
@@ -56,28 +55,19 @@ class Form:
 
     def encoder(self, directory: Path) -> Callable[[str], list[str]]:
         """Return the function that makes tokens of a line, none of white space; a UserError if a file is not usable."""
-        steps: list[Transform] = [straightened] if self.apostrophes else []
-        how = (self.tokeniser, self.normalise, self.aggressive, self.escape, self.lower_case)
-        steps.append(tokeniser(self.source, *how))
-        steps += [truecaser_of(directory / TRUECASER)] if self.truecased else []
+        truecase = truecaser_of(directory / TRUECASER) if self.truecased else None
+        split = None
         if self.subwords == "subword_nmt":
             vocabulary = directory / VOCABULARY if self.threshold else None
-            steps.append(subwords.load_bpe(directory / CODES, vocabulary, self.threshold).process_line)
+            split = subwords.load_bpe(directory / CODES, vocabulary, self.threshold).process_line
         elif self.subwords == "sentencepiece":
-            steps.append(subwords.load_pieces(directory / CODES))
-
-        def encode(line: str) -> list[str]:
-            for step in steps:
-                line = step(line)
-            return line.split()
-
-        return encode
+            split = subwords.load_pieces(directory / CODES)
+        return moses.encoder(self, self.source, truecase, split)
 
     def decoder(self) -> Callable[[Sequence[str]], str]:
         """Return the function that makes text of the tokens of a translation."""
-        recase = recaser() if self.truecased else str
-        detokenise = detokeniser(self.target) if self.tokeniser == "moses" else str
-        return lambda tokens: detokenise(recase(joined(tokens, self.subwords)))
+        decode = moses.decoder(self, self.target)
+        return lambda tokens: decode(joined(" ".join(tokens), self.subwords).strip())
 
     def cut(self, tokens: Sequence[str], longest: int, usual: int | None = None) -> Iterator[Sequence[str]]:
         """Cut the tokens of a line into parts of at most ``longest``; the parts together are the tokens.
@@ -145,14 +135,6 @@ class Form:
         if self.subwords == "subword_nmt":
             return not tokens[place - 1].endswith("@@")
         return self.subwords != "sentencepiece" or tokens[place].startswith("▁")
-
-
-def joined(tokens: Sequence[str], subwords: str) -> str:
-    """Join subwords to words with blanks between them, as fairseq's ``post_process``, which takes seconds to import."""
-    text = " ".join(tokens)
-    if subwords == "sentencepiece":
-        return text.replace(" ", "").replace("▁", " ").strip()
-    return f"{text} ".replace("@@ ", "").rstrip() if subwords == "subword_nmt" else text
 
 
 def _opens(mark: str, counts: Mapping[str, int]) -> bool:

@@ -28,7 +28,8 @@ A Transformer that translates from {source} to {target}, trained with fairseq-de
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-tokenizer, model = (kind.from_pretrained("{name}") for kind in (AutoTokenizer, AutoModelForSeq2SeqLM))
+tokenizer = AutoTokenizer.from_pretrained("{name}"{trust})
+model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
 read = tokenizer(["..."], padding=True, return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**read), skip_special_tokens=True))
 ```
@@ -51,10 +52,21 @@ This model against the one that was trained, on a CPU in float32:
 """
 NOTES = {"fsmt": " A forward pass with `decoder_input_ids` needs\n`use_cache=False`: else FSMT sees the words to come."}
 """What to know of a class of transformers."""
+TRUSTED = """
+
+The tokeniser is code of this directory, since no class of transformers makes these tokens. It needs
+`pip install sacremoses sentencepiece subword-nmt`."""
 
 
 def write_card(
-    directory: Path, name: str, package: Package, kind: str, run: Run | None, license: str | None, proof: Sequence[str]
+    directory: Path,
+    name: str,
+    package: Package,
+    kind: str,
+    trusted: bool,
+    run: Run | None,
+    license: str | None,
+    proof: Sequence[str],
 ) -> None:
     """Write README.md, and let ``huggingface_hub`` read it.
 
@@ -63,6 +75,7 @@ def write_card(
         name: what the directory will be called.
         package: what was exported.
         kind: of the model, transformers' ``model_type``.
+        trusted: whether the tokeniser is code of the directory.
         run: the training, if it is known.
         license: the hub's identifier.
         proof: the lines of the proof.
@@ -91,7 +104,8 @@ def write_card(
             source=form.source,
             target=form.target,
             **search,
-            note=NOTES.get(kind, ""),
+            trust=", trust_remote_code=True" if trusted else "",
+            note=NOTES.get(kind, "") + TRUSTED * trusted,
             recipe=markdown_table([("", ""), *recipe.items()], numbers=False),
             scores=markdown_table([("test set", "score", "", "signature"), *table], numbers=False)
             if table

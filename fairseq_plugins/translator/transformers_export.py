@@ -13,7 +13,6 @@ from fairseq_plugins.pipeline.results import Run, read_run
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.translator.engines import How
 from fairseq_plugins.translator.fairseq_engine import FairseqEngine
-from fairseq_plugins.translator.form import joined
 from fairseq_plugins.translator.package import Package, require_replaceable
 from fairseq_plugins.translator.proof import LARGEST_DIFFERENCE, compare_scores, compare_searches, drawn_sentences
 
@@ -36,7 +35,7 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
     except (ImportError, OSError, RuntimeError) as error:  # of a torchaudio for another torch, for example
         raise UserError(f"transformers cannot be imported here: {error}".partition("\n")[0]) from None
     from fairseq_plugins.translator.model_card import write_card
-    from fairseq_plugins.translator.transformers_text import compare_tokenisers, obstacles_to_text, write_tokeniser
+    from fairseq_plugins.translator.transformers_text import compare_tokenisers, is_stock, write_tokeniser
 
     disable_progress_bar()
     require_replaceable(out, args.force, PROOF)
@@ -49,11 +48,6 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
         raise UserError(
             f"transformers has not: lenpen_form {GNMT}; in translator.json, {STOCK} is the form that it has"
         )
-    if problems := obstacles_to_text(form):
-        raise UserError(
-            f"no tokeniser of transformers does what the preparation did: {', '.join(problems)}; it can be exported if "
-            "prepared with --tokeniser none --subwords sentencepiece, and export --to ctranslate2 takes any text"
-        )
     model, dictionaries = package.model(), package.dictionaries()
     source, target = dictionaries.source_dictionary, dictionaries.target_dictionary
     positions = model.max_positions()
@@ -65,7 +59,7 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
         drawn_sentences(source, positions[0], seed=1, count=SENTENCES),
         drawn_sentences(target, positions[1], seed=2, count=SENTENCES),
     ]
-    raw, sentences = [joined(tokens, form.subwords) for tokens in texts[0]], texts[0][:TRANSLATED]
+    raw, sentences = [form.decoder()(tokens) for tokens in texts[0]], texts[0][:TRANSLATED]
     if args.text:
         encode = form.encoder(package.directory)
         lines = [line for line in islice(read_lines(args.text), LINES) if 0 < len(encode(line)) < positions[0]]
@@ -85,7 +79,8 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
             compare_tokenisers(package, source, raw, partial),
         ]
         (partial / PROOF).write_text("".join(f"{line}\n" for line in proof), encoding="utf-8")
-        write_card(partial, out.resolve().name, package, theirs.config.model_type, run, args.license, proof)
+        kind, trusted = theirs.config.model_type, not is_stock(form)
+        write_card(partial, out.resolve().name, package, kind, trusted, run, args.license, proof)
     print(*proof, sep="\n")
     if search["max_len_a"]:
         print(

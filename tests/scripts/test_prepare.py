@@ -18,8 +18,8 @@ from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline import prepare as prepare_command
 from fairseq_plugins.pipeline.prepare_settings import Settings
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace
-from fairseq_plugins.text.moses import tokenise
 from fairseq_plugins.text.parallel import check_files, copy
+from fairseq_plugins.text.steps import tokenise
 from tests import toy
 from tests.scripts.running import contents, lines
 

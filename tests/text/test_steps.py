@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.text import description, markup, moses, parallel, subwords, words
+from fairseq_plugins.text import description, markup, moses, parallel, steps, subwords
 from fairseq_plugins.text.__main__ import STEPS, main
-from fairseq_plugins.text.moses import detokenise, detokeniser, tokenise, tokeniser
-from fairseq_plugins.text.words import lower_case, straightened
+from fairseq_plugins.text.moses import detokeniser, tokeniser
+from fairseq_plugins.text.steps import detokenise, tokenise
+from fairseq_plugins.text.words import joined, lower_case, straightened
 from tests.refusals import refused
 
 
@@ -156,17 +157,17 @@ def test_detokenising_undoes_tokenising() -> None:
 def test_truecasing_is_learned_from_text_that_is_truecased(tmp_path: Path) -> None:
     lines = ("the house of Anna is old .", "Anna saw the &quot; New York &quot; .", "&quot; So &quot; .")
     model = tmp_path / "model"
-    moses.learn_truecaser(write(tmp_path / "text", lines), model)
+    steps.learn_truecaser(write(tmp_path / "text", lines), model)
     new = write(tmp_path / "new", ["The house .", "Anna . &quot; The Old &quot; NEW York .", "THE unknown Word | x"])
     # As truecase.perl: best case at the beginning of a sentence and for words in a case not seen, others as they are.
     expected = ["the house .", "Anna . &quot; the old &quot; New York .", "the unknown Word | x"]
-    assert made(moses.truecase, new, tmp_path / "true", model=model, workers=2) == expected
+    assert made(steps.truecase, new, tmp_path / "true", model=model, workers=2) == expected
     # No letter of "So" counted: a capital at the beginning of a sentence tells nothing.
     assert "so" not in model.read_text().lower().split()
     plain = partial(made, detokenise, tmp_path / "true", tmp_path / "plain", language="en")
     assert (plain(recase=True)[0], plain()[0]) == ("The house.", "the house.")
     for bad, problem in ((new, "not a model of Moses' truecaser"), (tmp_path / "no", "no such file or directory")):
-        assert refused(moses.truecase, new, tmp_path / "x", model=bad) == f"{bad}: {problem}"
+        assert refused(steps.truecase, new, tmp_path / "x", model=bad) == f"{bad}: {problem}"
 
 
 # ---- parallel files ----------------------------------------------------------------------------------------------
@@ -298,8 +299,8 @@ def test_byte_pair_encoding_is_undone_by_joining_and_rare_subwords_are_split(tmp
     text, codes, cut = write(tmp_path / "text", [WORDS, "", " newer  lowest "]), tmp_path / "codes", tmp_path / "cut"
     assert subwords.learn_merges([text], codes, merges=4) == "4 merges"
     subwords.apply_bpe(text, cut, codes=codes, workers=2)
-    assert made(words.join_subwords, cut, tmp_path / "joined", kind="bpe") == [WORDS, "", " newer lowest "]
-    assert words.joined("ei@@ ns , zw@@ ei z@@", "bpe") == "eins , zwei z"
+    assert made(subwords.join_subwords, cut, tmp_path / "joined", kind="bpe") == [WORDS, "", " newer lowest "]
+    assert joined("ei@@ ns , zw@@ ei z@@", "bpe") == "eins , zwei z"
     assert subwords.learn_merges([text], tmp_path / "more", merges=999).endswith(" merges (no pair is left for 999)")
     subwords.learn_merges([write(text, [WORDS])], codes, merges=10)
     assert "low" in made(subwords.apply_bpe, text, cut, codes=codes)[0].split()
@@ -332,7 +333,7 @@ def test_sentencepiece_is_undone_by_joining_and_learns_the_same_again(tmp_path: 
         subwords.learn_pieces([text], model, size=60)
     assert models[0].read_bytes() == models[1].read_bytes()
     subwords.apply_pieces(text, tmp_path / "cut", model=models[0], workers=2)
-    assert made(words.join_subwords, tmp_path / "cut", tmp_path / "joined", kind="sentencepiece") == lines
+    assert made(subwords.join_subwords, tmp_path / "cut", tmp_path / "joined", kind="sentencepiece") == lines
 
 
 def test_marks_of_subwords_are_refused_and_a_stray_one_is_not(tmp_path: Path) -> None:
@@ -350,9 +351,9 @@ def test_marks_of_subwords_are_refused_and_a_stray_one_is_not(tmp_path: Path) ->
 
 LINE_BY_LINE: Sequence[Callable[..., object]] = (
     lambda path, output: tokenise([path], output, language="de"),
-    lambda path, output: moses.normalise([path], output, language="de"),
+    lambda path, output: steps.normalise([path], output, language="de"),
     lambda path, output: detokenise(path, output, language="de"),
-    moses.straighten,
+    steps.straighten,
 )
 LEARNING: Sequence[Callable[..., object]] = (
     lambda path, output: tokenise([path], output, language="de", workers=2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,17 @@ except (ImportError, OSError, RuntimeError) as error:
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text import subwords
+from fairseq_plugins.text import steps, subwords
 from fairseq_plugins.translator import export
 from fairseq_plugins.translator.engines import How
 from fairseq_plugins.translator.fairseq_engine import FairseqEngine
-from fairseq_plugins.translator.form import CODES, Form
+from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form
 from fairseq_plugins.translator.model import write_weights
 from fairseq_plugins.translator.package import FORMAT, WEIGHTS, checksums, write_manifest
 from fairseq_plugins.translator.proof import LARGEST_DIFFERENCE, compare_scores, drawn_sentences
 from fairseq_plugins.translator.transformers_model import TransformersEngine, converted, search_settings
 from fairseq_plugins.translator.translate import Translator
-from tests import toy
+from tests import processes, toy
 from tests.models import CASES, configuration, dictionary, task, trained
 from tests.pipeline.making import write_run
 from tests.representatives import for_each
@@ -122,26 +123,31 @@ def package(tmp_path: Path) -> Path:
     place.mkdir()
     pieces, size = place / CODES, len(dictionary()) - dictionary().nspecial
     subwords.learn_pieces([tmp_path / "raw" / "train.de"], pieces, size=size + 3)
-    model = trained("admin")
-    with torch.no_grad():  # so that translations end: the end becomes as probable as a frequent word
+    processor = subwords.sentencepiece.SentencePieceProcessor(model_file=str(pieces))
+    return packaged(place, [processor.id_to_piece(number) for number in range(3, size + 3)], subwords="sentencepiece")
+
+
+def packaged(place: Path, types: list[str], case: str = "admin", **form: Any) -> Path:
+    """Write all but the subwords of a package; translations end, as the end is as probable as a frequent word."""
+    model = trained(case)
+    with torch.no_grad():
         table = model.decoder.output_projection.weight
         table[dictionary().eos()] = 1.1 * table[FREQUENT]
     words = Dictionary()
-    processor = subwords.sentencepiece.SentencePieceProcessor(model_file=str(pieces))
-    for number in range(3, size + 3):
-        words.add_symbol(processor.id_to_piece(number))
+    for word in types:
+        words.add_symbol(word)
     for language in ("de", "en"):
         words.save(str(place / f"dict.{language}.txt"))
     write_weights(model.state_dict(), place / WEIGHTS)
     content = {
         "format": FORMAT,
-        "text": dataclasses.asdict(Form("de", "en", subwords="sentencepiece")),
+        "text": dataclasses.asdict(Form("de", "en", **form)),
         "search": SEARCH,
         "positions": list(model.max_positions()),
         "longest_trained": 40,
         "updates": 1200,
-        "architecture": "admin_transformer",
-        "model": json.loads(json.dumps(options_of(model, "admin"))),
+        "architecture": f"{case}_transformer",
+        "model": json.loads(json.dumps(options_of(model, case))),
         "engines": {},
     }
     write_manifest(place, {**content, "files": checksums(place)})
@@ -181,6 +187,7 @@ def test_the_directory_translates_raw_text_and_has_a_card(
     assert len({*ours}) > 1
     assert "beam search: 24 of 24 translations are equal" in proof
     card = ModelCard.load(out / "README.md")
+    assert "trust_remote_code" not in card.text
     assert (card.data.language, card.data.license, card.data.pipeline_tag) == (["de", "en"], "mit", "translation")
     [result, *_] = card.data.eval_results
     assert (result.metric_type, result.metric_value) == ("bleu", 31.25)
@@ -206,6 +213,90 @@ def test_a_raw_text_gives_the_same_numbers_but_for_six_control_characters_and_a_
     assert differs(">>de<< ja")
 
 
+FORMS = {
+    "subwords": {"subwords": "subword_nmt", "escape": False},
+    "rare": {"subwords": "subword_nmt", "threshold": 30, "aggressive": True, "normalise": True},
+    "truecased": {"subwords": "subword_nmt", "truecased": True, "apostrophes": True},
+    "pieces": {"subwords": "sentencepiece", "lower_case": True},
+    "words": {"lower_case": True},
+}
+"""Settings of Moses' tokens with and without subwords."""
+LINES = [
+    "Ja, eins zwei!",
+    "Er sagt: „drei“ – z.B. vier-fünf, nicht sechs.",
+    "</s> <unk> & @-@ eins@@ [sieben] 'acht' O’Neill",
+    "Nein\u00a0neun\x85null\u2028dr.",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_moses_tokens_have_a_tokeniser_beside_the_model(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    form = {"tokeniser": "moses", **FORMS[name]}
+    raw, place, out = tmp_path / "raw", tmp_path / "package", tmp_path / "hub"
+    toy.write_sentences(raw)
+    place.mkdir()
+    lines = [*(raw / "test.de").read_text(encoding="utf-8").splitlines(), *LINES]
+    files = [raw / "train.de", raw / "train.en"]
+    if form.get("subwords") == "sentencepiece":
+        subwords.learn_pieces(files, place / CODES, size=60)
+    elif "subwords" in form:
+        subwords.learn_merges(files, place / CODES, merges=60)
+    if "threshold" in form:
+        (place / VOCABULARY).write_text("ei@@ 100\nns 100\nz@@ 29\n", encoding="utf-8")
+    if "truecased" in form:
+        steps.learn_truecaser(files[0], place / TRUECASER)
+    full = Form("de", "en", **form)
+    encode = full.encoder(place)
+    size = len(dictionary()) - dictionary().nspecial
+    counts = Counter(token for line in lines for token in encode(line))
+    types = [token for token, _ in counts.most_common(size)]
+    types += [f"type{number}" for number in range(size - len(types))]
+    # Without the tokeniser beside it, M2M-100's own must not read the text either.
+    package = packaged(place, types, "pre_ln" if name == "words" else "admin", **form)
+    assert run(capsys, package, out, "--text", raw / "test.de")[0] == 0
+    printed = processes.python(
+        "-W", "ignore", "-c", ALONE, str(out), json.dumps(lines), HF_HOME=str(tmp_path / "cache")
+    )
+    assert printed.code == 0, printed.errors
+    theirs = json.loads(printed.output)
+    words = Dictionary.load(f"{package}/dict.de.txt")
+    assert theirs["read"] == [[*map(words.index, encode(line)), words.eos()] for line in lines]
+    assert theirs["as target"] == [
+        *map(words.index, dataclasses.replace(full, source="en").encoder(place)(LINES[1])),
+        words.eos(),
+    ]
+    assert theirs["written"] == [full.decoder()([w for w in encode(line) if w in words.indices]) for line in lines]
+    assert theirs["read"] == theirs["read again"]
+    assert "trust_remote_code=True)" in (out / "README.md").read_text(encoding="utf-8")
+
+
+ALONE = """
+import json, pickle, sys
+sys.modules["fairseq_plugins"] = sys.modules["fairseq"] = None
+from transformers import AutoTokenizer
+where, lines = sys.argv[1], json.loads(sys.argv[2])
+try:
+    AutoTokenizer.from_pretrained(where, local_files_only=True, trust_remote_code=False)
+    sys.exit("read by another class")
+except (OSError, TypeError, ValueError):
+    pass
+tokeniser = AutoTokenizer.from_pretrained(where, local_files_only=True, trust_remote_code=True)
+read = [tokeniser(line).input_ids for line in lines]
+again = pickle.loads(pickle.dumps(tokeniser))
+again.save_pretrained(f"{where}/again")
+print(json.dumps({
+    "read": read,
+    "as target": tokeniser(text_target=lines[-4]).input_ids,
+    "written": tokeniser.batch_decode(read, skip_special_tokens=True),
+    "read again": AutoTokenizer.from_pretrained(f"{where}/again", trust_remote_code=True)(lines).input_ids,
+}))
+"""
+"""Reads lines where this package cannot be imported."""
+
+
 def test_what_is_not_the_same_leaves_nothing(
     package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,18 +306,9 @@ def test_what_is_not_the_same_leaves_nothing(
         code, _, errors = run(capsys, package, out)
     assert (code, "float32: transformers computes something else" in errors) == (2, True)
     content = json.loads((package / "translator.json").read_text(encoding="utf-8"))
-    for group, changes, reason in (
-        ("search", {"lenpen_form": "gnmt"}, "transformers has not: lenpen_form gnmt"),
-        (
-            "text",
-            {"tokeniser": "moses", "lower_case": True},
-            "did: --tokeniser moses, --lower-case; it can be exported",
-        ),
-    ):
-        write_manifest(package, {**content, group: {**content[group], **changes}})
-        code, _, errors = run(capsys, package, out)
-        assert code == 2
-        assert reason in errors
+    write_manifest(package, {**content, "search": {**content["search"], "lenpen_form": "gnmt"}})
+    code, _, errors = run(capsys, package, out)
+    assert (code, "transformers has not: lenpen_form gnmt" in errors) == (2, True)
     write_manifest(package, content)
     options = content["model"]
     layers = (options["encoder_layers"], options["decoder_layers"])
