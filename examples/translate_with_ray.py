@@ -58,7 +58,8 @@ def main() -> None:
             num_cpus=args.cpus,
             num_gpus=args.gpus,
         )
-        print(f"{done.sum('lines'):,} lines translated in {len(missing):,} blocks")
+        lines = sum(row["lines"] for row in done.iter_rows())
+        print(f"{lines:,} lines translated in {len(missing):,} blocks")
     blocks.join()
 
 
