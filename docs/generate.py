@@ -54,6 +54,9 @@ from fairseq_plugins.errors import flag
 from fairseq_plugins.pipeline.published import ROWS, PublishedRow, rows_by_table
 from fairseq_plugins.tables import markdown_table
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import depth_tables
+
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 8
 """Width of the tiny models that are built to look at their state dict."""
@@ -788,12 +791,15 @@ def with_block(page: str, name: str, content: str) -> str:
 def pages() -> dict[Path, str]:
     """Every page that has generated text, by its path, as it should be."""
     fairseq, reproduction, choosing = (ROOT / "docs" / f"{name}.md" for name in ("fairseq", "reproduction", "choosing"))
+    protocol = ROOT / "docs" / "results" / "depth_protocol.md"
+    sweep = depth_tables.sweep_table(depth_tables.read())
     return {
         ROOT / "docs" / "methods.md": methods_page(),
         ROOT / "docs" / "diagrams.md": diagrams_page(),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
         choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),
+        protocol: with_block(protocol.read_text(encoding="utf-8"), "sweep", sweep),
     }
 
 

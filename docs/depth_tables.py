@@ -1,0 +1,129 @@
+"""The tables of the study of depth, made of ``docs/results/depth.tsv``; ``docs/generate.py`` puts them into a page."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scipy.stats import ttest_ind
+
+from fairseq_plugins.tables import markdown_table
+
+RESULTS = Path(__file__).resolve().parent / "results" / "depth.tsv"
+BASELINE = "pre_ln"
+METHODS = ("pre_ln", "admin", "b2t", "post_ln", "rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
+OK = "ok"
+
+Line = Mapping[str, str]
+
+
+def read() -> list[Line]:
+    """The lines of the study, one for each training."""
+    with open(RESULTS, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
+
+
+def configs(lines: Sequence[Line], depth: str = "") -> list[str]:
+    """What was trained, the shallow first, in the order of the methods."""
+    names = {line["config"] for line in lines if line["config"].endswith(depth)}
+
+    def place(name: str) -> tuple[int, int]:
+        method, _, layers = name.rpartition("_")
+        return int(layers.partition("e")[0]), METHODS.index(method)
+
+    return sorted(names, key=place)
+
+
+def sweep_table(lines: Sequence[Line]) -> str:
+    """Validation loss at every rate, in bits per token; the best is bold, and marked at an end of the range."""
+    swept = [line for line in lines if line["stage"] == "sweep"]
+    rates = sorted({float(line["rate"]) for line in swept})
+    rows = []
+    for config in configs(swept):
+        found = {float(line["rate"]): line for line in swept if line["config"] == config}
+        losses = {rate: float(line["valid"]) for rate, line in found.items() if line["outcome"] == OK}
+        best = min(losses, key=lambda rate: losses[rate]) if losses and len(found) == len(rates) else None
+        cells = []
+        for rate in rates:
+            line = found.get(rate)
+            cell = "" if line is None else line["valid"] if line["outcome"] == OK else line["outcome"]
+            end = " *" if rate in (rates[0], rates[-1]) else ""
+            cells.append(f"**{cell}**{end}" if rate == best else cell)
+        rows.append([_named(config), *cells])
+    return markdown_table([["", *(f"{rate:g}" for rate in rates)], *rows], escape="")
+
+
+def results_table(lines: Sequence[Line], depth: str) -> str:
+    """Means and standard deviations over the seeds of the trainings to the end, and the tests against the baseline."""
+    full = [line for line in lines if line["stage"] == "full"]
+    cells = {config: [line for line in full if line["config"] == config] for config in configs(full, f"_{depth}")}
+    base = cells.get(f"{BASELINE}_{depth}", [])
+    losses = holm({config: welch(found, base, "valid") for config, found in cells.items() if found is not base})
+    scores = holm({config: welch(found, base, "bleu_test") for config, found in cells.items() if found is not base})
+    head = ["", "seeds", "rate", "valid", "at half", "last tenth, %", "BLEU", "average", "chrF", "multi30k"]
+    rows = [[*head, "bootstrap p", "Welch, loss", "Welch, BLEU", "processor s"]]
+    for config, found in cells.items():
+        done = [line for line in found if line["outcome"] == OK]
+        bootstraps = [float(line["p_test"]) for line in done if line["p_test"]]
+        rows.append(
+            [
+                _named(config),
+                f"{len(done)} of {len(found)}",
+                found[0]["rate"],
+                spread(done, "valid", ".3f"),
+                _mean([at(line, 0.5) for line in done], ".3f"),
+                _mean([100 * (1 - at(line, 1) / at(line, 0.9)) for line in done], ".1f"),
+                *(spread(done, f"{metric}", ".1f") for metric in ("bleu_test", "bleu_test_averaged")),
+                *(spread(done, f"{metric}", ".1f") for metric in ("chrf_test", "bleu_multi30k")),
+                f"{max(bootstraps):.3f}" if bootstraps else "",
+                _p(losses.get(config)),
+                _p(scores.get(config)),
+                _mean([float(line["processor_s"]) for line in done if line["processor_s"]], ".0f"),
+            ]
+        )
+    return markdown_table(rows)
+
+
+def spread(lines: Sequence[Line], column: str, form: str) -> str:
+    """Mean and standard deviation of a column."""
+    values = [float(line[column]) for line in lines]
+    return _mean(values, form) + (f" ± {statistics.stdev(values):{form}}" if len(values) > 1 else "")
+
+
+def at(line: Line, share: float) -> float:
+    """The validation loss after a share of the updates, of the last checkpoint until then."""
+    points = [point.split(":") for point in line["curve"].split()]
+    until = share * int(line["updates"])
+    return [float(loss) for update, loss in points if int(update) <= until][-1]
+
+
+def welch(ours: Sequence[Line], theirs: Sequence[Line], column: str) -> float | None:
+    """The p-value of Welch's t-test over the seeds; None where a side has not two of them."""
+    sides = [[float(line[column]) for line in side if line["outcome"] == OK] for side in (ours, theirs)]
+    return float(ttest_ind(*sides, equal_var=False).pvalue) if min(map(len, sides)) > 1 else None
+
+
+def holm(p_values: Mapping[str, float | None]) -> dict[str, float]:
+    """Holm's correction (1979): the k-th smallest of m is multiplied by m - k + 1, and none is below one before it."""
+    known = sorted((p, name) for name, p in p_values.items() if p is not None)
+    corrected: dict[str, float] = {}
+    largest = 0.0
+    for place, (p, name) in enumerate(known):
+        largest = max(largest, min(1.0, p * (len(known) - place)))
+        corrected[name] = largest
+    return corrected
+
+
+def _named(config: str) -> str:
+    method, _, depth = config.rpartition("_")
+    return f"`{method}` {depth.replace('e', '-').removesuffix('d')}"
+
+
+def _mean(values: Sequence[float], form: str) -> str:
+    return f"{statistics.fmean(values):{form}}" if values else ""
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

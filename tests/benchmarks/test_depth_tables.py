@@ -1,0 +1,60 @@
+"""The tables of the study of depth against numbers that are worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from docs import depth_tables as tables
+
+
+def line(config: str, stage: str, rate: str, valid: str, outcome: str = "ok", **more: str) -> dict[str, str]:
+    return {"config": config, "stage": stage, "rate": rate, "valid": valid, "outcome": outcome, **more}
+
+
+def full(config: str, seed: int, valid: float, bleu: float) -> dict[str, str]:
+    curve = f"50:{valid + 1} 89:{valid + 0.5} 90:{1.25 * valid} 100:{valid}"
+    columns = {"bleu_test": bleu, "bleu_test_averaged": bleu + 1, "chrf_test": 2 * bleu, "bleu_multi30k": bleu - 1}
+    texts = {name: str(value) for name, value in columns.items()}
+    p = "" if config.startswith("pre_ln") else f"0.0{seed}"
+    return line(
+        *(config, "full", "0.001", str(valid)),
+        seed=str(seed),
+        updates="100",
+        curve=curve,
+        p_test=p,
+        processor_s="7",
+        **texts,
+    )
+
+
+def test_the_best_rate_of_a_whole_sweep_is_bold_and_marked_at_an_end() -> None:
+    lines = [line("admin_6e6d", "sweep", rate, valid) for rate, valid in (("0.001", "5.0"), ("0.002", "4.5"))]
+    lines += [
+        line("pre_ln_18e18d", "sweep", "0.001", "", "diverged"),
+        line("pre_ln_18e18d", "sweep", "0.002", "6.5"),
+        line("pre_ln_6e6d", "sweep", "0.001", "5.5"),
+    ]
+    assert tables.sweep_table(lines).splitlines()[2:] == [
+        "| `pre_ln` 6-6 | 5.5 |  |",
+        "| `admin` 6-6 | 5.0 | **4.5** * |",
+        "| `pre_ln` 18-18 | diverged | **6.5** * |",
+    ]
+
+
+def test_means_spreads_and_tests_over_the_seeds() -> None:
+    lines = [full("pre_ln_6e6d", seed, 4.0 + 0.1 * seed, 20.0 + seed) for seed in (1, 2, 3)]
+    lines += [full("admin_6e6d", seed, 3.0 + 0.1 * seed, 30.0 + seed) for seed in (1, 2, 3)]
+    lines += [line("post_ln_6e6d", "full", "0.001", "", "failed to train", p_test="")]
+    base, admin, post = tables.results_table(lines, "6e6d").splitlines()[2:]
+    values = "3 of 3 | 0.001 | 4.200 ± 0.100 | 5.200 | 20.0 | 22.0 ± 1.0 | 23.0 ± 1.0 | 44.0 ± 2.0 | 21.0 ± 1.0"
+    assert base == f"| `pre_ln` 6-6 | {values} |  |  |  | 7 |"
+    # Means 4.2 and 3.2, both with a variance of 0.01 over three seeds: t = 1 / sqrt(0.02 / 3) = 12.25, 4 degrees.
+    assert admin.split(" | ")[-4:] == ["0.030", "0.000", "0.000", "7 |"]
+    assert post.startswith("| `post_ln` 6-6 | 0 of 1 | 0.001 |  |")
+    assert tables.welch(lines[3:6], lines[:3], "valid") == pytest.approx(0.000255, rel=0.01)
+    assert tables.welch(lines[3:4], lines[:3], "valid") is None
+
+
+def test_holm_s_correction() -> None:
+    """The example of the correction's own definition: three tests, of which the second is held by the first."""
+    assert tables.holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": None}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
