@@ -80,12 +80,19 @@ def best_rate(config: str) -> float | None:
     return min(losses, key=lambda rate: losses[rate]) if set(losses) == set(RATES) else None
 
 
+def hopeless(config: str) -> bool:
+    """Whether nothing of it has learnt: neither a rate of the sweep nor a training to the end."""
+    outcomes = [(line["stage"], line["outcome"]) for line in lines() if line["config"] == config]
+    return any(stage == "full" for stage, _ in outcomes) and not any(outcome == "ok" for _, outcome in outcomes)
+
+
 def stages(configs: Sequence[str], seeds: Sequence[int]) -> Iterator[list[Training]]:
     """The trainings in their order; those of a list do not depend on each other."""
     for config in configs:
         yield [Training(config, SWEEP, 1, rate) for rate in RATES]
     for seed in seeds:
         full = [Training(config, "full", seed, rate) for config in configs if (rate := best_rate(config)) is not None]
+        full = [training for training in full if not hopeless(training.config)]
         # The others are tested against the translations of the baseline.
         yield [training for training in full if training.config.startswith(f"{BASELINE}_")]
         yield [training for training in full if not training.config.startswith(f"{BASELINE}_")]

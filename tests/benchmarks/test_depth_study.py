@@ -44,3 +44,18 @@ def test_scores_and_the_test_against_the_baseline(study: Any, tmp_path: Path, mo
     columns = {"bleu_test": "31.25", "chrf_test": "55.50", "bleu_test_averaged": "31.25", "chrf_test_averaged": "55.50"}
     assert found["pre_ln_6e6d"] == columns
     assert found["admin_6e6d"] == {**columns, "p_test": "0.001"}
+
+
+def test_what_never_learnt_gets_no_further_seed(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept = [("post_ln_6e6d", "sweep", "failed to train"), ("pre_ln_6e6d", "sweep", "diverged")]
+    ended = [("post_ln_6e6d", "full", "failed to train"), ("pre_ln_6e6d", "full", "ok")]
+
+    def planned(lines: list[tuple[str, str, str]]) -> set[str]:
+        read = [dict(zip(("config", "stage", "outcome"), line, strict=True)) for line in lines]
+        monkeypatch.setattr(study, "lines", lambda: read)
+        monkeypatch.setattr(study, "best_rate", lambda config: 1e-3)
+        stages = study.stages(["post_ln_6e6d", "pre_ln_6e6d"], [2])
+        return {training.config for stage in stages for training in stage if training.stage == "full"}
+
+    assert planned(swept) == {"post_ln_6e6d", "pre_ln_6e6d"}
+    assert planned(swept + ended) == {"pre_ln_6e6d"}
