@@ -77,7 +77,7 @@ def best_rate(config: str) -> float | None:
     """The rate with the lowest validation loss of the sweep; None before the sweep is complete."""
     swept = [line for line in lines() if line["config"] == config and line["stage"] == SWEEP]
     losses = {float(line["rate"]): float(line["valid"] or "inf") for line in swept}
-    return min(losses, key=lambda rate: losses[rate]) if set(losses) == set(RATES) else None
+    return min(sorted(losses), key=lambda rate: losses[rate]) if set(losses) == set(RATES) else None
 
 
 def hopeless(config: str) -> bool:

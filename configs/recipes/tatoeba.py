@@ -72,7 +72,7 @@ def rate_of(file: str) -> Noted:
     losses = {float(line["rate"]): float(line["valid"] or "inf") for line in lines if line["stage"] == "sweep"}
     if set(losses) != set(RATES):
         return UNTUNED
-    best = min(losses, key=lambda rate: losses[rate])
+    best = min(sorted(losses), key=lambda rate: losses[rate])
     learnt = losses[best] < float("inf")
     return Noted(
         [best], "the best of the sweep in docs/results/depth.tsv" if learnt else "no rate of the sweep has learnt"
