@@ -28,11 +28,11 @@ import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods
 from fairseq_plugins import patches
 from fairseq_plugins.checkpoints.fold import obstacles
 from fairseq_plugins.cli.main import COMMANDS
-from fairseq_plugins.core.architectures import architecture_presets, method_preset
+from fairseq_plugins.core.architectures import method_preset, preset_of, stock_sizes
 from fairseq_plugins.core.architectures import refusals as refusals_in
 from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values
 from fairseq_plugins.core.designed import DesignedModel
-from fairseq_plugins.core.fields import AXIS_HELP
+from fairseq_plugins.core.fields import AXIS_HELP, Family
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.method import (
     METHODS,
@@ -78,6 +78,16 @@ counts from 1 in its stack. A sub-layer is self-attention, cross-attention or fe
 
 
 # Content from the code ---------------------------------------------------------------------------------------------
+
+
+def architecture_presets(family: Family, method: Method | None) -> dict[str, dict[str, Any]]:
+    """All presets of every size and depth, by architecture suffix."""
+    presets = {}
+    for suffix in family.shapes:
+        stock_arch, preset = preset_of(family, method, suffix)
+        known = {name: preset[name] for name in family.presettable if name in preset}
+        presets[suffix] = {**stock_sizes(family, stock_arch, known), **preset}
+    return presets
 
 
 def tiny_model(method: Method, **settings: Any) -> DeepTransformerModel:

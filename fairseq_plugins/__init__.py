@@ -41,7 +41,8 @@ def register() -> None:
         )
         from fairseq_plugins.core.families import register_architectures, require_architecture
         from fairseq_plugins.errors import install_hook
-        from fairseq_plugins.observe import guard, recorder
+        from fairseq_plugins.observe import recorder
+        from fairseq_plugins.observe.guard import installing as guard
         from fairseq_plugins.patches.misspelt_options import EXPLAINED
         from fairseq_plugins.search import settings
 
@@ -49,7 +50,7 @@ def register() -> None:
         EXPLAINED["--arch"] = require_architecture
         settings.register()
         training.register()
-        guard.register()  # before the recorder, which makes flags of its settings
+        guard.install()  # before the recorder, which makes flags of its settings
         recorder.register()
         install_hook()
 

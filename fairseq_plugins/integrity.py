@@ -12,7 +12,6 @@ import os
 import pickle
 import re
 import zipfile
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,15 +28,6 @@ SHA256 = "weights_sha256"
 """The entry of ``extra_state`` that holds the hash of the weights."""
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """A file of torch before 1.6, or of ``_use_new_zipfile_serialization=False``, begins with this."""
-KINDS: Mapping[str, tuple[type, ...]] = {
-    "args": (Namespace, Mapping, type(None)),
-    "cfg": (Mapping, type(None)),
-    "extra_state": (dict,),
-    "task_state": (dict,),
-    "optimizer_history": (list,),
-    "last_optimizer_state": (dict, type(None)),
-}
-"""Legal types of the entries beside ``model``, each of which may be absent."""
 UNSAFE_NAME = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
 
 
@@ -125,29 +115,18 @@ def require_content(path: str | Path, state: Any) -> None:
     """Check what ``torch.load`` has returned for the file at ``path``.
 
     Raises:
-        UserError: one line with the first entry or weight that is wrong.
+        UserError: there are no weights, others than were written, or some that are not finite.
     """
-    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+    weights = state.get("model") if isinstance(state, dict) else None
+    if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
         raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
-    if problem := next(_problems(state), None):
-        raise UserError(f"checkpoint {path} is damaged: {problem}")
-    require_finite(path, state["model"])
-
-
-def _problems(state: Mapping[str, Any]) -> Iterator[str]:
-    for name, kinds in KINDS.items():
-        if name in state and not isinstance(state[name], kinds):
-            yield f"its entry '{name}' is a {type(state[name]).__name__}"
-    weights = state["model"]
-    for name, weight in weights.items():
-        if not isinstance(name, str) or not isinstance(weight, Tensor):
-            yield f"the weight {name} is no tensor"
-    for entry in state.get("optimizer_history") or ():
-        if not isinstance(entry, dict) or not isinstance(entry.get("num_updates", 0), int):
-            yield "its entry 'optimizer_history' has no number of updates"
     recorded = (state.get("extra_state") or {}).get(SHA256)
     if recorded is not None and recorded != weights_hash(weights):
-        yield "its weights are not those that were written (SHA-256), or another program has changed them"
+        raise UserError(
+            f"checkpoint {path} is damaged: its weights are not those that were written (SHA-256), or another program "
+            "has changed them"
+        )
+    require_finite(path, weights)
 
 
 def require_finite(path: str | Path, weights: Mapping[str, Tensor]) -> None:

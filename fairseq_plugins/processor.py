@@ -22,15 +22,11 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def lists_bf16(cpuinfo: str) -> bool:
-    """Whether the flags in the text of a ``/proc/cpuinfo`` name instructions for bfloat16."""
-    flags = next((line for line in cpuinfo.splitlines() if line.startswith(("flags", "Features"))), "")
-    return bool(BF16_FLAGS & set(flags.split()))
-
-
 def has_bf16(cpuinfo: Path = CPUINFO) -> bool | None:
-    """Whether this CPU has instructions for bfloat16; None where the system does not tell."""
+    """Whether this CPU has instructions for bfloat16, by its flags; None where the system does not tell."""
     try:
-        return lists_bf16(cpuinfo.read_text(encoding="utf-8"))
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return bool(BF16_FLAGS & set(flags.split()))

@@ -16,8 +16,6 @@ from typing import Any
 from unittest import mock
 
 from fairseq.dataclass.configs import FairseqConfig
-from fairseq.registry import REGISTRIES
-from fairseq.tasks import TASK_REGISTRY
 from hydra._internal import utils as hydra_utils
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
@@ -28,11 +26,10 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import MarkedYAMLError
 
 from fairseq_plugins.cli.stock import USER_DIR, command_line, plain, refuse_other_user_dir
-from fairseq_plugins.core.families import require_architecture
 from fairseq_plugins.errors import UserError, nearest, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.misspelt_options import make_one_line
-from fairseq_plugins.pipeline.configuration import one_line
+from fairseq_plugins.pipeline.configuration import one_line, unknown_choices
 
 
 def run(name: str, module: str, argv: Sequence[str]) -> int:
@@ -94,14 +91,8 @@ def _refuse_incomplete(cfg: Any) -> None:
     for group in cfg:
         if group not in FairseqConfig.__dataclass_fields__:
             raise UserError(unknown_name("group of settings", group, FairseqConfig.__dataclass_fields__))
-    if OmegaConf.is_config(cfg.get("model")) and "_name" in cfg.model:
-        require_architecture(cfg.model._name, "model._name")
-    registries = {"task": TASK_REGISTRY, **{name: registry["registry"] for name, registry in REGISTRIES.items()}}
-    for group, registry in registries.items():
-        chosen = cfg.get(group)
-        name = chosen.get("_name") if OmegaConf.is_dict(chosen) else chosen
-        if isinstance(name, str) and name not in registry:
-            raise UserError(unknown_name(f"{group}._name", name, registry))
+    if problems := list(unknown_choices(cfg)):
+        raise UserError(problems)
 
 
 def configuration_error(error: Exception) -> UserError | None:

@@ -61,16 +61,6 @@ def preset_of(family: Family, method: Method | None, suffix: str) -> tuple[str, 
     return size.stock, {**size.changes, **method_preset(method), **depth}
 
 
-def architecture_presets(family: Family, method: Method | None) -> dict[str, Preset]:
-    """Return all presets of every size and depth, by architecture suffix."""
-    presets = {}
-    for suffix in family.shapes:
-        stock_arch, preset = preset_of(family, method, suffix)
-        known = {name: preset[name] for name in family.presettable if name in preset}
-        presets[suffix] = {**stock_sizes(family, stock_arch, known), **preset}
-    return presets
-
-
 def fill_architecture(config_class: Any, method: Method | None, suffix: str, config: Any) -> None:
     """Fill unset values of ``config``, as an architecture does.
 

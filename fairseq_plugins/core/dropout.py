@@ -41,8 +41,3 @@ class LeanDropout(FairseqDropout):
             dropped: Tensor = _DropOut.apply(x, self.p)  # type: ignore[no-untyped-call]
             return dropped
         return F.dropout(x, p=self.p, training=True, inplace=inplace)
-
-
-def lean(module: FairseqDropout) -> LeanDropout:
-    """Return the same dropout with less memory."""
-    return LeanDropout(module.p, module.module_name)

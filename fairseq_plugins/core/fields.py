@@ -54,12 +54,10 @@ class Size:
     Attributes:
         stock: fairseq's architecture of that size; it also derives settings from those that the user has set.
         changes: differences from it, for sizes that fairseq has no architecture for.
-        depths: whether the family's depths can be added to it.
     """
 
     stock: str
     changes: Mapping[str, Any] = field(default_factory=dict)
-    depths: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class Family:
         return {
             of_size + of_depth: (size, depth)
             for of_size, size in self.sizes.items()
-            for of_depth, depth in (self.depths.items() if size.depths else [("", {})])
+            for of_depth, depth in self.depths.items()
         }
 
     @property

@@ -66,37 +66,23 @@ def _cutoff_problems(config: Namespace) -> list[str]:
     return problems
 
 
-def _tying_problems(config: Namespace) -> list[str]:
-    if not config.tie_adaptive_weights:
-        return ["--tie-adaptive-proj has no effect without --tie-adaptive-weights"] if config.tie_adaptive_proj else []
+def _end_problems(config: Namespace) -> list[str]:
+    """Problems of embedding and output projection with each other."""
     problems = []
-    if not config.adaptive_input or config.adaptive_softmax_cutoff is None:
-        problems.append("--tie-adaptive-weights needs --adaptive-input and --adaptive-softmax-cutoff")
-    pairs = [("adaptive_input_factor", "adaptive_softmax_factor"), ("adaptive_input_cutoff", "adaptive_softmax_cutoff")]
-    for first, second in (*pairs, ("decoder_input_dim", "decoder_output_dim")):
-        values = [getattr(config, name) for name in (first, second)]
-        if values[0] != values[1]:
-            flags = [f"{flag(name)} {value}" for name, value in zip((first, second), values, strict=True)]
-            problems.append(f"--tie-adaptive-weights needs equal values: {flags[0]} and {flags[1]}")
-    return problems
-
-
-def _table_problems(config: Namespace) -> list[str]:
-    """Problems of one table at both ends."""
-    problems = []
-    if config.share_decoder_input_output_embed:
-        adaptive_output = config.adaptive_softmax_cutoff is not None
-        ends = {"--adaptive-input": config.adaptive_input, "--adaptive-softmax-cutoff": adaptive_output}
-        others = [flag for flag, said in ends.items() if said]
-        if others:
-            problems.append(
-                f"--share-decoder-input-output-embed needs one embedding table: it cannot be combined with {others[0]}"
-            )
-        if config.decoder_input_dim != config.decoder_output_dim:
-            problems.append(
-                "--share-decoder-input-output-embed needs one width: --decoder-input-dim "
-                f"{config.decoder_input_dim} must equal --decoder-output-dim {config.decoder_output_dim}"
-            )
+    pairs = ("adaptive_input_factor", "adaptive_softmax_factor"), ("adaptive_input_cutoff", "adaptive_softmax_cutoff")
+    alike = all(getattr(config, first) == getattr(config, second) for first, second in pairs)
+    one_width = config.decoder_input_dim == config.decoder_output_dim
+    adaptive_output = config.adaptive_softmax_cutoff is not None
+    if config.tie_adaptive_weights and not (config.adaptive_input and adaptive_output and alike and one_width):
+        problems.append(
+            "--tie-adaptive-weights needs --adaptive-input and --adaptive-softmax-cutoff, with equal cutoffs, factors "
+            "and widths"
+        )
+    if config.share_decoder_input_output_embed and (config.adaptive_input or adaptive_output or not one_width):
+        problems.append(
+            "--share-decoder-input-output-embed needs one embedding table: neither --adaptive-input nor "
+            "--adaptive-softmax-cutoff, and --decoder-input-dim equal to --decoder-output-dim"
+        )
     return problems
 
 
@@ -130,7 +116,7 @@ LANGUAGE_MODEL = Family(
     fallbacks={"add_bos_token": False, "tokens_per_sample": 1024, "max_target_positions": None, "tpu": False},
     fixed={"encoder_layers": 0, "no_cross_attention": True},
     complete=_complete,
-    problems=lambda config: _cutoff_problems(config) + _tying_problems(config) + _table_problems(config),
+    problems=lambda config: _cutoff_problems(config) + _end_problems(config),
 )
 
 

@@ -80,7 +80,7 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
         if key not in legal:
             siblings = [name for name in legal if name.startswith(f"{key.rpartition('.')[0]}.")]
             problems.append(f"unknown key '{key}'{nearest(key, siblings) or nearest(key, legal)}")
-    problems += _unknown_choices(config)
+    problems += unknown_choices(config)
     if problems:
         raise UserError(problems)
     overrides = tuple(
@@ -170,8 +170,8 @@ def _name_in(config: Any, group: str) -> str | None:
     return None if name is None else str(name)
 
 
-def _unknown_choices(config: Any) -> Iterator[str]:
-    """The problem with each name of a group's choice that is unknown."""
+def unknown_choices(config: Any) -> Iterator[str]:
+    """A line for each group of a configuration whose choice is unknown."""
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_REGISTRY

@@ -54,11 +54,9 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         UserError: settings differ; they are named.
     """
     changed = [f"{name}: {new[name]}, was {old.get(name)}" for name in NOT_TO_CHANGE if old.get(name) != new[name]]
-    # An older version did not record the content; the fingerprint differs where a size does.
-    data = {"data_content": new["data_content"], **old}
-    if any(data.get(name) != new[name] for name in ("data_fingerprint", "data_content")):
+    if any(old.get(name) != new[name] for name in ("data_fingerprint", "data_content")):
         changed.append("dictionaries or training files differ")
-    before, after = dict(_flat(old.get("configuration", {}))), dict(_flat(new["configuration"]))
+    before, after = dict(flat(old.get("configuration", {}))), dict(flat(new["configuration"]))
     # An older version had the rate of the branches there.
     rate = "model.embedding_dropout"
     if rate not in before and after.get(rate) not in (None, before.get("model.dropout")):
@@ -83,11 +81,11 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         )
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The leaves of nested dictionaries under their full names."""
     for key, value in settings.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

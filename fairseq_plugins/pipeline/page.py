@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fairseq_plugins.observe.recorder.entries import NAME, Entry, read
+from fairseq_plugins.pipeline.continuing import flat
 from fairseq_plugins.pipeline.leaderboard import VALID, Group, lines_of
 from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Run
 from fairseq_plugins.plots import look
@@ -94,8 +95,8 @@ def data(groups: Sequence[Group]) -> dict[str, Any]:
     looks = [look(number) for number in range(len(groups))]
     runs = [(group, run) for group in groups for run in group.runs]
     names = run_names(runs)
-    recipes = [flat(run.settings) for _, run in runs]
-    keys = sorted({key for recipe in recipes for key in recipe})
+    recipes = [recipe(run) for _, run in runs]
+    keys = sorted({key for settings in recipes for key in settings})
     recorded = [gradients(run) for _, run in runs]
     return {
         "groups": [group.label for group in groups],
@@ -108,7 +109,7 @@ def data(groups: Sequence[Group]) -> dict[str, Any]:
         "gradients": recorded,
         "shades": shades(recorded),
         "keys": keys,
-        "settings": [[recipe.get(key) for key in keys] for recipe in recipes],
+        "settings": [[settings.get(key) for key in keys] for settings in recipes],
     }
 
 
@@ -167,9 +168,9 @@ def gradients(run: Run) -> dict[str, Any] | None:
 
     The norm of a layer is that of the norms of its sub-layers. One that is not finite is None.
     """
-    files = [place for place in (run.checkpoints / NAME, run.directory / NAME) if place.is_file()]
+    file = run.checkpoints / NAME
     # An update that was dropped has given its number to the next.
-    entries = list({entry.update: entry for entry in (read(files[0]) if files else ())}.values())
+    entries = list({entry.update: entry for entry in (read(file) if file.is_file() else ())}.values())
     shown = thinned(entries, COLUMNS, _whole_norm)
     stacks: dict[str, dict[int, list[float | None]]] = {}
     for place, entry in enumerate(shown):
@@ -206,15 +207,10 @@ def _layers(values: Mapping[str, float]) -> dict[tuple[str, int], float]:
     return {place: math.hypot(*norms) for place, norms in parts.items()}
 
 
-def flat(settings: Mapping[str, Any], above: str = "") -> dict[str, str]:
+def recipe(run: Run) -> dict[str, str]:
     """The settings of a run by their full names; its command only repeats them, with its directory."""
-    values: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            values |= flat(value, f"{above}{name}.")
-        elif name not in ("command", "_name") or above:
-            values[f"{above}{name}"] = value if isinstance(value, str) else json.dumps(value)
-    return values
+    settings = {name: value for name, value in flat(run.settings) if name != "command"}
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in settings.items()}
 
 
 # --- sentences ------------------------------------------------------------------------------------------------------

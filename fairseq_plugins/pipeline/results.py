@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog, read_log
+from fairseq_plugins.pipeline.workspace import settings_in
 
 SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
 AVERAGED, AVERAGE_WARNING = "averaged.pt", "average.warning"
@@ -195,7 +196,4 @@ def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
         for score in scores
         if score["value"] is not None
     }
-    settings = directory / "settings"
-    lines = settings.read_text(encoding="utf-8").splitlines() if settings.is_file() else []
-    decoding = {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
-    return Evaluation(directory.name, directory, metrics, decoding)
+    return Evaluation(directory.name, directory, metrics, settings_in(directory))

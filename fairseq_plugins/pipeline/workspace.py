@@ -111,6 +111,13 @@ def require_apart(results: Path, data: Path, name: str) -> None:
         raise UserError(f"{results}: the prepared directory; give {name} another name")
 
 
+def settings_in(directory: Path) -> dict[str, str]:
+    """The values of a directory's file of settings by their names; empty if there is none."""
+    path = directory / SETTINGS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+
+
 def say(line: str) -> None:
     """Print a line before any child process prints."""
     print(line, flush=True)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.affine_map import affine_form
 from fairseq_plugins.core.norm import NormedMap, call_maps
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.processor import CPUINFO, lists_bf16
+from fairseq_plugins.processor import has_bf16
 
 FLOAT32, PACKED, BF16, INT8 = "float32", "float32_packed", "bf16", "int8"
 PRECISIONS = (FLOAT32, PACKED, BF16, INT8)
@@ -115,9 +115,9 @@ def int8_engine() -> str:
     raise UserError("--decode-precision int8: this PyTorch has no int8 kernels for this CPU; use float32")
 
 
-def computes_bf16(cpuinfo: str) -> bool:
-    """Whether the processor of a ``/proc/cpuinfo`` computes in bfloat16; others emulate it, which is slow."""
-    return lists_bf16(cpuinfo) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+def computes_bf16() -> bool:
+    """Whether this CPU computes in bfloat16; others emulate it, which is slow."""
+    return bool(has_bf16()) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def refuse_impossible(model: nn.Module, precision: str) -> None:
@@ -127,7 +127,7 @@ def refuse_impossible(model: nn.Module, precision: str) -> None:
         raise UserError(f"--decode-precision {precision} is for CPUs: drop it, or add --cpu; on a GPU use --fp16")
     if weight.dtype != torch.float32:
         raise UserError(f"--decode-precision {precision} lowers float32 weights, and these are {weight.dtype}")
-    if precision == BF16 and not (CPUINFO.exists() and computes_bf16(CPUINFO.read_text(encoding="utf-8"))):
+    if precision == BF16 and not computes_bf16():
         raise UserError(
             "--decode-precision bf16: this CPU has no bfloat16 instructions and would emulate them; use int8"
         )

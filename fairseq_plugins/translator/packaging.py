@@ -25,7 +25,7 @@ from fairseq_plugins.pipeline.continuing import finished
 from fairseq_plugins.pipeline.corpus import binarised, lengths
 from fairseq_plugins.pipeline.decoding import TRANSLATION, configuration_of, languages_of, text_of
 from fairseq_plugins.pipeline.results import AVERAGED, Run, read_run
-from fairseq_plugins.pipeline.workspace import SETTINGS
+from fairseq_plugins.pipeline.workspace import settings_in
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
@@ -82,7 +82,7 @@ def package(args: argparse.Namespace) -> None:
         print(f"warning: {checkpoint}: {doubt}", file=sys.stderr)
     data_bin = binarised(args.data)
     source, target = languages_of(data_bin, config)
-    settings = settings_of(args.data)
+    settings = settings_in(args.data)
     form = form_of((source, target), text_of(args.data), settings)
     files = files_of(args, form, settings)
     files |= {f"dict.{language}.txt": data_bin / f"dict.{language}.txt" for language in (source, target)}
@@ -139,13 +139,6 @@ def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
     texts = [path.with_suffix("") for pair in pairs for path in data_bin.glob(f"train*.{pair}.{source}.idx")]
     parts = [tokens for text in texts if (tokens := lengths(text, words)) is not None]
     return max((int(tokens.max()) - 1 for tokens in parts), default=None)
-
-
-def settings_of(data: Path) -> dict[str, str]:
-    """Return NAME=VALUE of the file ``settings`` of a prepared directory; empty if there is none."""
-    path = data / SETTINGS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
 
 
 def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) -> dict[str, Path]:

@@ -118,7 +118,7 @@ def test_a_yaml_file_that_is_not_there_or_no_text(tmp_path: Path, capfd: pytest.
 
 
 UNFINISHED: dict[str, dict[str, object]] = {
-    "unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?); legal: ": {
+    "unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?)": {
         "model": {"_name": "admin_transfromer"}
     },
     "unknown optimizer._name 'adma' (did you mean 'adam": {"optimizer": {"_name": "adma"}},

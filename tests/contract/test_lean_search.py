@@ -8,7 +8,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.search.beam import LeanSearch
-from fairseq_plugins.search.precision import LowLinear, computes_bf16, lower
+from fairseq_plugins.search.precision import LowLinear, lower
 from fairseq_plugins.search.stepping import reads_source_once
 from tests import models
 from tests.contract.test_decoding import LONGEST, concise, difference
@@ -45,7 +45,7 @@ def test_every_linear_map_can_be_lowered(case: str, precision: str, monkeypatch:
     """Logits move by roundings: 2**-8 of a number in bfloat16, 1/254 of the largest in int8, float32's where packed."""
     if precision == "bf16" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("this CPU has no bfloat16 instructions")
-    monkeypatch.setattr("fairseq_plugins.search.precision.computes_bf16", lambda cpuinfo: True)
+    monkeypatch.setattr("fairseq_plugins.search.precision.computes_bf16", lambda: True)
     model, data = models.trained(case), models.batch()
     with torch.no_grad():
         before = model(*data.inputs)[0]
@@ -58,7 +58,3 @@ def test_every_linear_map_can_be_lowered(case: str, precision: str, monkeypatch:
     assert moved < 1e-5 if precision == "float32_packed" else 0 < moved < 0.2
     found = LeanSearch([model], models.dictionary(), beam_size=2, max_len_b=6).generate([model], sample(2))
     assert [len(ranked) for ranked in found] == [2, 2]
-
-
-def test_a_processor_s_flags_are_read() -> None:
-    assert not computes_bf16("model name : Old\nflags\t\t: fpu avx2 avx512f\n")

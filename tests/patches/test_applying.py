@@ -43,7 +43,6 @@ SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.checkpoint_utils.load_checkpoint_to_cpu": (
         "patches.ema_from_plain_checkpoint.weights_for_average",
         "patches.unreadable_checkpoints.load_or_explain",
-        "observe.recorder.recording.load_without_limit",
     ),
     "fairseq.distributed.utils.call_main": (
         "training.mixed_precision.say_what_it_costs",

@@ -16,6 +16,7 @@ from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline.results import read_run
+from fairseq_plugins.pipeline.workspace import settings_in
 from fairseq_plugins.text.description import described
 from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.form import form_of
@@ -46,7 +47,7 @@ def test_a_raw_line_becomes_what_the_preparation_made_of_it(
     words = ["prepare", f"{tmp_path}/data", *sets, f"--test=test={tmp_path}/raw/test", "--workers", "1"]
     assert cli.main([*words, *settings.split()]) == 0
     data = tmp_path / "data"
-    kept = packaging.settings_of(data)
+    kept = settings_in(data)
     form = form_of(("de", "en"), described(data), kept)
     args = Namespace(data=data, codes=None, truecaser=None)
     (tmp_path / "package").mkdir()

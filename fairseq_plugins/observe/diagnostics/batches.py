@@ -18,6 +18,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.corpus import binarised
 
 
 class Batch(NamedTuple):
@@ -91,9 +92,7 @@ def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
     Raises:
         UserError: there is no such corpus, or no sentence is that short.
     """
-    data = directory / "data-bin" if (directory / "data-bin").is_dir() else directory
-    if not data.is_dir():
-        raise UserError(f"{directory}: no such directory")
+    data = binarised(directory)
     if not list(data.glob("dict.*.txt")):
         raise UserError(f"{directory}: no binarised corpus (there is no dict.*.txt)")
     # Values that other groups of the configuration would provide.

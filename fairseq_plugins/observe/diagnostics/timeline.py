@@ -62,9 +62,7 @@ def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
     above = os.path.commonpath([place.parent for place in places.values()])
     trainings: dict[str, list[Entry]] = {}
     for file, place in places.items():
-        # A run may have a file in its directory and one beside its checkpoints.
-        name = file if list(places.values()).count(place) > 1 else place
-        entries = trainings[os.path.relpath(name, above)] = read(file)
+        entries = trainings[os.path.relpath(place, above)] = read(file)
         if not entries:
             raise UserError(f"{file}: no whole entry of a recorder in it")
     return trainings

@@ -5,12 +5,3 @@ loss scale of every update are compared with their running bands before the weig
 repeated under the recorder's hooks to name the layer and sub-layer where the problem shows first; then the action is
 taken. docs/guard.md is the user documentation.
 """
-
-from __future__ import annotations
-
-
-def register() -> None:
-    """Hook the guard into fairseq's trainer; a second call changes nothing."""
-    from fairseq_plugins.observe.guard import installing
-
-    installing.install()

@@ -17,12 +17,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
 from fairseq.logging.progress_bar import BaseProgressBar, JsonProgressBar
 from fairseq.trainer import Trainer
-from omegaconf import OmegaConf, open_dict
 from torch import nn
 
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
@@ -194,19 +192,8 @@ def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwa
     return clip_grad_norm(trainer, *args, **kwargs)
 
 
-def load_without_limit(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``load_checkpoint_to_cpu`` that forgets ``diagnostics_keep``, a setting of earlier recorders."""
-    state = load(*args, **kwargs)
-    criterion: Any = (state.get("cfg") or {}).get("criterion")
-    if OmegaConf.is_dict(criterion) and "diagnostics_keep" in criterion:
-        with open_dict(criterion):
-            del criterion["diagnostics_keep"]
-    return state
-
-
 def install() -> None:
     """Let fairseq's trainer record; a second call changes nothing."""
-    wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_without_limit, order=30)
     wrap(Trainer, "__init__", attach, order=10)
     wrap(Trainer, "train_step", step, order=20)
     wrap(Trainer, "clip_grad_norm", clip, order=10)

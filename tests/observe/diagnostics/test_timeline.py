@@ -95,19 +95,6 @@ def test_several_runs_and_dead_gates(no_plots: None, tmp_path: Path, capsys: pyt
     assert "1 of 2 gates dead at update 20 (branch weighted by less than 0.01): decoder.layers.2.ffn" in said
 
 
-def test_two_files_of_one_run_are_two_trainings(tmp_path: Path) -> None:
-    """One in its directory, one beside its checkpoints; neither replaces the other."""
-    paths = [tmp_path / "run" / "recorder.jsonl", tmp_path / "run" / "checkpoints" / "recorder.jsonl"]
-    for update, path in enumerate(paths, start=1):
-        write(path, entry(update))
-    found = timeline.read_trainings([tmp_path])
-    assert {label: course[0].update for label, course in found.items()} == {
-        "run/recorder.jsonl": 1,
-        "run/checkpoints/recorder.jsonl": 2,
-    }
-    assert [len(timeline.read_trainings([path])) for path in paths] == [1, 1]
-
-
 def test_heat_maps_show_the_values_of_the_entries() -> None:
     course = [entry(update, alpha) for update, alpha in ((10, -0.5), (20, 0.0), (40, math.inf))]
     encoder, _, decoder, lines = timeline._place_figure({"r": course}, "branch_scale").panels
@@ -136,7 +123,6 @@ MISTAKES: tuple[tuple[list[str], str], ...] = (
     (["nothing"], "nothing: no recorder.jsonl in it or below it"),
     (["recorder.jsonl", "--checkpoint", "some.pt"], "timeline reads the files of a recorder: no --checkpoint"),
     (["recorder.jsonl", "--dropout", "0"], "--dropout: a trained model has its own settings"),
-    (["timeline.csv", "--output", "."], "timeline.csv: the output is also an input"),
 )
 
 
@@ -147,8 +133,7 @@ def test_mistakes_are_one_line(
     (tmp_path / "nothing").mkdir()
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "some.pt").write_bytes(b"\xff\x00 nothing\n{}\n")
-    for name in ("recorder.jsonl", "timeline.csv"):
-        write(tmp_path / name, entry(1))
+    write(tmp_path / "recorder.jsonl", entry(1))
     before = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
     for argv, message in MISTAKES:
         with subtests.test(" ".join(argv)):

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import progress_bar
 from fairseq.tasks.translation import TranslationTask
@@ -239,16 +238,6 @@ def test_resuming_goes_on_where_the_checkpoint_is(toy_data: Path, tmp_path: Path
     # A new training in an old directory starts anew.
     again = recorded(toy_data, path.parent, "--reset-optimizer", "--reset-dataloader", "--reset-meters", updates=2)
     assert [entry.update for entry in again] == [1, 2]
-
-
-def test_a_setting_of_earlier_recorders_is_forgotten(toy_data: Path, tmp_path: Path) -> None:
-    """As fairseq-validate does: it builds the criterion of the checkpoint, and refuses unknown settings."""
-    path = toy.train_toy(toy_data, tmp_path, *ON, *FEW, "1", arch="post_ln_transformer")
-    state = torch.load(path, weights_only=False)
-    state["cfg"]["criterion"]["diagnostics_keep"] = 1000
-    torch.save(state, path)
-    _, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(toy_data)})
-    assert task.build_criterion(cfg.criterion).settings.diagnostics_interval == 1
 
 
 def test_an_overflow_is_recorded_as_not_applied(
