@@ -79,6 +79,7 @@ def _log_levels_as_at_the_start() -> Iterator[None]:
 
 
 def _forget_log_levels() -> None:
+    logging.getLogger().setLevel(logging.INFO)
     for name in ("fairseq", "sacrebleu", "absl"):
         logging.getLogger(name).setLevel(logging.NOTSET)
 
