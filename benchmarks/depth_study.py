@@ -2,6 +2,7 @@
 
 Each training is ``fairseq-deep run`` and ``fairseq-deep evaluate`` on a file of ``configs/tatoeba_de_en``. As soon as
 it ends, its line is in ``docs/results/depth.tsv``; what has a line is not trained again. A stopped training goes on.
+The wide models are trained with ``--methods pre_ln_wide admin_wide --depths 6e6d``.
 Run it from the repository's root: ``python benchmarks/depth_study.py --help``.
 """
 

@@ -31,7 +31,7 @@ def configs(lines: Sequence[Line], depth: str = "") -> list[str]:
 
     def place(name: str) -> tuple[int, int]:
         method, _, layers = name.rpartition("_")
-        return int(layers.partition("e")[0]), METHODS.index(method)
+        return int(layers.partition("e")[0]), METHODS.index(method.removesuffix("_wide"))
 
     return sorted(names, key=place)
 

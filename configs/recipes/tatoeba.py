@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from recipes.common import LABEL_SMOOTHING, Config, Noted, Recipe, Settings, adam, merged, size, translation
 
@@ -53,16 +54,23 @@ NO_WARM_UP: Settings = {"lr_scheduler": {"warmup_updates": 0}}
 PUBLISHED_WITHOUT_WARM_UP = ("rezero", "t_fixup")
 METHODS = ("pre_ln", "post_ln", "admin", "b2t", "ds_init", "deepnet", "rezero", "t_fixup", "denseformer", "resi_dual")
 DEPTHS = ((6, 6), (18, 18))
+WIDE, WIDE_METHODS = size(104, 208, 4), ("pre_ln", "admin")
 
 
 def configs() -> Iterator[tuple[str, Config]]:
-    """Every method at every depth."""
+    """Every method at every depth, and the wide models."""
     for encoder, decoder in DEPTHS:
         for name in METHODS:
-            file = f"{name}_{encoder}e{decoder}d"
-            own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
-            own = merged(own, {"optimization": {"lr": rate_of(file)}})
-            yield f"tatoeba_de_en/{file}", Config(DEPTH, name, encoder, decoder, settings=own)
+            yield _config(name, f"{name}_{encoder}e{decoder}d", encoder, decoder)
+    for name in WIDE_METHODS:
+        remarks = ("As many parameters as width 64 has at 18-18.",)
+        yield _config(name, f"{name}_wide_6e6d", 6, 6, model=WIDE, remarks=remarks)
+
+
+def _config(name: str, file: str, encoder: int, decoder: int, **more: Any) -> tuple[str, Config]:
+    own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
+    own = merged(own, {"optimization": {"lr": rate_of(file)}})
+    return f"tatoeba_de_en/{file}", Config(DEPTH, name, encoder, decoder, settings=own, **more)
 
 
 def rate_of(file: str) -> Noted:
