@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from scipy.stats import ttest_ind
 
 from fairseq_plugins.tables import markdown_table
@@ -93,10 +94,9 @@ def spread(lines: Sequence[Line], column: str, form: str) -> str:
 
 
 def at(line: Line, share: float) -> float:
-    """The validation loss after a share of the updates, of the last checkpoint until then."""
-    points = [point.split(":") for point in line["curve"].split()]
-    until = share * int(line["updates"])
-    return [float(loss) for update, loss in points if int(update) <= until][-1]
+    """The validation loss after a share of the updates, on a line between two validations."""
+    updates, losses = zip(*(map(float, point.split(":")) for point in line["curve"].split()), strict=True)
+    return float(np.interp(share * int(line["updates"]), updates, losses))
 
 
 def welch(ours: Sequence[Line], theirs: Sequence[Line], column: str) -> float | None:

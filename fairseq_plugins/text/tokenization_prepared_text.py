@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import transformers
 from sacremoses import MosesTruecaser
 from sentencepiece import SentencePieceProcessor
 from subword_nmt.apply_bpe import BPE, read_vocabulary
@@ -32,6 +33,11 @@ class PreparedTextTokenizer(PreTrainedTokenizer):
         codes: merges of subword-nmt or a model of SentencePiece, if the text is in subwords.
         vocabulary: counts of subwords, if those that are rarer than ``form["threshold"]`` are split.
         truecaser: model of Moses' truecaser, if the text is truecased.
+        least_transformers: the first major release that computes the model beside it.
+
+    Raises:
+        RuntimeError: a file is missing, or this transformers is older than ``least_transformers``. The files have to
+            stay where they are as long as the tokeniser is saved or pickled.
     """
 
     vocab_files_names = {
@@ -51,25 +57,35 @@ class PreparedTextTokenizer(PreTrainedTokenizer):
         codes: str | None = None,
         vocabulary: str | None = None,
         truecaser: str | None = None,
+        least_transformers: int = 4,
         **kwargs: Any,
     ) -> None:
+        if int(transformers.__version__.partition(".")[0]) < least_transformers:
+            raise RuntimeError(f"this model needs transformers {least_transformers}, not {transformers.__version__}")
         files = {"vocab": vocab, "target_vocab": target_vocab, "codes": codes, "vocabulary": vocabulary}
         self.files = {name: str(file) for name, file in {**files, "truecaser": truecaser}.items() if file}
         self.form = dict(form)
         self._load()
-        super().__init__(form=self.form, special_tokens_pattern="eos", **kwargs)
+        # transformers 4 has saved it with the other settings.
+        kwargs["special_tokens_pattern"] = "eos"
+        super().__init__(form=self.form, least_transformers=least_transformers, **kwargs)
 
     def _load(self) -> None:
+        form = SimpleNamespace(**self.form)
+        needed = {"codes": form.subwords != "none", "vocabulary": form.threshold > 0, "truecaser": form.truecased}
+        for name in ("vocab", "target_vocab", *(name for name, used in needed.items() if used)):
+            if name not in self.files:
+                # transformers has words of its own for an OSError.
+                raise RuntimeError(f"the file {self.vocab_files_names[name]} of the tokeniser is missing")
         self.numbers = [json.loads(Path(self.files[name]).read_text("utf-8")) for name in ("vocab", "target_vocab")]
         self.words = {number: word for word, number in self.numbers[1].items()}
-        form = SimpleNamespace(**self.form)
-        truecase, split = self._truecase(), self._split(form)
+        truecase, split = self._truecase(form), self._split(form)
         self.encoders = [encoder(form, language, truecase, split) for language in (form.source, form.target)]
         self.decode_words = decoder(form, form.target)
         self._switch_to_input_mode()
 
-    def _truecase(self) -> Transform | None:
-        if "truecaser" not in self.files:
+    def _truecase(self, form: SimpleNamespace) -> Transform | None:
+        if not form.truecased:
             return None
         truecase = MosesTruecaser(load_from=self.files["truecaser"]).truecase
         return lambda line: str(truecase(line, return_str=True, use_known=True))

@@ -31,7 +31,7 @@ class Form:
         subwords: as fairseq names them: ``subword_nmt``, ``sentencepiece`` or ``none``.
         normalise: whether punctuation is normalised and control characters are dropped.
         apostrophes: whether ' stands for ’.
-        aggressive, escape: of the tokeniser, see :func:`tokeniser`.
+        aggressive, escape: of the tokeniser, see :func:`fairseq_plugins.text.moses.tokeniser`.
         lower_case, truecased: see :class:`fairseq_plugins.text.description.Description`.
         threshold: subwords that are rarer than this in the vocabulary are split.
     """

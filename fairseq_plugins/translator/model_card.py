@@ -50,12 +50,15 @@ This model against the one that was trained, on a CPU in float32:
 
 {proof}
 """
-NOTES = {"fsmt": " A forward pass with `decoder_input_ids` needs\n`use_cache=False`: else FSMT sees the words to come."}
+NOTES = {
+    "fsmt": " A forward pass with `decoder_input_ids` needs\n`use_cache=False`: else FSMT sees the words to come. "
+    "transformers 4 translates wrongly without a warning:\nits FSMT ties two tables that differ here. Use release 5."
+}
 """What to know of a class of transformers."""
 TRUSTED = """
 
 The tokeniser is code of this directory, since no class of transformers makes these tokens. It needs
-`pip install sacremoses sentencepiece subword-nmt`."""
+`pip install "sacremoses>=0.1.0" sentencepiece "subword-nmt>=0.3.7"`."""
 
 
 def write_card(

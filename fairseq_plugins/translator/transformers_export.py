@@ -27,6 +27,7 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
         from transformers.utils.logging import disable_progress_bar
 
         from fairseq_plugins.translator.transformers_model import (
+            LEAST_TRANSFORMERS,
             TransformersEngine,
             converted,
             longest_translation,
@@ -48,6 +49,7 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
         raise UserError(
             f"transformers has not: lenpen_form {GNMT}; in translator.json, {STOCK} is the form that it has"
         )
+    encode = form.encoder(package.directory)
     model, dictionaries = package.model(), package.dictionaries()
     source, target = dictionaries.source_dictionary, dictionaries.target_dictionary
     positions = model.max_positions()
@@ -59,16 +61,16 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
         drawn_sentences(source, positions[0], seed=1, count=SENTENCES),
         drawn_sentences(target, positions[1], seed=2, count=SENTENCES),
     ]
-    raw, sentences = [form.decoder()(tokens) for tokens in texts[0]], texts[0][:TRANSLATED]
+    raw, sentences = list(map(form.decoder(), texts[0])), texts[0][:TRANSLATED]
     if args.text:
-        encode = form.encoder(package.directory)
         lines = [line for line in islice(read_lines(args.text), LINES) if 0 < len(encode(line)) < positions[0]]
         raw, sentences = raw + lines, [encode(line) for line in lines]
     how = How(search, device="cpu")
     with whole_directory(out, overwrite=args.force) as partial:
         theirs.save_pretrained(partial)
         (partial / "model.safetensors").chmod(0o644)  # safetensors lets nobody else read it
-        write_tokeniser(package, dictionaries, positions[0], partial)
+        least = LEAST_TRANSFORMERS[theirs.config.model_type]
+        write_tokeniser(package, dictionaries, positions[0], partial, least)
         ours, exported = (
             FairseqEngine(model, dictionaries, how),
             TransformersEngine(partial, dictionaries, how, positions[1]),

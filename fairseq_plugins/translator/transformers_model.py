@@ -42,6 +42,8 @@ ACTIVATIONS = {
     "linear": "linear",
 }
 """The names of transformers by fairseq's."""
+LEAST_TRANSFORMERS = {"fsmt": 5, "m2m_100": 4}
+"""The first release that computes the same: FSMT of release 4 ties the decoder's tables, and its search differs."""
 BUFFERS = ("version", "_float_tensor")
 """Ends of names of what fairseq keeps beside weights."""
 TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")

@@ -31,7 +31,9 @@ def is_stock(form: Form) -> bool:
     return form == Form(form.source, form.target, subwords="sentencepiece", escape=form.escape)
 
 
-def write_tokeniser(package: Package, dictionaries: Any, positions: int, directory: Path) -> None:
+def write_tokeniser(
+    package: Package, dictionaries: Any, positions: int, directory: Path, least_transformers: int
+) -> None:
     """Write the tokeniser of a package.
 
     Args:
@@ -39,6 +41,7 @@ def write_tokeniser(package: Package, dictionaries: Any, positions: int, directo
         dictionaries: of the source and the target.
         positions: source tokens that the model takes, the end of the sentence among them.
         directory: of the model.
+        least_transformers: the first major release that computes the model; a class of transformers does not check it.
     """
     source, target = dictionaries.source_dictionary, dictionaries.target_dictionary
     for words, name in ((source, "vocab.json"), (target, "target_vocab.json")):
@@ -60,8 +63,9 @@ def write_tokeniser(package: Package, dictionaries: Any, positions: int, directo
         tables = {"vocab": vocab, "target_vocab_file": target_vocab, "separate_vocabs": True}
         MarianTokenizer(pieces, pieces, **tables, **languages, **common).save_pretrained(directory)
     else:
-        files = {name: str(package.directory / name) for name in form.files()}
-        PreparedTextTokenizer(vocab, target_vocab, asdict(form), **files, **common).save_pretrained(directory)
+        files: dict[str, Any] = {name: str(package.directory / name) for name in form.files()}
+        needs = {**files, **common, "least_transformers": least_transformers}
+        PreparedTextTokenizer(vocab, target_vocab, asdict(form), **needs).save_pretrained(directory)
 
 
 def compare_tokenisers(package: Package, words: Any, texts: Sequence[str], directory: Path) -> str:

@@ -14,8 +14,10 @@ import torch
 from fairseq.data import Dictionary
 
 try:
+    import transformers
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+    from fairseq_plugins.text.tokenization_prepared_text import PreparedTextTokenizer
     from fairseq_plugins.translator import transformers_model
 except (ImportError, OSError, RuntimeError) as error:
     reason = f"transformers cannot be imported: {error}".partition("\n")[0]
@@ -127,16 +129,16 @@ def package(tmp_path: Path) -> Path:
     return packaged(place, [processor.id_to_piece(number) for number in range(3, size + 3)], subwords="sentencepiece")
 
 
-def packaged(place: Path, types: list[str], case: str = "admin", **form: Any) -> Path:
+def packaged(place: Path, types: list[str], case: str = "admin", target: list[str] | None = None, **form: Any) -> Path:
     """Write all but the subwords of a package; translations end, as the end is as probable as a frequent word."""
     model = trained(case)
     with torch.no_grad():
         table = model.decoder.output_projection.weight
         table[dictionary().eos()] = 1.1 * table[FREQUENT]
-    words = Dictionary()
-    for word in types:
-        words.add_symbol(word)
-    for language in ("de", "en"):
+    for language, order in (("de", types), ("en", target or types)):
+        words = Dictionary()
+        for word in order:
+            words.add_symbol(word)
         words.save(str(place / f"dict.{language}.txt"))
     write_weights(model.state_dict(), place / WEIGHTS)
     content = {
@@ -255,26 +257,46 @@ def test_moses_tokens_have_a_tokeniser_beside_the_model(
     types = [token for token, _ in counts.most_common(size)]
     types += [f"type{number}" for number in range(size - len(types))]
     # Without the tokeniser beside it, M2M-100's own must not read the text either.
-    package = packaged(place, types, "pre_ln" if name == "words" else "admin", **form)
+    package = packaged(place, types, "pre_ln" if name == "words" else "admin", types[::-1], **form)
     assert run(capsys, package, out, "--text", raw / "test.de")[0] == 0
     printed = processes.python(
         "-W", "ignore", "-c", ALONE, str(out), json.dumps(lines), HF_HOME=str(tmp_path / "cache")
     )
     assert printed.code == 0, printed.errors
     theirs = json.loads(printed.output)
-    words = Dictionary.load(f"{package}/dict.de.txt")
-    assert theirs["read"] == [[*map(words.index, encode(line)), words.eos()] for line in lines]
-    assert theirs["as target"] == [
-        *map(words.index, dataclasses.replace(full, source="en").encoder(place)(LINES[1])),
-        words.eos(),
-    ]
-    assert theirs["written"] == [full.decoder()([w for w in encode(line) if w in words.indices]) for line in lines]
+    source, target = (Dictionary.load(f"{package}/dict.{language}.txt") for language in ("de", "en"))
+    read = [[*map(source.index, encode(line)), source.eos()] for line in lines]
+    assert theirs["read"] == read
+    tokens = dataclasses.replace(full, source="en").encoder(place)(LINES[1])
+    assert theirs["as target"] == [*map(target.index, tokens), target.eos()]
+    known = [[target[number] for number in numbers if number >= target.nspecial] for numbers in read]
+    assert theirs["written"] == list(map(full.decoder(), known))
+    assert theirs["short"] == [[*read[1][:3], source.eos()], [source.eos(), *3 * [source.pad()]]]
     assert theirs["read"] == theirs["read again"]
     assert "trust_remote_code=True)" in (out / "README.md").read_text(encoding="utf-8")
 
 
+def test_a_tokeniser_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.write_sentences(tmp_path / "raw")
+    place, out = tmp_path / "package", tmp_path / "hub"
+    place.mkdir()
+    steps.learn_truecaser(tmp_path / "raw" / "train.de", place / TRUECASER)
+    types = [f"type{number}" for number in range(len(dictionary()) - dictionary().nspecial)]
+    assert run(capsys, packaged(place, types, tokeniser="moses", truecased=True), out)[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(transformers, "__version__", "4.57.6")
+        with pytest.raises(RuntimeError, match="^this model needs transformers 5, not 4.57.6$"):
+            PreparedTextTokenizer.from_pretrained(out)
+    (out / TRUECASER).unlink()
+    with pytest.raises(RuntimeError, match="^the file truecaser of the tokeniser is missing$"):
+        PreparedTextTokenizer.from_pretrained(out)
+
+
 ALONE = """
 import json, pickle, sys
+from pathlib import Path
 sys.modules["fairseq_plugins"] = sys.modules["fairseq"] = None
 from transformers import AutoTokenizer
 where, lines = sys.argv[1], json.loads(sys.argv[2])
@@ -287,9 +309,13 @@ tokeniser = AutoTokenizer.from_pretrained(where, local_files_only=True, trust_re
 read = [tokeniser(line).input_ids for line in lines]
 again = pickle.loads(pickle.dumps(tokeniser))
 again.save_pretrained(f"{where}/again")
+settings = Path(where, "again", "tokenizer_config.json")
+# As transformers 4 saves it.
+settings.write_text(json.dumps({**json.loads(settings.read_text("utf-8")), "special_tokens_pattern": "eos"}), "utf-8")
 print(json.dumps({
     "read": read,
     "as target": tokeniser(text_target=lines[-4]).input_ids,
+    "short": tokeniser([lines[1], ""], truncation=True, max_length=4, padding=True).input_ids,
     "written": tokeniser.batch_decode(read, skip_special_tokens=True),
     "read again": AutoTokenizer.from_pretrained(f"{where}/again", trust_remote_code=True)(lines).input_ids,
 }))
