@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -113,6 +114,8 @@ def _start(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
     global _make
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent, signal.SIGKILL)
+    # What the parent has let go of is not collected here: CTranslate2 would wait for threads that a copy does not have.
+    gc.freeze()
     # Not called yet: an error here would reach the parent as a broken pool.
     _make = cache(make)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -47,8 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.option.markexpr == "not slow":
             composing.install()
         torch.set_num_threads(int(os.environ["TEST_THREADS"]))
-        # A fork has a copy of the pool without its threads, and would wait for them.
+        # A fork has a copy of the pool without its threads, and would wait for them. So would CTranslate2, if what an
+        # earlier test has let go of were collected there.
         os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+        os.register_at_fork(after_in_child=gc.freeze)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 
 from fairseq_plugins import workers
 from fairseq_plugins.errors import UserError
-from tests.processes import ends
+from tests.processes import ends, python
 
 
 def test_the_order_is_kept() -> None:
@@ -53,6 +53,29 @@ def test_a_mistake_in_a_worker_and_a_killed_worker() -> None:
         list(workers.map_lines(refuse, ["a"], 2))
     with pytest.raises(UserError, match=r"^a worker process ended .*: was it killed, or the memory full\?$"):
         list(workers.map_lines(lambda: lambda line: os.kill(os.getpid(), signal.SIGKILL), ["a"], 2))
+
+
+GARBAGE = """
+import gc, os
+from fairseq_plugins.workers import map_lines
+
+class Engine:
+    def __del__(self):
+        print("ended in", os.getpid() == PARENT, flush=True)
+
+PARENT = os.getpid()
+gc.disable()
+engine = Engine()
+engine.itself = engine
+del engine
+print(*map_lines(lambda: lambda line: f"{line} {gc.collect() >= 0}", ["a"], 2), flush=True)
+gc.collect()
+"""
+
+
+def test_what_the_parent_has_let_go_of_ends_in_the_parent() -> None:
+    """An engine of CTranslate2 waits for its threads when it ends, and a worker does not have them."""
+    assert python("-W", "ignore", "-c", GARBAGE).output == "a True\nended in True\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
