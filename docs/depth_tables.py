@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import ttest_ind
 
+from fairseq_plugins.scoring.significance import welch
 from fairseq_plugins.tables import markdown_table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "depth.tsv"
 BASELINE = "pre_ln"
 METHODS = ("pre_ln", "admin", "b2t", "post_ln", "rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
+SCORES = ("bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
 OK = "ok"
 
 Line = Mapping[str, str]
@@ -61,8 +62,10 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
     full = [line for line in lines if line["stage"] == "full"]
     cells = {config: [line for line in full if line["config"] == config] for config in configs(full, f"_{depth}")}
     base = cells.get(f"{BASELINE}_{depth}", [])
-    losses = holm({config: welch(found, base, "valid") for config, found in cells.items() if found is not base})
-    scores = holm({config: welch(found, base, "bleu_test") for config, found in cells.items() if found is not base})
+    losses, scores = (
+        holm({config: over_seeds(found, base, column) for config, found in cells.items() if found is not base})
+        for column in ("valid", "bleu_test")
+    )
     head = ["", "seeds", "rate", "valid", "at half", "last tenth, %", "BLEU", "average", "chrF", "multi30k"]
     rows = [[*head, "bootstrap p", "Welch, loss", "Welch, BLEU", "processor s"]]
     for config, found in cells.items():
@@ -76,8 +79,7 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
                 spread(done, "valid", ".3f"),
                 _mean([at(line, 0.5) for line in done], ".3f"),
                 _mean([100 * (1 - at(line, 1) / at(line, 0.9)) for line in done], ".1f"),
-                *(spread(done, f"{metric}", ".1f") for metric in ("bleu_test", "bleu_test_averaged")),
-                *(spread(done, f"{metric}", ".1f") for metric in ("chrf_test", "bleu_multi30k")),
+                *(spread(done, score, ".1f") for score in SCORES),
                 f"{max(bootstraps):.3f}" if bootstraps else "",
                 _p(losses.get(config)),
                 _p(scores.get(config)),
@@ -99,10 +101,10 @@ def at(line: Line, share: float) -> float:
     return float(np.interp(share * int(line["updates"]), updates, losses))
 
 
-def welch(ours: Sequence[Line], theirs: Sequence[Line], column: str) -> float | None:
+def over_seeds(ours: Sequence[Line], theirs: Sequence[Line], column: str) -> float | None:
     """The p-value of Welch's t-test over the seeds; None where a side has not two of them."""
     sides = [[float(line[column]) for line in side if line["outcome"] == OK] for side in (ours, theirs)]
-    return float(ttest_ind(*sides, equal_var=False).pvalue) if min(map(len, sides)) > 1 else None
+    return welch(*sides) if min(map(len, sides)) > 1 else None
 
 
 def holm(p_values: Mapping[str, float | None]) -> dict[str, float]:

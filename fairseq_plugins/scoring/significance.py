@@ -143,7 +143,7 @@ def _compare_two(
         largest = max(p_values) if agree else 1.0
         yield Comparison(name, baseline, metric, title, count, difference, largest, p_values, results[-1][1])
     if len(runs) > 1 and len(base) > 1:
-        p = _welch(ours, theirs)
+        p = welch(ours, theirs)
         yield Comparison(name, baseline, metric, WELCH, 0, difference, p, () if p is None else (p,), "")
 
 
@@ -163,8 +163,8 @@ def _paired(
     return (1.0 if list(base) == list(run) else float(result.p_value)), str(signature)
 
 
-def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Return the two-sided p-value; None if all runs are equal, so that there is no variance to test against."""
+def welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Return the two-sided p-value of Welch's t-test; None if all runs are equal, so that nothing varies."""
     if statistics.pvariance(ours) == statistics.pvariance(theirs) == 0:
         return None
     from scipy.stats import ttest_ind

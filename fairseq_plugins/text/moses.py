@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import regex
-from sacremoses import MosesDetokenizer, MosesDetruecaser, MosesPunctNormalizer, MosesTokenizer
+from sacremoses import MosesDetokenizer, MosesDetruecaser, MosesPunctNormalizer, MosesTokenizer, MosesTruecaser
 from sacremoses.indic import NUKTAS, VIRAMAS
 
 from .words import lower_case as lower_cased
@@ -121,6 +121,12 @@ def detokeniser(language: str, unescape: bool = True) -> Transform:
 # Case: train-truecaser, truecase and detruecase ----------------------------------------------------------------------
 
 
+def truecaser(model: str) -> Transform:
+    """The function that truecases a line of tokens by a model of Moses; an OSError or ValueError if it is none."""
+    truecase = MosesTruecaser(load_from=model).truecase
+    return lambda line: str(truecase(line, return_str=True, use_known=True))
+
+
 def recaser() -> Transform:
     """The function that restores the capitals at the beginning of sentences in truecased tokens."""
     recase = MosesDetruecaser().detruecase
@@ -128,6 +134,12 @@ def recaser() -> Transform:
 
 
 # The whole way -------------------------------------------------------------------------------------------------------
+
+
+def files_of(form: Any) -> list[str]:
+    """The names of the files that a text of this form needs: of subwords, of their counts, of a truecaser."""
+    needs = {"codes": form.subwords != "none", "vocabulary": form.threshold > 0, "truecaser": form.truecased}
+    return [name for name, needed in needs.items() if needed]
 
 
 def encoder(

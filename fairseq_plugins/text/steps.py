@@ -13,7 +13,7 @@ from sacremoses import MosesTruecaser
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.text.moses import detokeniser, normaliser, recaser, tokeniser
+from fairseq_plugins.text.moses import detokeniser, normaliser, recaser, tokeniser, truecaser
 from fairseq_plugins.text.words import straightened
 from fairseq_plugins.workers import Transform, map_lines
 
@@ -83,12 +83,11 @@ def learn_truecaser(source: Path, output: Path) -> None:
 def truecaser_of(model: Path) -> Transform:
     """The function that truecases a line of tokens; a UserError if ``model`` is no truecaser model."""
     try:
-        truecase = MosesTruecaser(load_from=str(model)).truecase
+        return truecaser(str(model))
     except OSError as error:
         raise UserError(f"{model}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:
         raise UserError(f"{model}: not a model of Moses' truecaser") from None
-    return lambda line: str(truecase(line, return_str=True, use_known=True))
 
 
 def truecase(source: Path, output: Path, *, model: Path, workers: int = 1) -> None:

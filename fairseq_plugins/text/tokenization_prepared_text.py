@@ -14,13 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import transformers
-from sacremoses import MosesTruecaser
 from sentencepiece import SentencePieceProcessor
 from subword_nmt.apply_bpe import BPE, read_vocabulary
 from transformers import PreTrainedTokenizer
 
 # What those import is named here, too: transformers 4 copies no more than a tokeniser's own imports.
-from .moses import Transform, decoder, encoder
+from .moses import Transform, decoder, encoder, files_of, truecaser
 from .words import joined
 
 
@@ -72,23 +71,17 @@ class PreparedTextTokenizer(PreTrainedTokenizer):
 
     def _load(self) -> None:
         form = SimpleNamespace(**self.form)
-        needed = {"codes": form.subwords != "none", "vocabulary": form.threshold > 0, "truecaser": form.truecased}
-        for name in ("vocab", "target_vocab", *(name for name, used in needed.items() if used)):
+        for name in ("vocab", "target_vocab", *files_of(form)):
             if name not in self.files:
                 # transformers has words of its own for an OSError.
                 raise RuntimeError(f"the file {self.vocab_files_names[name]} of the tokeniser is missing")
         self.numbers = [json.loads(Path(self.files[name]).read_text("utf-8")) for name in ("vocab", "target_vocab")]
         self.words = {number: word for word, number in self.numbers[1].items()}
-        truecase, split = self._truecase(form), self._split(form)
+        truecase = truecaser(self.files["truecaser"]) if form.truecased else None
+        split = self._split(form)
         self.encoders = [encoder(form, language, truecase, split) for language in (form.source, form.target)]
         self.decode_words = decoder(form, form.target)
         self._switch_to_input_mode()
-
-    def _truecase(self, form: SimpleNamespace) -> Transform | None:
-        if not form.truecased:
-            return None
-        truecase = MosesTruecaser(load_from=self.files["truecaser"]).truecase
-        return lambda line: str(truecase(line, return_str=True, use_known=True))
 
     def _split(self, form: SimpleNamespace) -> Transform | None:
         if form.subwords == "sentencepiece":

@@ -50,8 +50,7 @@ class Form:
 
     def files(self) -> list[str]:
         """Names of the files of a package that :meth:`encoder` reads."""
-        needs = {CODES: self.subwords != "none", VOCABULARY: self.threshold > 0, TRUECASER: self.truecased}
-        return [name for name, needed in needs.items() if needed]
+        return moses.files_of(self)
 
     def encoder(self, directory: Path) -> Callable[[str], list[str]]:
         """Return the function that makes tokens of a line, none of white space; a UserError if a file is not usable."""

@@ -78,7 +78,7 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
         proof = [
             compare_scores(ours, exported, texts, "float32", LARGEST_DIFFERENCE),
             compare_searches(ours, exported, sentences),
-            compare_tokenisers(package, source, raw, partial),
+            compare_tokenisers(form, encode, source, raw, partial),
         ]
         (partial / PROOF).write_text("".join(f"{line}\n" for line in proof), encoding="utf-8")
         kind, trusted = theirs.config.model_type, not is_stock(form)

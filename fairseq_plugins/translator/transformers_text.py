@@ -11,7 +11,7 @@ has a tokeniser of its own, whose code lies beside the model.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -68,11 +68,20 @@ def write_tokeniser(
         PreparedTextTokenizer(vocab, target_vocab, asdict(form), **needs).save_pretrained(directory)
 
 
-def compare_tokenisers(package: Package, words: Any, texts: Sequence[str], directory: Path) -> str:
-    """Compare the numbers of raw sentences, and return that they are equal, in a line; else a UserError names one."""
-    encode = package.form.encoder(package.directory)
+def compare_tokenisers(
+    form: Form, encode: Callable[[str], list[str]], words: Any, texts: Sequence[str], directory: Path
+) -> str:
+    """Compare the numbers of raw sentences, and return that they are equal, in a line; else a UserError names one.
+
+    Args:
+        form: of the text.
+        encode: its :meth:`Form.encoder`.
+        words: the dictionary of the source.
+        texts: raw sentences.
+        directory: of the model.
+    """
     # AutoTokenizer would run a copy of the copy, in a cache of the user.
-    kind = MarianTokenizer if is_stock(package.form) else PreparedTextTokenizer
+    kind = MarianTokenizer if is_stock(form) else PreparedTextTokenizer
     theirs = kind.from_pretrained(directory, local_files_only=True)
     for text in texts:
         numbers = [*map(words.index, encode(text)), words.eos()]

@@ -51,8 +51,8 @@ def test_means_spreads_and_tests_over_the_seeds() -> None:
     # Means 4.2 and 3.2, both with a variance of 0.01 over three seeds: t = 1 / sqrt(0.02 / 3) = 12.25, 4 degrees.
     assert admin.split(" | ")[-4:] == ["0.030", "0.000", "0.000", "7 |"]
     assert post.startswith("| `post_ln` 6-6 | 0 of 1 | 0.001 |  |")
-    assert tables.welch(lines[3:6], lines[:3], "valid") == pytest.approx(0.000255, rel=0.01)
-    assert tables.welch(lines[3:4], lines[:3], "valid") is None
+    assert tables.over_seeds(lines[3:6], lines[:3], "valid") == pytest.approx(0.000255, rel=0.01)
+    assert tables.over_seeds(lines[3:4], lines[:3], "valid") is None
 
 
 def test_holm_s_correction() -> None:

@@ -78,8 +78,8 @@ def test_welch_by_hand() -> None:
     t = (11.0 - 14.0) / math.sqrt(1 / 3 + 1 / 3)
     u = 1 + t * t / 4
     upper = 0.5 - 0.375 * abs(t) / math.sqrt(u) * (1 - t * t / u / 12)
-    assert significance._welch([10.0, 11.0, 12.0], [13.0, 14.0, 15.0]) == pytest.approx(2 * upper)
-    assert significance._welch([10.0, 12.0], [15.0, 15.0]) == pytest.approx(1 - 2 / math.pi * math.atan(4))
+    assert significance.welch([10.0, 11.0, 12.0], [13.0, 14.0, 15.0]) == pytest.approx(2 * upper)
+    assert significance.welch([10.0, 12.0], [15.0, 15.0]) == pytest.approx(1 - 2 / math.pi * math.atan(4))
 
 
 def test_welch_is_made_where_both_have_runs() -> None:
@@ -89,7 +89,7 @@ def test_welch_is_made_where_both_have_runs() -> None:
         [value_of(METRICS["sacrebleu"], text, [REFERENCE]).value for text in side]
         for side in ([GOOD, FAIR], [BAD, FAIR])
     ]
-    assert found.p == significance._welch(*runs)
+    assert found.p == significance.welch(*runs)
     assert found.difference == pytest.approx(statistics.fmean(runs[0]) - statistics.fmean(runs[1]))
     none = by_test({"a": [BAD, BAD], "b": [GOOD, GOOD]}, tests=["bootstrap"])["b", WELCH]
     assert (none.p, none.p_values) == (None, ())

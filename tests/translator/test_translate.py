@@ -27,7 +27,6 @@ from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import decoded
 from fairseq_plugins.text.moses import detokeniser
-from fairseq_plugins.text.words import joined
 from fairseq_plugins.translator import translate as module
 from fairseq_plugins.translator.engines import Hypothesis, batches
 from fairseq_plugins.translator.form import Form
@@ -163,7 +162,7 @@ def test_a_package_knows_nothing_of_where_it_was_made(made: Made, package: Path)
 )
 def test_subwords_are_joined_as_fairseq_does(tokens: list[str], subwords: str) -> None:
     line = " ".join(tokens)
-    assert joined(line, subwords).strip() == post_process(line, subwords).strip()
+    assert Form("de", "en", subwords=subwords).decoder()(tokens) == post_process(line, subwords).strip()
 
 
 # --- long lines ------------------------------------------------------------------------------------------------------
