@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from fairseq_plugins.errors import UserError, nearest, unknown_name
+from fairseq_plugins.process import at_once
 
 KINDS = {
     "int": "a whole number",
@@ -52,7 +53,9 @@ class OneLineParser(argparse.ArgumentParser):
             listed = f"legal: {', '.join(legal)}" if len(legal) <= LISTED else f"{self.prog} --help lists them all"
             raise UserError(f"unknown option '{name}'{nearest(name, legal)}; {listed}")
         # A list of names or changes may go on after an option; argparse does not do that and "--" at once.
-        args, unknown = (self.parse_known_args if "--" in words else self.parse_known_intermixed_args)(words)
+        parse = self.parse_known_args if "--" in words else self.parse_known_intermixed_args
+        with at_once():  # argparse answers Ctrl-C with an AttributeError
+            args, unknown = parse(words)
         if unknown:
             self.error(f"unexpected: '{unknown[0]}'")
         return args

@@ -26,6 +26,7 @@ from typing import Any
 from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
 import fairseq_plugins
+from fairseq_plugins import process
 
 PR_SET_CHILD_SUBREAPER = 36
 GRACE = 15.0
@@ -44,13 +45,19 @@ class ForkingPopen(subprocess.Popen):  # type: ignore[type-arg]
 
     def __init__(self, args: Any, **settings: Any) -> None:
         words = [] if isinstance(args, str) else [str(word) for word in args]
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         if "-m" in words:
             before, environment = settings.get("preexec_fn"), dict(settings.get("env") or os.environ)
             for word in words[: words.index("-m")]:  # env NAME=VALUE python -m ...
                 name, equals, value = word.partition("=")
                 environment.update({name: value} if equals else {})
             settings["preexec_fn"] = lambda: _become(words, environment, before)
-        super().__init__(args, **settings)
+            # A copy that has not forgotten its past yet would answer a signal as this process does.
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        try:
+            super().__init__(args, **settings)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _become(words: Sequence[str], environment: dict[str, str], before: Any) -> None:
@@ -61,7 +68,10 @@ def _become(words: Sequence[str], environment: dict[str, str], before: Any) -> N
             before()
         _forget(environment)
         at = words.index("-m")
-        sys.argv = sys.orig_argv[:] = [words[at], *words[at + 2 :]]
+        sys.argv = [words[at], *words[at + 2 :]]
+        sys.orig_argv[:] = [sys.executable, *words[at:]]
+        process.LATER = process.registers_later()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
         runpy.run_module(words[at + 1], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
@@ -101,10 +111,9 @@ def _forget(environment: dict[str, str]) -> None:
     from hydra.core.global_hydra import GlobalHydra
     from tqdm import tqdm
 
-    from fairseq_plugins.process import end_quietly
     from tests import toy
 
-    end_quietly()
+    process.end_quietly()
     # Its own is shared with all copies of this process, and a killed one may hold it for ever.
     tqdm.set_lock(threading.RLock())
     GlobalHydra.instance().clear()
