@@ -1,14 +1,14 @@
 """Deep Transformers for fairseq: a user directory, to import or to pass to ``--user-dir``.
 
-Importing the package patches fairseq and registers the methods with it. Some processes skip that: ``python -m
-fairseq_plugins`` only prints a line, ``python -m fairseq_plugins.text`` works on text without fairseq, and
-``fairseq-deep``, like other steps of the scripts, calls :func:`register` itself when needed.
+In a process that imports this package, fairseq is patched and has the methods: at once if fairseq is there already, as
+with ``--user-dir``, else as soon as anything imports it. Until then nothing here takes the seconds that torch and
+fairseq take: ``from fairseq_plugins import Translator`` needs neither if the translator is an export for CTranslate2.
 """
 
 from __future__ import annotations
 
 # Before all else: Ctrl-C ends a command quietly from here on.
-from fairseq_plugins.process import LATER, print_utf_8
+from fairseq_plugins.process import print_utf_8
 
 # isort: split
 import gc
@@ -18,7 +18,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
+
+NEED_FAIRSEQ = {"core", "methods", "observe", "patches", "search", "training"}
+"""Parts of this package that :func:`register` imports."""
+WITHOUT_FAIRSEQ = {
+    f"{__name__}.{part}" for part in ("observe", "observe.recorder", "observe.recorder.entries", "search")
+}
+"""Modules in them that need neither fairseq nor torch."""
 
 
 @cache
@@ -28,6 +38,7 @@ def register() -> None:
     The imports are here because they import fairseq and torch, which takes seconds. Order matters: fairseq is patched
     before anything else looks at it.
     """
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _RegisterFirst)]
     print_utf_8()
     log_as_fairseq_does()
     with _without_collecting():
@@ -53,6 +64,29 @@ def register() -> None:
         guard.install()  # before the recorder, which makes flags of its settings
         recorder.register()
         install_hook()
+
+
+class _RegisterFirst(MetaPathFinder, Loader):
+    """Calls :func:`register` before fairseq is imported, or what it would find half imported of this package."""
+
+    def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
+        """Return None where Python has still to find the module itself."""
+        package, *parts = fullname.split(".")
+        ours = package == __name__ and parts[0] in NEED_FAIRSEQ and fullname not in WITHOUT_FAIRSEQ
+        if fullname != "fairseq" and not ours:
+            return None
+        register()
+        found = sys.modules.get(fullname)
+        return ModuleSpec(fullname, self, origin=found.__file__) if found else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module that :func:`register` has imported."""
+        self._found = sys.modules[spec.name].__spec__
+        return sys.modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave it as it was."""
+        module.__spec__ = self._found
 
 
 @contextmanager
@@ -113,5 +147,7 @@ def __getattr__(name: str) -> Any:
     return Translator
 
 
-if not LATER:
+if "fairseq" in sys.modules:
     register()
+else:
+    sys.meta_path.insert(0, _RegisterFirst())

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fairseq_plugins.errors import UserError
 
 PACKAGE = "fairseq_plugins"
-BY_THEMSELVES = ("cli", "text")
-"""Modules that call :func:`fairseq_plugins.register` themselves when run with ``python -m``."""
+COMMANDS = ("cli", "text")
+"""Modules to run with ``python -m``."""
 INTERRUPTED = 130
 """128 + SIGINT, as in a shell."""
 READER_LEFT = 141
@@ -39,15 +39,15 @@ _PR_SET_PDEATHSIG = 1
 # --- the start ------------------------------------------------------------------------------------------------------
 
 
-def registers_later() -> bool:
-    """Return whether this process calls :func:`fairseq_plugins.register` itself, or never needs it.
+def is_command() -> bool:
+    """Return whether this process is a command of this package, and not a program that imports it.
 
-    ``sys.orig_argv`` is the interpreter's own command line. A worker spawned by such a process was started differently
-    (its ``sys.argv`` is a copy of the parent's and would not tell), so it registers on import.
+    ``sys.orig_argv`` is the interpreter's own command line. A worker spawned by a command was started differently; its
+    ``sys.argv`` is a copy of the parent's and would not tell.
     """
     started_with = sys.orig_argv[1:]
-    by_itself = [["-m", f"{PACKAGE}.{module}"] for module in BY_THEMSELVES]
-    if started_with == ["-m", PACKAGE] or started_with[:2] in by_itself:
+    commands = [["-m", f"{PACKAGE}.{module}"] for module in COMMANDS]
+    if started_with == ["-m", PACKAGE] or started_with[:2] in commands:
         return True
     return bool(started_with) and os.path.splitext(os.path.basename(started_with[0]))[0] == "fairseq-deep"
 
@@ -76,12 +76,12 @@ def raise_again() -> None:
 @contextmanager
 def at_once() -> Iterator[None]:
     """For imports after the start of a command: Ctrl-C ends it at once; not where others have started the process."""
-    if LATER:
+    if COMMAND:
         end_quietly()
     try:
         yield
     finally:
-        if LATER:
+        if COMMAND:
             raise_again()
 
 
@@ -251,8 +251,8 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-LATER = registers_later()
-if LATER:
+COMMAND = is_command()
+if COMMAND:
     print_utf_8()
     end_quietly()
     end_with_torchrun()

@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 import fairseq_plugins
 from fairseq_plugins import process
+from fairseq_plugins.core.method import METHODS
 
 PACKAGE = Path(fairseq_plugins.__file__).parent
 SETUP = PACKAGE.parent / "setup.py"
@@ -52,6 +55,7 @@ BASE = {
     *("errors", "files", "lines", "options", "outcomes", "plots"),
     *("process", "processor", "tables", "workers"),
 }
+FIRST = ("methods.admin", "search.settings")
 
 
 def part_of(module: str) -> str:
@@ -106,16 +110,51 @@ def test_each_way_to_import_is_seen() -> None:
     }
 
 
-def test_what_registers_by_itself_imports_fairseq_no_sooner() -> None:
-    """Else fairseq would be there before it is patched, and log as it likes; torch takes seconds."""
-    modules = [f"fairseq_plugins.{name}" for name in process.BY_THEMSELVES]
+def run(program: str) -> str:
+    words = [sys.executable, "-c", program]
+    return subprocess.run(words, check=True, cwd=PACKAGE.parent, capture_output=True, text=True).stdout
+
+
+def test_what_needs_no_fairseq_imports_neither_it_nor_torch() -> None:
+    """They take seconds, and fairseq would log as it likes."""
+    names = [*(f"fairseq_plugins.{name}" for name in process.COMMANDS), *fairseq_plugins.WITHOUT_FAIRSEQ]
     program = (
-        f"import importlib, sys; sys.orig_argv[1:] = ['-m', {modules[0]!r}]\n"
-        f"for name in {modules!r}:\n"
+        "import importlib, sys\n"
+        "from fairseq_plugins import Translator\n"
+        f"for name in {names!r}:\n"
         "    importlib.import_module(name)\n"
         "    assert not {'fairseq', 'torch'} & sys.modules.keys(), name\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent)
+    run(program)
+
+
+@pytest.mark.parametrize("imported", ["fairseq.models", *(f"fairseq_plugins.{part}" for part in FIRST)])
+def test_whatever_is_imported_first_finds_fairseq_patched_and_all_methods(imported: str) -> None:
+    """And the module is the one that everything else has."""
+    program = (
+        "import importlib, sys\n"
+        "import fairseq_plugins\n"
+        f"module = importlib.import_module({imported!r})\n"
+        f"assert module is sys.modules[{imported!r}] and module.__spec__.origin == module.__file__\n"
+        "assert not {'sklearn', 'scipy'} & sys.modules.keys(), 'fairseq was not patched before'\n"
+        "from fairseq.models import ARCH_MODEL_REGISTRY\n"
+        "from fairseq_plugins.core.method import METHODS\n"
+        "print(len(METHODS), 'admin_transformer' in ARCH_MODEL_REGISTRY)\n"
+    )
+    assert run(program) == f"{len(METHODS)} True\n"
+
+
+def test_what_registering_imports_is_named() -> None:
+    """Else a program that imports such a module first would register in the middle of it."""
+    program = (
+        "import sys\n"
+        "from fairseq_plugins import Translator, register\n"
+        "before = set(sys.modules)\n"
+        "register()\n"
+        "print(*(name for name in set(sys.modules) - before if name.startswith('fairseq_plugins.')))\n"
+    )
+    parts = {name.split(".")[1] for name in run(program).split()} - {"text"}
+    assert parts - BASE - {"integrity"} == fairseq_plugins.NEED_FAIRSEQ
 
 
 def test_every_package_that_is_imported_is_declared() -> None:

@@ -70,7 +70,7 @@ def _become(words: Sequence[str], environment: dict[str, str], before: Any) -> N
         at = words.index("-m")
         sys.argv = [words[at], *words[at + 2 :]]
         sys.orig_argv[:] = [sys.executable, *words[at:]]
-        process.LATER = process.registers_later()
+        process.COMMAND = process.is_command()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
         runpy.run_module(words[at + 1], run_name="__main__", alter_sys=True)
         code = 0

@@ -27,6 +27,7 @@ subprocess.Popen([sys.executable, "-m", "fairseq_plugins.cli", "hydra-train", "-
 KILLED_EARLY = """
 import multiprocessing, os, signal, time
 import fairseq_plugins
+fairseq_plugins.register()
 from torch.utils.data._utils.worker import ManagerWatchdog
 
 def work(training):

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,13 +109,23 @@ def test_which_engine_is_used(package: Path, run: Run, monkeypatch: pytest.Monke
         choose(opened, CTRANSLATE2, how)
 
 
-def test_an_export_translates_without_torch_and_fairseq(package: Path, run: Run) -> None:
+PROGRAM = """
+import sys
+from fairseq_plugins import Translator
+print(*(translation.text for translation in Translator(sys.argv[1]).translate(sys.stdin.read().splitlines())))
+"""
+
+
+@pytest.mark.parametrize(
+    "how", [["-m", "fairseq_plugins.cli", "translate"], ["-c", PROGRAM]], ids=["command", "program"]
+)
+def test_an_export_translates_without_torch_and_fairseq(how: Sequence[str], package: Path, run: Run) -> None:
     """Importing the two takes seconds, the export none; the weights that only they read may be gone."""
     assert run(package)[0] == 0
     text = "Ja, eins zwei!"
     [wanted] = Translator(package).translate([text])
     (package / "weights.safetensors").unlink()
-    command = [sys.executable, "-m", "fairseq_plugins.cli", "translate", str(package)]
+    command = [sys.executable, *how, str(package)]
     env = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
     done = subprocess.run(command, input=f"{text}\n", capture_output=True, text=True, check=True, env=env)
     imports = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
