@@ -73,7 +73,7 @@ class _RegisterFirst(MetaPathFinder, Loader):
         """Return None where Python has still to find the module itself."""
         package, *parts = fullname.split(".")
         ours = package == __name__ and parts[0] in NEED_FAIRSEQ and fullname not in WITHOUT_FAIRSEQ
-        if fullname != "fairseq" and not ours:
+        if fullname not in ("fairseq", "fairseq_cli") and not ours:
             return None
         register()
         found = sys.modules.get(fullname)
@@ -99,27 +99,6 @@ def _without_collecting() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
-
-
-def register_later() -> None:
-    """:func:`register` in the middle of a command, which Ctrl-C ends at once meanwhile.
-
-    Raises:
-        UserError: fairseq cannot be imported.
-    """
-    from fairseq_plugins.process import at_once
-
-    try:
-        with at_once():
-            register()
-    except Exception as error:
-        # A package whose import has failed is not in sys.modules; if fairseq is there, the bug is ours.
-        if "fairseq" in sys.modules:
-            raise
-        from fairseq_plugins.errors import UserError
-
-        message = f"fairseq cannot be imported ({type(error).__name__}: {error}); fairseq-deep doctor says why"
-        raise UserError(message) from error
 
 
 def log_as_fairseq_does() -> None:

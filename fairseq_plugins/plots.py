@@ -17,11 +17,8 @@ STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "<", ">")
 COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """From dark to light in grey, and safe for the colour-blind."""
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
 HEIGHT = 3.6
 """Height of one panel in inches."""
-BAR, WIDE, WIDEST = 0.11, 9.0, 24.0
-"""Inches of one bar, of a panel without room for another beside it, and of the widest panel."""
 NAME = 34
 """Letters in a line of a name; the names of trainings with changed settings are long."""
 LEGEND_COLUMNS, LEGEND_ROW = 4, 0.18
@@ -160,53 +157,7 @@ class HeatMap:
         bar.ax.tick_params(labelsize=8, which="both")
 
 
-@dataclass(frozen=True)
-class Bars:
-    """A panel of bars: for each category one of every series; None leaves a gap.
-
-    Attributes:
-        title: its title.
-        y_label: what the bars measure.
-        categories: names below the groups of bars.
-        series: the name of each series, and its heights.
-        base: where the bars begin.
-        errors: half the length of the error bars of each series; None for no error bar.
-    """
-
-    title: str
-    y_label: str
-    categories: Sequence[str]
-    series: Sequence[tuple[str, Sequence[float | None]]]
-    base: float = 0.0
-    errors: Sequence[Sequence[float | None]] = ()
-
-    def draw(self, axis: Any, looks: dict[str, Look]) -> None:
-        """Draw the bars of each series with their own shade and hatch."""
-        width = 0.8 / len(self.series)
-        for number, (label, heights) in enumerate(self.series):
-            errors = self.errors[number] if self.errors else [None] * len(heights)
-            axis.bar(
-                [place + (number - (len(self.series) - 1) / 2) * width for place in range(len(heights))],
-                [math.nan if height is None else height - self.base for height in heights],
-                width,
-                bottom=self.base,
-                yerr=[error or math.nan for error in errors] if any(errors) else None,
-                capsize=3,
-                color=str(0.25 + 0.65 * number / max(1, len(self.series) - 1)),
-                edgecolor="black",
-                linewidth=0.6,
-                hatch=HATCHES[number % len(HATCHES)],
-                label=label,
-            )
-        axis.axhline(self.base, color="black", linewidth=0.8)
-        names = [in_lines(name) for name in self.categories]
-        axis.set_xticks(range(len(names)), names, rotation=45, ha="right", fontsize=7)
-        axis.set(title=self.title, ylabel=self.y_label)
-        axis.set_axisbelow(True)
-        axis.grid(axis="y", alpha=0.3)
-
-
-Panel = Lines | HeatMap | Bars
+Panel = Lines | HeatMap
 
 
 def in_lines(name: str) -> str:
@@ -257,11 +208,9 @@ def draw(figure: Figure, directory: Path, endings: Sequence[str] = ("png", "pdf"
     pyplot = load_pyplot()
     if not figure.panels or pyplot is None:
         return []
-    barred = [panel for panel in figure.panels if isinstance(panel, Bars)]
-    width = min(WIDEST, max([figure.width, *(BAR * len(panel.series) * len(panel.categories) for panel in barred)]))
-    columns = 1 if width > WIDE else min(figure.columns, len(figure.panels))
+    columns = min(figure.columns, len(figure.panels))
     rows = math.ceil(len(figure.panels) / columns)
-    size, shared = (columns * width, rows * HEIGHT), figure.share_y
+    size, shared = (columns * figure.width, rows * HEIGHT), figure.share_y
     canvas, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=shared)
     canvas.suptitle(figure.title, fontsize=11)
     looks: dict[str, Look] = {}

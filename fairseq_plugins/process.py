@@ -75,7 +75,7 @@ def raise_again() -> None:
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """For imports after the start of a command: Ctrl-C ends it at once; not where others have started the process."""
+    """In a command that has not begun its work, Ctrl-C ends it at once; not where others have started the process."""
     if COMMAND:
         end_quietly()
     try:
@@ -83,6 +83,26 @@ def at_once() -> Iterator[None]:
     finally:
         if COMMAND:
             raise_again()
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """:func:`at_once`, for imports of fairseq and torch.
+
+    Raises:
+        UserError: something cannot be imported.
+    """
+    try:
+        with at_once():
+            yield
+    except Exception as error:
+        # A package whose import has failed is not in sys.modules; if fairseq is there, the bug is ours.
+        if "fairseq" in sys.modules:
+            raise
+        from fairseq_plugins.errors import UserError
+
+        message = f"an import has failed ({type(error).__name__}: {error}); fairseq-deep doctor says why"
+        raise UserError(message) from error
 
 
 # --- parent and child -----------------------------------------------------------------------------------------------

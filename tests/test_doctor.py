@@ -113,7 +113,7 @@ def test_a_broken_fairseq_is_named_by_the_doctor_and_by_all_others(tmp_path: Pat
     for words in (["doctor"], ["average", "--help"]):
         path = f"{tmp_path}{os.pathsep}{ROOT}"
         said.append(processes.python("-m", "fairseq_plugins.cli", *words, cwd=tmp_path, PYTHONPATH=path))
-    line = "error: fairseq cannot be imported (ValueError: mutable default); fairseq-deep doctor says why\n"
+    line = "error: an import has failed (ValueError: mutable default); fairseq-deep doctor says why\n"
     (code, errors, output), others = said
     assert (code, errors, others) == (1, "", (2, line, ""))
     assert "cannot be imported: ValueError: mutable default\n" in output

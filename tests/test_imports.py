@@ -55,7 +55,7 @@ BASE = {
     *("errors", "files", "lines", "options", "outcomes", "plots"),
     *("process", "processor", "tables", "workers"),
 }
-FIRST = ("methods.admin", "search.settings")
+FIRST = ("fairseq.models", "fairseq_cli.train", "fairseq_plugins.methods.admin", "fairseq_plugins.search.settings")
 
 
 def part_of(module: str) -> str:
@@ -128,7 +128,9 @@ def test_what_needs_no_fairseq_imports_neither_it_nor_torch() -> None:
     run(program)
 
 
-@pytest.mark.parametrize("imported", ["fairseq.models", *(f"fairseq_plugins.{part}" for part in FIRST)])
+@pytest.mark.parametrize(
+    "imported", ["fairseq.models", "fairseq_cli.train", *(f"fairseq_plugins.{part}" for part in FIRST)]
+)
 def test_whatever_is_imported_first_finds_fairseq_patched_and_all_methods(imported: str) -> None:
     """And the module is the one that everything else has."""
     program = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from importlib import import_module
 from typing import Any
 from unittest import mock
@@ -16,7 +15,6 @@ from unittest import mock
 import argcomplete
 from argcomplete.lexers import split_line
 
-import fairseq_plugins
 from fairseq_plugins.cli.main import COMMANDS, own
 from fairseq_plugins.options import OneLineParser
 
@@ -35,8 +33,6 @@ def complete() -> None:
     if command is None or command.runner is not own:
         return
     module = import_module(command.module)
-    if "fairseq" in sys.modules:
-        fairseq_plugins.register()  # its options may be those of the methods
     # The name of the command takes the place of the program.
     os.environ["_ARGCOMPLETE"] = str(start + 1)
     with mock.patch.object(OneLineParser, "read", _answer):

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,14 +24,14 @@ from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
-from fairseq_plugins.cli.stock import USER_DIR, command_line, plain, refuse_other_user_dir
+from fairseq_plugins.cli.stock import USER_DIR, plain, refuse_other_user_dir
 from fairseq_plugins.errors import UserError, nearest, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.misspelt_options import make_one_line
 from fairseq_plugins.pipeline.configuration import one_line, unknown_choices
 
 
-def run(name: str, module: str, argv: Sequence[str]) -> int:
+def run(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run ``fairseq-hydra-train``.
 
     Raises:
@@ -45,9 +44,7 @@ def run(name: str, module: str, argv: Sequence[str]) -> int:
     make_one_line(parser)
     given = parser.parse_args(list(argv))
     _refuse_unreadable(given.config_name, given.config_dir)
-    with command_line(name, argv):
-        stock: Any = import_module(module)
-    job = mock.patch.object(stock, "_hydra_main", partial(run_job, stock._hydra_main))
+    job = mock.patch.object(module, "_hydra_main", partial(run_job, module._hydra_main))
     # What raises is reported at the end of every command.
     with job, mock.patch.object(hydra_utils, "run_and_report", lambda function: function()):
         try:

@@ -8,23 +8,19 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import NoReturn
+from typing import Any, NoReturn
 
-import fairseq_plugins
 from fairseq_plugins.cli import stock
 from fairseq_plugins.errors import UserError, nearest
-from fairseq_plugins.process import at_once, exit_code
+from fairseq_plugins.process import exit_code, importing
 
 
-def own(name: str, module: str, argv: Sequence[str]) -> int:
-    """Run a command of this package: ``main(argv)`` of ``module``, which is imported only now."""
-    with at_once():
-        command = import_module(module)
+def own(name: str, module: Any, argv: Sequence[str]) -> int:
+    """Run a command of this package: ``main(argv)`` of ``module``."""
     with stock.no_chatter():
-        code: int = command.main(list(argv))
+        code: int = module.main(list(argv))
     return code
 
 
@@ -34,23 +30,20 @@ class Command:
 
     Args:
         summary: what it does, in one line of the help.
-        module: its module, imported when the command is run.
-        runner: called with the command's name, ``module`` and the arguments; returns the exit code.
-        needs_fairseq: whether fairseq is imported and patched first, and our methods registered with it.
+        module: the name of its module, imported when the command is run.
+        runner: called with the command's name, its module and the arguments; returns the exit code.
     """
 
     summary: str
     module: str
-    runner: Callable[[str, str, Sequence[str]], int] = own
-    needs_fairseq: bool = True
+    runner: Callable[[str, Any, Sequence[str]], int] = own
 
 
-def ours(summary: str, module: str, needs_fairseq: bool = True) -> Command:
+def ours(summary: str, module: str) -> Command:
     """Return a command of this package, whose name ``module`` leaves out."""
-    return Command(summary, f"fairseq_plugins.{module}", own, needs_fairseq)
+    return Command(summary, f"fairseq_plugins.{module}")
 
 
-light = partial(ours, needs_fairseq=False)
 COMMANDS: Mapping[str, Command] = {
     "train": Command("train a model", "fairseq_cli.train", stock.train),
     "hydra-train": Command("train a model from a YAML file", "fairseq_cli.hydra_train", stock.hydra_train),
@@ -60,23 +53,23 @@ COMMANDS: Mapping[str, Command] = {
     "eval-lm": Command("perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
     "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
     "stock-score": Command("BLEU of a translation, by fairseq's own scorer", "fairseq_cli.score", stock.plain),
-    "score": light("score translations: BLEU, chrF, TER, ROUGE, WER; compare systems", "scoring.command"),
-    "download": light("download an archive, from mirrors, and check it", "pipeline.download"),
-    "prepare": light("prepare a corpus: tokenise, clean, split into subwords, binarise", "pipeline.prepare"),
-    "wmt": light("training texts and test sets of WMT by name", "pipeline.wmt"),
+    "score": ours("score translations: BLEU, chrF, TER, ROUGE, WER; compare systems", "scoring.command"),
+    "download": ours("download an archive, from mirrors, and check it", "pipeline.download"),
+    "prepare": ours("prepare a corpus: tokenise, clean, split into subwords, binarise", "pipeline.prepare"),
+    "wmt": ours("training texts and test sets of WMT by name", "pipeline.wmt"),
     "demo": ours("train six methods, or any others, on a small corpus and compare them", "demo.__main__"),
-    "doctor": light("check this environment for problems", "doctor"),
+    "doctor": ours("check this environment for problems", "doctor"),
     "verify-data": ours("identify and check a corpus", "text.verify"),
     "diagnose": ours("the papers' analyses of a method or a checkpoint", "observe.diagnostics.command"),
-    "run": light("train a YAML file on this machine, in its own directory", "pipeline.run"),
-    "evaluate": light("average, translate and score a training of run", "pipeline.evaluate"),
-    "compare": light("train, evaluate and report several YAML files", "pipeline.compare"),
-    "reproduce": light("reproduce a published table, from raw text to a report", "pipeline.reproduce"),
+    "run": ours("train a YAML file on this machine, in its own directory", "pipeline.run"),
+    "evaluate": ours("average, translate and score a training of run", "pipeline.evaluate"),
+    "compare": ours("train, evaluate and report several YAML files", "pipeline.compare"),
+    "reproduce": ours("reproduce a published table, from raw text to a report", "pipeline.reproduce"),
     "package": ours("make one directory of a training that is the whole translator", "translator.packaging"),
-    "translate": light("translate raw text with such a directory", "translator.translate"),
+    "translate": ours("translate raw text with such a directory", "translator.translate"),
     "export": ours("convert such a directory for CTranslate2 or Hugging Face, and prove it", "translator.export"),
     "fsck": ours("check checkpoints, and say which one a training can continue from", "checkpoints.fsck"),
-    "report": light("results of trainings in one table", "pipeline.report"),
+    "report": ours("results of trainings in one table", "pipeline.report"),
     "average": ours("average the weights of several checkpoints", "checkpoints.average"),
     "fold": ours("turn a checkpoint with scaled residuals into a stock Post-LN one", "checkpoints.fold"),
 }
@@ -117,9 +110,9 @@ def _dispatch(argv: list[str]) -> int:
         raise UserError(f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}")
     command = COMMANDS[name]
     _require_usable_surroundings()
-    if command.needs_fairseq:
-        fairseq_plugins.register_later()
-    return command.runner(name, command.module, rest)
+    with importing(), stock.no_chatter():
+        module = import_module(command.module)
+    return command.runner(name, module, rest)
 
 
 def _require_usable_surroundings() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from fairseq_plugins.cli.short_log import short_log
 from fairseq_plugins.errors import UserError
@@ -22,14 +23,14 @@ CHATTER = (
 """Beginnings of the warnings that Hydra and torch print on every run about fairseq's calls."""
 
 
-def plain(name: str, module: str, argv: Sequence[str]) -> int:
+def plain(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run a command of fairseq that builds no model; it needs the patches of this package, not the user directory."""
     with command_line(name, argv):
-        import_module(module).cli_main()
+        module.cli_main()
     return 0
 
 
-def with_user_dir(name: str, module: str, argv: Sequence[str]) -> int:
+def with_user_dir(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run a command of fairseq with ``--user-dir`` set.
 
     Raises:
@@ -42,13 +43,13 @@ def with_user_dir(name: str, module: str, argv: Sequence[str]) -> int:
     return plain(name, module, ["--user-dir", USER_DIR, *rest])
 
 
-def train(name: str, module: str, argv: Sequence[str]) -> int:
+def train(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run ``fairseq-train`` with a log that begins with a few lines instead of hundreds."""
     with short_log():
         return with_user_dir(name, module, argv)
 
 
-def hydra_train(name: str, module: str, argv: Sequence[str]) -> int:
+def hydra_train(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run ``fairseq-hydra-train``, whose modules other commands need not import."""
     return int(import_module("fairseq_plugins.cli.hydra_train").run(name, module, argv))
 

@@ -1,1 +1,1 @@
-"""A toy-size run of the pipeline: several methods on one small corpus, from text to a table and a picture."""
+"""A toy-size run of the pipeline: several methods on one small corpus, from text to a table and a page."""

@@ -96,7 +96,7 @@ def run(args: Namespace) -> None:
     )
     compare(data, out, configs, args.changes, [args.seed], how)
     print(f"Translations: {out}/METHOD/seed{args.seed}/evaluation/test/hypotheses.txt")
-    written = [out / "report" / name for name in ("report.html", "report.md", "report.png")]
+    written = [out / "report" / name for name in ("report.html", "report.md")]
     print(f"Results: {', '.join(str(path) for path in written if path.exists())}")
 
 
@@ -142,7 +142,6 @@ def checked_methods(args: Namespace) -> list[str]:
     named = [name.strip() for name in args.methods.split(",") if name.strip()]
     registered: list[str] = []
     if not set(METHODS).issuperset(named):
-        import fairseq_plugins  # noqa: F401
         from fairseq_plugins.core.method import METHODS as known
 
         registered = list(known)

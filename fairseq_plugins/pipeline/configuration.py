@@ -61,9 +61,6 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
     """
     from omegaconf import OmegaConf
 
-    import fairseq_plugins
-
-    fairseq_plugins.register()
     split: dict[str, str] = {}
     for change in changes:
         match = CHANGE.fullmatch(change)

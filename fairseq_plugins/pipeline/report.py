@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins import plots
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser
@@ -58,11 +57,6 @@ class Report:
     baseline: str
     tests: tuple[tuple[str, Comparison], ...]
     notes: tuple[str, ...]
-
-    @property
-    def several_seeds(self) -> bool:
-        """Whether there are means and deviations to explain."""
-        return any(len(group.runs) > 1 for group in self.groups)
 
 
 def make_report(paths: Sequence[Path], baseline: str = "", notes: Sequence[str] = ()) -> Report:
@@ -151,7 +145,8 @@ def _printed(group: Group) -> str:
 
 def legend(shown: Report) -> Iterator[str]:
     """Explanations of the table, one line each."""
-    deviations = "±: standard deviation over the seeds (n - 1). " if shown.several_seeds else ""
+    several = any(len(group.runs) > 1 for group in shown.groups)
+    deviations = "±: standard deviation over the seeds (n - 1). " if several else ""
     yield f"{deviations}Valid loss: negative log-likelihood in bits per target token."
     yield "Tokens/s: target tokens in training, median over the log's intervals and over the seeds."
     yield from dict.fromkeys(
@@ -183,13 +178,11 @@ def as_text(shown: Report) -> str:
     return "\n".join([tabulated(table(shown)), "", *legend(shown), *shown.notes]) + "\n"
 
 
-def as_markdown(shown: Report, *, picture: bool) -> str:
+def as_markdown(shown: Report) -> str:
     """For a page."""
     parts = ["# Leaderboard", markdown_table(table(shown)), "\n".join(f"- {line}" for line in legend(shown))]
     if shown.notes:
         parts.append("Remarks:\n\n" + "\n".join(f"- {line}" for line in shown.notes))
-    if picture:
-        parts.append("![Loss against updates, and scores](report.png)")
     if shown.tests:
         parts += [f"## Tests against {shown.baseline}", markdown_table(tests_table(shown))]
     return "\n\n".join(parts) + "\n"
@@ -214,34 +207,13 @@ def as_csv(shown: Report) -> str:
     return stream.getvalue()
 
 
-def picture(shown: Report) -> plots.Figure:
-    """Loss curves, and bars of the first score on each test set; other scores have other scales."""
-    names = [group.label for group in shown.groups]
-    means = {group.label: group.course(lambda run: run.log.valid_loss) for group in shown.groups}
-    curves = [plots.Line(label, [point[:2] for point in course]) for label, course in means.items()]
-    mean = ", mean over the seeds" if shown.several_seeds else ""
-    panels: list[plots.Panel] = [plots.Lines(f"validation loss{mean}", "updates", "bits per target token", curves)]
-    if shown.columns:
-        metric = shown.columns[0].metric
-        columns = [column for column in shown.columns if column.metric == metric]
-        scores = [[group.values(column.score) for group in shown.groups] for column in columns]
-        bars = [[statistics.fmean(values) if values else None for values in row] for row in scores]
-        errors = [[deviation(values) for values in row] for row in scores]
-        # One test set needs no legend.
-        labels = [column.test_set for column in columns] if len(columns) > 1 else [""]
-        spread = ", mean and standard deviation over the seeds" if shown.several_seeds else ""
-        series = list(zip(labels, bars, strict=True))
-        panels.append(plots.Bars(f"{metric}{spread}", metric, names, series, errors=errors))
-    return plots.Figure("report", "", panels, width=7.0)
-
-
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
 def report_on(
     paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = (), html: Path | None = None
 ) -> None:
-    """Print a report, and write ``report.md``, ``report.csv``, ``report.png`` and ``report.html`` into ``directory``.
+    """Print a report, and write ``report.md``, ``report.csv`` and ``report.html`` into ``directory``.
 
     Args:
         paths: as for :func:`make_report`.
@@ -270,8 +242,7 @@ def report_on(
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_whole(files[1], as_csv(shown))
-        drawn = plots.draw(picture(shown), directory, ["png"])
-        write_whole(files[0], as_markdown(shown, picture=bool(drawn)))
+        write_whole(files[0], as_markdown(shown))
         if script is not None:
             place = html or directory
             tables = table(shown), tests_table(shown)
@@ -279,9 +250,7 @@ def report_on(
     except OSError as error:
         raise UserError(f"{place}: cannot be written: {(error.strerror or str(error)).lower()}") from error
     print(as_text(shown))
-    print(", ".join(map(str, [*files, *drawn])))
-    if not drawn:
-        print(plots.NO_MATPLOTLIB)
+    print(", ".join(map(str, files)))
     print(f"{target}: the report for a browser" if script is not None else NO_PAGE)
     sys.stdout.flush()
 

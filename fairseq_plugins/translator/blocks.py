@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, locked, require_no_input
@@ -74,12 +72,10 @@ class Blocks:
             part: from 0.
             parts: in how many the blocks are shared out, by turns.
         """
-        if self.output.exists():
-            return
         text = decoded(raw_lines(self.source), self.source)
         for number in count():
             block = list(islice(text, self.lines))
-            # Another job may have joined the blocks meanwhile.
+            # Another job may have joined the blocks.
             if not block or self.output.exists():
                 return
             if number % parts == part and not self.file(number).exists():
@@ -134,14 +130,11 @@ class Blocks:
             packed = self.output.suffix == ".gz"
             whole = opened.enter_context(gzip.GzipFile("", "wb", fileobj=stream, mtime=0)) if packed else stream
             for number, expected in enumerate(lengths):
-                self._copy(number, expected, cast(BinaryIO, whole))
-
-    def _copy(self, number: int, expected: int, output: BinaryIO) -> None:
-        with open(self.file(number), "rb") as stream:
-            shutil.copyfileobj(stream, output)
-        with open(self.file(number), "rb") as stream:
-            if (found := sum(1 for _ in stream)) != expected:
-                raise UserError(f"{self.file(number)}: {found:,} lines instead of {expected:,}; delete it, and repeat")
+                file = self.file(number)
+                text = file.read_bytes()
+                if (found := text.count(b"\n")) != expected:
+                    raise UserError(f"{file}: {found:,} lines instead of {expected:,}; delete it, and repeat")
+                whole.write(text)
 
 
 def part_of(text: str) -> tuple[int, int]:

@@ -71,10 +71,8 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
         (partial / "model.safetensors").chmod(0o644)  # safetensors lets nobody else read it
         least = LEAST_TRANSFORMERS[theirs.config.model_type]
         write_tokeniser(package, dictionaries, positions[0], partial, least)
-        ours, exported = (
-            FairseqEngine(model, dictionaries, how),
-            TransformersEngine(partial, dictionaries, how, positions[1]),
-        )
+        ours = FairseqEngine(model, dictionaries, how)
+        exported = TransformersEngine(partial, dictionaries, how, positions[1])
         proof = [
             compare_scores(ours, exported, texts, "float32", LARGEST_DIFFERENCE),
             compare_searches(ours, exported, sentences),

@@ -13,12 +13,12 @@ from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairseq_plugins import log_as_fairseq_does, register_later
+from fairseq_plugins import log_as_fairseq_does, register
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import decoded, raw_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.pipeline.commands import interruptible
-from fairseq_plugins.process import exit_code
+from fairseq_plugins.process import exit_code, importing
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.translator.blocks import LINES, Blocks, part_of, translate_missing
 from fairseq_plugins.translator.engines import AUTO, FAIRSEQ, How, Hypothesis, choose, make_engine
@@ -118,8 +118,9 @@ class Translator:
             "device": device,
             "beam": beam,
             "length_penalty": length_penalty,
+            "batch": batch,
+            "processes": processes,
         }
-        self._given |= {"batch": batch, "processes": processes}
         options = {"beam": beam, "lenpen": length_penalty}
         search = {**package.content["search"], **{name: value for name, value in options.items() if value is not None}}
         self.longest = longest_of(package)
@@ -129,7 +130,8 @@ class Translator:
         form = package.form
         self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
         if self.engine == FAIRSEQ:
-            register_later()  # before the processes part, which import nothing again
+            with importing():
+                register()  # before the processes part, which import nothing again
         # Of several processes each makes its own.
         self._engine = make_engine(package, self.engine, self._how) if processes == 1 else None
 

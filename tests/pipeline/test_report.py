@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from fairseq_plugins import plots
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline import page, report
 from fairseq_plugins.pipeline.checkout import CONFIGS
@@ -93,7 +92,7 @@ def test_seeds_of_a_recipe_are_one_row_with_mean_and_deviation(two_methods):
         ("pre_ln_6e6d", "paired bootstrap"),
         ("pre_ln_6e6d", "Welch's t-test over runs"),
     }
-    text = report.as_markdown(shown, picture=True)
+    text = report.as_markdown(shown)
     assert "## Tests against admin_6e6d" in text
     assert text.count("| pre_ln_6e6d | test | ") == len(shown.tests)
     other = make_report([two_methods], "pre_ln_6e6d")
@@ -242,7 +241,7 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes_with_a_line_for_each_ru
     for name in ("one", "two"):
         assert main(["report", str(two_methods), "--output", str(tmp_path / name)]) == 0
         files.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
-    assert sorted(files[0]) == ["report.csv", "report.html", "report.md", "report.png"]
+    assert sorted(files[0]) == ["report.csv", "report.html", "report.md"]
     assert files[0] == files[1]
     rows = list(csv.DictReader(files[0]["report.csv"].decode().splitlines()))
     assert [(row["method"], row["seed"], float(row["test sacreBLEU"]), row["test chrF"]) for row in rows] == [
@@ -280,28 +279,6 @@ def test_a_directory_whose_name_is_not_utf8_is_a_line(runs, tmp_path, capsys):
     write_run(runs / os.fsdecode(b"caf\xe9"))
     assert main(["report", str(runs), "--output", str(tmp_path / "report")]) == 2
     assert r"runs/caf\udce9" in capsys.readouterr().err
-
-
-def test_without_matplotlib_there_is_a_line_and_no_picture(two_methods, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert main(["report", str(two_methods), "--output", str(tmp_path / "report")]) == 0
-    assert plots.NO_MATPLOTLIB in capsys.readouterr().out
-    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["report.csv", "report.html", "report.md"]
-    assert "report.png" not in (tmp_path / "report" / "report.md").read_text()
-
-
-def test_the_picture_shows_a_curve_a_row_and_a_bar_with_its_error(two_methods):
-    lines, bars = report.picture(make_report([two_methods])).panels
-    assert lines.title == "validation loss, mean over the seeds"
-    # 4.0 is the mean of 3, 4 and 5.
-    assert [(line.label, line.points) for line in lines.lines] == [
-        ("admin_6e6d", [(100, 4.0)]),
-        ("pre_ln_6e6d", [(100, 4.0), (200, 3.5)]),
-    ]
-    assert bars.title == "sacreBLEU, mean and standard deviation over the seeds"
-    assert bars.categories == ["admin_6e6d", "pre_ln_6e6d"]
-    assert bars.series == [("", [36.0, 34.25])]
-    assert bars.errors == [[1.0, pytest.approx(0.35355, abs=1e-5)]]
 
 
 def test_what_a_paper_reads_from_its_training_is_read_from_ours(runs, monkeypatch):

@@ -20,7 +20,7 @@ from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import watched_backward
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, each, of_records, ratio
-from fairseq_plugins.plots import Bars, Figure, Panel
+from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
 
 class Block(NamedTuple):
@@ -76,9 +76,13 @@ def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Resu
         ("beta", "block", "|dz| / |do|", 1.0),
         ("variance", "sum", "Var(r)", 0.0),
     ):
-        series = [(label, [getattr(rows.get(name), column, None) for name in names]) for label, rows in means.items()]
-        if any(value is not None for _, values in series for value in values):
-            panels.append(Bars(title, y_label, names, series, base))
+        lines = []
+        for label, rows in means.items():
+            values = [getattr(rows.get(name), column, None) for name in names]
+            lines.append(Line(label, [(place, value) for place, value in enumerate(values, 1) if value is not None]))
+        if any(line.points for line in lines):
+            unchanged = [Line("", [(1, base), (len(names), base)], guide=True)]
+            panels.append(Lines(title, "", y_label, [*lines, *unchanged], x_ticks=names))
     table = of_records("", {label: [*rows, *means[label].values()] for label, rows in by_label.items()})
     header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
     shown = [(label, name, *row[3:]) for label, rows in means.items() for name, row in rows.items()]
