@@ -87,14 +87,13 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """:func:`at_once`, for imports of fairseq and torch.
+    """For imports of fairseq and torch.
 
     Raises:
         UserError: something cannot be imported.
     """
     try:
-        with at_once():
-            yield
+        yield
     except Exception as error:
         # A package whose import has failed is not in sys.modules; if fairseq is there, the bug is ours.
         if "fairseq" in sys.modules:

@@ -110,7 +110,7 @@ def test_a_broken_fairseq_is_named_by_the_doctor_and_by_all_others(tmp_path: Pat
     (tmp_path / "fairseq").mkdir()
     (tmp_path / "fairseq" / "__init__.py").write_text('raise ValueError("mutable default")\n')
     said = []
-    for words in (["doctor"], ["average", "--help"]):
+    for words in (["doctor"], ["fold", "--help"]):
         path = f"{tmp_path}{os.pathsep}{ROOT}"
         said.append(processes.python("-m", "fairseq_plugins.cli", *words, cwd=tmp_path, PYTHONPATH=path))
     line = "error: an import has failed (ValueError: mutable default); fairseq-deep doctor says why\n"
@@ -121,10 +121,10 @@ def test_a_broken_fairseq_is_named_by_the_doctor_and_by_all_others(tmp_path: Pat
 
 
 def test_own_defect_is_not_blamed_on_fairseq(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    def fail(name: str) -> ModuleType:
         raise ImportError("cannot import name 'x' from 'fairseq_plugins.core'")
 
-    monkeypatch.setattr(command.fairseq_plugins, "register", fail)
+    monkeypatch.setattr(command, "import_module", fail)
     monkeypatch.setitem(sys.modules, "fairseq", ModuleType("fairseq"))
     with pytest.raises(ImportError, match="fairseq_plugins"):
         command.main(["average"])

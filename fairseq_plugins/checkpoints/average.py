@@ -30,7 +30,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.integrity import require_finite, weights_hash
 from fairseq_plugins.options import OneLineParser, at_least
-from fairseq_plugins.process import exit_code
+from fairseq_plugins.process import exit_code, importing
 
 
 def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> None:
@@ -87,7 +87,8 @@ def measured_names() -> frozenset[str]:
     Two trainings with Admin measure different omegas; a mean of both would fit the weights of neither.
     """
     # Imported here: this imports fairseq, which takes seconds, and --help need not wait for it.
-    from fairseq_plugins.core.method import PARTS
+    with importing():
+        from fairseq_plugins.core.method import PARTS
 
     parts = [part for kind in PARTS.values() for part in kind.values()]
     buffers = [{new.name.rpartition(".")[2] for new in part.parameters if new.buffer} for part in parts]

@@ -15,6 +15,7 @@ from torch import Tensor
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
 from fairseq_plugins.integrity import SHA256, plain_content, weights_hash
+from fairseq_plugins.process import importing
 
 # These belong to a training, not to weights: the optimiser's moments are of other weights, and the meters would make
 # two results from the same files differ by their timestamps.
@@ -32,7 +33,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             weights that are not finite.
     """
     # Imported here: this imports fairseq, which takes seconds, and --help need not wait for it.
-    from fairseq_plugins import patches
+    with importing():
+        from fairseq_plugins import patches
 
     patches.apply()  # which tells torch the classes that fairseq stores
     return plain_content(path)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from fairseq_plugins.cli import stock
 from fairseq_plugins.errors import UserError, nearest
-from fairseq_plugins.process import exit_code, importing
+from fairseq_plugins.process import at_once, exit_code, importing
 
 
 def own(name: str, module: Any, argv: Sequence[str]) -> int:
@@ -110,7 +110,7 @@ def _dispatch(argv: list[str]) -> int:
         raise UserError(f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}")
     command = COMMANDS[name]
     _require_usable_surroundings()
-    with importing(), stock.no_chatter():
+    with at_once(), importing(), stock.no_chatter():
         module = import_module(command.module)
     return command.runner(name, module, rest)
 

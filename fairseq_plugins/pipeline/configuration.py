@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from fairseq_plugins.errors import UserError, nearest
+from fairseq_plugins.process import importing
 
 GROUPS_BY_NAME = ("task", "model", "criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring")
 """Groups whose keys depend on their ``_name``."""
@@ -93,7 +94,8 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
 
 
 def _composed(path: Path, overrides: Sequence[str]) -> Any:
-    from fairseq.dataclass.initialize import hydra_init
+    with importing():
+        from fairseq.dataclass.initialize import hydra_init
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException

@@ -18,7 +18,7 @@ from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import decoded, raw_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.pipeline.commands import interruptible
-from fairseq_plugins.process import exit_code, importing
+from fairseq_plugins.process import at_once, exit_code, importing
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.translator.blocks import LINES, Blocks, part_of, translate_missing
 from fairseq_plugins.translator.engines import AUTO, FAIRSEQ, How, Hypothesis, choose, make_engine
@@ -130,7 +130,7 @@ class Translator:
         form = package.form
         self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
         if self.engine == FAIRSEQ:
-            with importing():
+            with at_once(), importing():
                 register()  # before the processes part, which import nothing again
         # Of several processes each makes its own.
         self._engine = make_engine(package, self.engine, self._how) if processes == 1 else None

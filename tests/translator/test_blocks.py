@@ -9,10 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
@@ -101,14 +100,13 @@ def test_where_a_disk_has_no_locks_two_machines_join_at_once(
     monkeypatch.setattr(second, "_own", lambda number: second.file(number).with_name(f"{number:07d}.elsewhere.7"))
     for number, lines in first.missing():
         first.write(number, lines)
-    copy = first._copy
+    write = first._write_whole
 
-    def slow(number: int, expected: int, whole: BinaryIO) -> None:
-        if number == 2:
-            assert second.join()
-        copy(number, expected, whole)
+    def late(path: Path, lengths: Sequence[int]) -> None:
+        assert second.join()
+        write(path, lengths)
 
-    monkeypatch.setattr(first, "_copy", slow)
+    monkeypatch.setattr(first, "_write_whole", late)
     assert first.join()
     opened = gzip.open if end else open
     with opened(output, "rt", encoding="utf-8") as stream:
