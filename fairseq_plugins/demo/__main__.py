@@ -80,7 +80,7 @@ def run(args: Namespace) -> None:
     # Hide the warnings of libraries.
     logging.getLogger().setLevel(logging.WARNING)
     out: Path = args.out.resolve()
-    say(f"{len(methods)} methods, results in {out}")
+    say(f"{len(methods)} methods; translations: {out}/METHOD/seed{args.seed}/evaluation/test/hypotheses.txt")
     data = prepare(args, out)
     configs = [out / "configs" / f"{method}.yaml" for method in methods]
     for method, config in zip(methods, configs, strict=True):
@@ -95,9 +95,6 @@ def run(args: Namespace) -> None:
         output=out / "commands.log",
     )
     compare(data, out, configs, args.changes, [args.seed], how)
-    print(f"Translations: {out}/METHOD/seed{args.seed}/evaluation/test/hypotheses.txt")
-    written = [out / "report" / name for name in ("report.html", "report.md")]
-    print(f"Results: {', '.join(str(path) for path in written if path.exists())}")
 
 
 def configuration(method: str, args: Namespace) -> str:

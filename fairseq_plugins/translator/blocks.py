@@ -47,8 +47,6 @@ class Blocks:
             raise UserError(f"{source}: no file, and it is read more than once; write the text to a file first")
         self.source, self.output, self.lines = source, output, lines
         self.directory = output.with_name(f"{output.name}.blocks")
-        for _ in islice(raw_lines(source), 1):
-            pass  # a file that cannot be read is told before its checksum is asked for
         if output.exists() and not (self.directory / SETTINGS).exists():
             raise UserError(f"{output}: exists, and {self.directory} does not say of what; choose another name")
         values = [*dict(settings).items(), ("lines of a block", lines), ("input", checksum(source))]

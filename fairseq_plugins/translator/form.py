@@ -48,10 +48,6 @@ class Form:
     truecased: bool = False
     threshold: int = 0
 
-    def files(self) -> list[str]:
-        """Names of the files of a package that :meth:`encoder` reads."""
-        return moses.files_of(self)
-
     def encoder(self, directory: Path) -> Callable[[str], list[str]]:
         """Return the function that makes tokens of a line, none of white space; a UserError if a file is not usable."""
         truecase = truecaser_of(directory / TRUECASER) if self.truecased else None

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import ModelCard, ModelCardData
 
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.results import Metric, Run
+from fairseq_plugins.pipeline.results import Run
 from fairseq_plugins.tables import markdown_table
 from fairseq_plugins.translator.package import Package
 
-HUB_METRICS = {"sacreBLEU": "bleu", "chrF": "chrf", "chrF++": "chrf", "TER": "ter"}
-"""The hub's names of the scores that it knows."""
 CARD = """\
 ---
 {metadata}
@@ -98,8 +96,6 @@ def write_card(
             library_name="transformers",
             pipeline_tag="translation",
             tags=["translation", "fairseq", package.content["architecture"]],
-            model_name=name if scores else None,
-            eval_results=[_result(recipe["data"], *score) for score in scores if score[1].name in HUB_METRICS] or None,
         )
         card = CARD.format(
             metadata=metadata.to_yaml(),
@@ -137,16 +133,3 @@ def _recipe(content: Mapping[str, Any], run: Run | None) -> dict[str, str]:
     data = Path(run.config).parent.name if run.config else "unknown"
     settings = " ".join([run.config or "", *run.overrides])
     return {**recipe, "data": data, "recipe": settings, "seed, precision": f"{run.seed}, {run.precision}"}
-
-
-def _result(data: str, test_set: str, metric: Metric) -> EvalResult:
-    return EvalResult(
-        task_type="translation",
-        dataset_type=data,
-        dataset_name=f"{data}, {test_set}",
-        dataset_split=test_set,
-        metric_type=HUB_METRICS[metric.name],
-        metric_name=metric.name,
-        metric_value=round(metric.value, 2),
-        metric_config=metric.signature or None,
-    )

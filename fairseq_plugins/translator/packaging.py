@@ -28,6 +28,7 @@ from fairseq_plugins.pipeline.results import AVERAGED, Run, read_run
 from fairseq_plugins.pipeline.workspace import settings_in
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
+from fairseq_plugins.text import moses
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
 from fairseq_plugins.translator.model import dictionaries_of, options_of, write_weights
 from fairseq_plugins.translator.package import (
@@ -142,7 +143,7 @@ def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
 
 
 def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) -> dict[str, Path]:
-    """Return where each file of :meth:`Form.files` is now, by its name in the package."""
+    """Return where each file of :func:`fairseq_plugins.text.moses.files_of` is now, by its name in the package."""
     end = f".{form.source}" if settings.get("JOINT_CODES") == "0" else ""
     learned = "codes" if form.subwords == "subword_nmt" else "sentencepiece.model"
     places = {
@@ -150,7 +151,7 @@ def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) 
         VOCABULARY: (args.data / f"vocabulary.{form.source}", "prepare the directory again"),
         TRUECASER: (args.truecaser or args.data / "truecaser", "--truecaser FILE names Moses' model"),
     }
-    files = {name: places[name] for name in form.files()}
+    files = {name: places[name] for name in moses.files_of(form)}
     if missing := [f"{path}: no such file; {cure}" for path, cure in files.values() if not path.is_file()]:
         raise UserError(missing)
     return {name: path for name, (path, _) in files.items()}

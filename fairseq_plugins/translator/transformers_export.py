@@ -82,11 +82,6 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
         kind, trusted = theirs.config.model_type, not is_stock(form)
         write_card(partial, out.resolve().name, package, kind, trusted, run, args.license, proof)
     print(*proof, sep="\n")
-    if search["max_len_a"]:
-        print(
-            f"longest translation: {search['max_len_a']:g} times the source + {search['max_len_b']} tokens; in "
-            f"transformers {theirs.generation_config.max_new_tokens - 1}, as for the longest source"
-        )
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"{out}: {type(theirs).__name__}, {size / 1e6:.1f} MB")
 

@@ -19,6 +19,7 @@ from typing import Any
 from transformers import MarianTokenizer
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.text import moses
 from fairseq_plugins.text.tokenization_prepared_text import PreparedTextTokenizer
 from fairseq_plugins.translator.form import CODES, Form
 from fairseq_plugins.translator.package import Package
@@ -63,7 +64,7 @@ def write_tokeniser(
         tables = {"vocab": vocab, "target_vocab_file": target_vocab, "separate_vocabs": True}
         MarianTokenizer(pieces, pieces, **tables, **languages, **common).save_pretrained(directory)
     else:
-        files: dict[str, Any] = {name: str(package.directory / name) for name in form.files()}
+        files: dict[str, Any] = {name: str(package.directory / name) for name in moses.files_of(form)}
         needs = {**files, **common, "least_transformers": least_transformers}
         PreparedTextTokenizer(vocab, target_vocab, asdict(form), **needs).save_pretrained(directory)
 

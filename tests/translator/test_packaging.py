@@ -17,6 +17,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline.results import read_run
 from fairseq_plugins.pipeline.workspace import settings_in
+from fairseq_plugins.text import moses
 from fairseq_plugins.text.description import described
 from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.form import form_of
@@ -64,7 +65,7 @@ def test_the_truecaser_and_apostrophes_are_steps(tmp_path: Path) -> None:
     text = {"tokeniser": "moses", "truecased": True, "changed": {"test": ["apostrophes"]}}
     (tmp_path / "text.json").write_text(json.dumps(text))
     form = form_of(("de", "en"), described(tmp_path), {"ESCAPE": "0"})
-    assert form.files() == ["truecaser"]
+    assert moses.files_of(form) == ["truecaser"]
     assert form.encoder(tmp_path)("Es geht’s.") == ["es", "geht", "'", "s", "."]
     assert form.decoder()(["it", "is", "."]) == "It is."
 
