@@ -1,4 +1,7 @@
-"""The tables of the study of depth, made of ``docs/results/depth.tsv``; ``docs/generate.py`` puts them into a page."""
+"""The tables and the picture of the study of depth, made of ``docs/results/depth.tsv``.
+
+``docs/generate.py`` puts the tables into pages; ``python docs/depth_tables.py`` draws ``docs/results/depth.png``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fairseq_plugins.plots import NO_MATPLOTLIB, load_pyplot, look, save
 from fairseq_plugins.scoring.significance import welch
 from fairseq_plugins.tables import markdown_table
 
@@ -17,6 +21,8 @@ BASELINE = "pre_ln"
 METHODS = ("pre_ln", "admin", "b2t", "post_ln", "rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
 SCORES = ("bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
 OK = "ok"
+SHARES = np.linspace(1 / 24, 1, 24)
+"""Of the updates, where curves are drawn; validations are so far apart."""
 
 Line = Mapping[str, str]
 
@@ -32,8 +38,7 @@ def configs(lines: Sequence[Line], depth: str = "") -> list[str]:
     names = {line["config"] for line in lines if line["config"].endswith(depth)}
 
     def place(name: str) -> tuple[int, int]:
-        method, _, layers = name.rpartition("_")
-        return int(layers.partition("e")[0]), METHODS.index(method.removesuffix("_wide"))
+        return _layers(name), METHODS.index(_method(name).removesuffix("_wide"))
 
     return sorted(names, key=place)
 
@@ -55,6 +60,26 @@ def sweep_table(lines: Sequence[Line]) -> str:
             cells.append(f"**{cell}**{end}" if rate == best else cell)
         rows.append([_named(config), *cells])
     return markdown_table([["", *(f"{rate:g}" for rate in rates)], *rows], escape="")
+
+
+def sensitivity_table(lines: Sequence[Line]) -> str:
+    """How much worse half and twice the best rate of the sweep are, in bits per token."""
+    swept = [line for line in lines if line["stage"] == "sweep"]
+    rows = [["", "best rate", "half of it", "twice"]]
+    for config in configs(swept):
+        losses = {float(line["rate"]): line for line in swept if line["config"] == config}
+        learnt = [rate for rate, line in losses.items() if line["outcome"] == OK]
+        if not learnt:
+            continue
+        best = min(learnt, key=lambda rate: float(losses[rate]["valid"]))
+
+        def more(line: Line | None, least: float = float(losses[best]["valid"])) -> str:
+            if line is None:
+                return "not tried"
+            return f"+{float(line['valid']) - least:.3f}" if line["outcome"] == OK else line["outcome"]
+
+        rows.append([_named(config), f"{best:g}", more(losses.get(best / 2)), more(losses.get(best * 2))])
+    return markdown_table(rows)
 
 
 def results_table(lines: Sequence[Line], depth: str) -> str:
@@ -129,3 +154,46 @@ def _mean(values: Sequence[float], form: str) -> str:
 
 def _p(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
+
+
+def draw(lines: Sequence[Line], path: Path) -> None:
+    """Draw the validation losses of each depth, a band of one standard deviation over the seeds, and BLEU by depth."""
+    pyplot = load_pyplot()
+    assert pyplot is not None, NO_MATPLOTLIB
+    full = [line for line in lines if line["stage"] == "full" and line["outcome"] == OK]
+    depths = sorted({_layers(line["config"]) for line in full})
+    canvas, axes = pyplot.subplots(1, len(depths) + 1, figsize=(4.2 * (len(depths) + 1), 3.8), layout="constrained")
+    names = list(dict.fromkeys(_method(config) for config in configs(full)))
+    bleu: dict[str, list[tuple[int, list[float]]]] = {name: [] for name in names}
+    for axis, depth in zip(axes, depths, strict=False):
+        for config in [config for config in configs(full) if _layers(config) == depth]:
+            found = [line for line in full if line["config"] == config]
+            style, _, colour = look(names.index(_method(config)))
+            curves = np.array([[at(line, share) for share in SHARES] for line in found])
+            mean, band = curves.mean(axis=0), curves.std(axis=0, ddof=1) if len(found) > 1 else 0.0
+            updates = SHARES * int(found[0]["updates"])
+            axis.plot(updates, mean, linestyle=style, color=colour, label=_method(config))
+            axis.fill_between(updates, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
+            bleu[_method(config)].append((depth, [float(line["bleu_test"]) for line in found]))
+        axis.set(title=f"{depth}-{depth} layers", xlabel="updates", ylabel="bits per target token")
+    for number, name in enumerate(names):
+        style, marker, colour = look(number)
+        places = [depth for depth, _ in bleu[name]]
+        means = [statistics.fmean(scores) for _, scores in bleu[name]]
+        spreads = [statistics.stdev(scores) if len(scores) > 1 else 0.0 for _, scores in bleu[name]]
+        axes[-1].errorbar(places, means, spreads, linestyle=style, marker=marker, color=colour, capsize=3, label=name)
+    axes[-1].set(title="test", xlabel="layers of each stack", ylabel="BLEU", xticks=depths)
+    canvas.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=min(5, len(names)))
+    save(canvas, path)
+
+
+def _method(config: str) -> str:
+    return config.rpartition("_")[0]
+
+
+def _layers(config: str) -> int:
+    return int(config.rpartition("_")[2].partition("e")[0])
+
+
+if __name__ == "__main__":
+    draw(read(), RESULTS.with_suffix(".png"))

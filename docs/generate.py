@@ -798,18 +798,28 @@ def with_block(page: str, name: str, content: str) -> str:
     return f"{head}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
 
 
+DEPTH = ROOT / "docs" / "results" / "depth_protocol.md"
+
+
+def depth_page() -> str:
+    """The page of the study of depth, with its tables."""
+    page, lines = DEPTH.read_text(encoding="utf-8"), depth_tables.read()
+    for depth in ("6e6d", "18e18d"):
+        page = with_block(page, depth, depth_tables.results_table(lines, depth))
+    page = with_block(page, "sweep", depth_tables.sweep_table(lines))
+    return with_block(page, "sensitivity", depth_tables.sensitivity_table(lines))
+
+
 def pages() -> dict[Path, str]:
     """Every page that has generated text, by its path, as it should be."""
     fairseq, reproduction, choosing = (ROOT / "docs" / f"{name}.md" for name in ("fairseq", "reproduction", "choosing"))
-    protocol = ROOT / "docs" / "results" / "depth_protocol.md"
-    sweep = depth_tables.sweep_table(depth_tables.read())
     return {
         ROOT / "docs" / "methods.md": methods_page(),
         ROOT / "docs" / "diagrams.md": diagrams_page(),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
         choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),
-        protocol: with_block(protocol.read_text(encoding="utf-8"), "sweep", sweep),
+        DEPTH: depth_page(),
     }
 
 

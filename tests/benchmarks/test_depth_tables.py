@@ -27,6 +27,17 @@ def full(config: str, seed: int, valid: float, bleu: float) -> dict[str, str]:
     )
 
 
+def test_the_sensitivity_is_what_half_and_twice_the_best_rate_cost() -> None:
+    swept = (("0.001", "5.0"), ("0.002", "4.5"), ("0.004", "4.75"))
+    lines = [line("admin_6e6d", "sweep", rate, valid) for rate, valid in swept]
+    lines += [line("pre_ln_6e6d", "sweep", "0.001", "", "diverged"), line("pre_ln_6e6d", "sweep", "0.002", "4.0")]
+    lines.append(line("post_ln_18e18d", "sweep", "0.002", "", "failed to train"))
+    assert [row.split("|")[1:5] for row in tables.sensitivity_table(lines).splitlines()[2:]] == [
+        [" `pre_ln` 6-6 ", " 0.002 ", " diverged ", " not tried "],
+        [" `admin` 6-6 ", " 0.002 ", " +0.500 ", " +0.250 "],
+    ]
+
+
 def test_the_best_rate_of_a_whole_sweep_is_bold_and_marked_at_an_end() -> None:
     lines = [line("admin_6e6d", "sweep", rate, valid) for rate, valid in (("0.001", "5.0"), ("0.002", "4.5"))]
     lines += [
