@@ -35,17 +35,18 @@ def read_lines(*paths: Path) -> Iterator[str]:
         yield from lines
 
 
-def decoded(lines: Iterable[bytes], name: object) -> Iterator[str]:
+def decoded(lines: Iterable[bytes], name: object, first: int = 1) -> Iterator[str]:
     """Yield lines of UTF-8 without their line feeds and without a byte order mark.
 
     Args:
         lines: as a binary file yields them.
         name: names the text in messages.
+        first: the number of the first of them.
 
     Raises:
         UserError: a line is not UTF-8.
     """
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, first):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
         except UnicodeDecodeError as error:

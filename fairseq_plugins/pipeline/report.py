@@ -236,21 +236,20 @@ def report_on(
         # A slip would replace a file of a training.
         raise UserError(f"--html {html}: must end in .html")
     shown = make_report(paths, baseline, notes)
-    files = [directory / "report.md", directory / "report.csv"]
-    target = html or directory / "report.html"
-    place = directory
+    files = {directory / "report.md": as_markdown(shown), directory / "report.csv": as_csv(shown)}
+    named, target = ", ".join(map(str, files)), html or directory / "report.html"
+    if script is not None:
+        tables = table(shown), tests_table(shown)
+        files[target] = page(script, shown.groups, *tables, list(legend(shown)), shown.notes)
+    path = directory
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_whole(files[1], as_csv(shown))
-        write_whole(files[0], as_markdown(shown))
-        if script is not None:
-            place = html or directory
-            tables = table(shown), tests_table(shown)
-            write_whole(target, page(script, shown.groups, *tables, list(legend(shown)), shown.notes))
+        for path, content in files.items():
+            write_whole(path, content)
     except OSError as error:
-        raise UserError(f"{place}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise UserError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from error
     print(as_text(shown))
-    print(", ".join(map(str, files)))
+    print(named)
     print(f"{target}: the report for a browser" if script is not None else NO_PAGE)
     sys.stdout.flush()
 

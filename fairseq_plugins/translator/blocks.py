@@ -60,8 +60,9 @@ class Blocks:
 
     def read(self, number: int) -> list[str]:
         """Read the lines of a block."""
-        text = decoded(raw_lines(self.source), self.source)
-        return list(islice(text, number * self.lines, (number + 1) * self.lines))
+        first = number * self.lines
+        lines = islice(raw_lines(self.source), first, first + self.lines)
+        return list(decoded(lines, self.source, first + 1))
 
     def missing(self, part: int = 0, parts: int = 1) -> Iterator[tuple[int, list[str]]]:
         """Yield the number and the lines of each block of ``part`` that is not translated, while the text is read.
