@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from fairseq_plugins.cli.main import main
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.recorder.entries import Entry
 from fairseq_plugins.pipeline import page
 from fairseq_plugins.pipeline.report import make_report
@@ -169,6 +170,16 @@ def test_without_vl_convert_a_page_is_left_out(runs: Path, tmp_path: Path, monke
     assert main(["report", str(runs), "--output", str(tmp_path / "report")]) == 0
     assert capsys.readouterr().out.endswith(f"{page.NO_PAGE}\n")
     assert not list(tmp_path.rglob("*.html"))
+
+
+def test_a_page_that_cannot_be_made_leaves_no_half_of_a_report(runs: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    def refused(path: Path) -> list[Entry]:
+        raise UserError(f"{path}: Permission denied")
+
+    monkeypatch.setattr(page, "read", refused)
+    assert main(["report", str(runs), "--output", str(tmp_path / "report")]) == 2
+    assert capsys.readouterr().err.endswith("recorder.jsonl: Permission denied\n")
+    assert not (tmp_path / "report").exists()
 
 
 # --- a browser ------------------------------------------------------------------------------------------------------
