@@ -102,8 +102,7 @@ class ManifoldConnection(HyperConnection):
 def doubly_stochastic(logits: Tensor) -> Tensor:
     """Divide exp of ``(..., K, K)`` by the sums of its columns, then of its rows, again and again (Sinkhorn)."""
     for _ in range(20):
-        logits = logits - torch.logsumexp(logits, dim=-2, keepdim=True)
-        logits = logits - torch.logsumexp(logits, dim=-1, keepdim=True)
+        logits = logits.log_softmax(dim=-2).log_softmax(dim=-1)
     return logits.exp()
 
 
