@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -30,63 +30,90 @@ WITHOUT_FAIRSEQ = {
 }
 """Modules in them that need neither fairseq nor torch."""
 
+_begun = False
+"""Whether :func:`register` was called."""
 
-@cache
+
 def register() -> None:
     """Patch fairseq, then register every method with it; a second call does nothing.
 
-    The imports are here because they import fairseq and torch, which takes seconds. Order matters: fairseq is patched
-    before anything else looks at it.
+    Order matters: fairseq is patched before anything else looks at it.
     """
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _RegisterFirst)]
-    print_utf_8()
+    global _begun
+    if _begun:
+        return
+    _begun = True
     log_as_fairseq_does()
-    with _without_collecting():
-        from fairseq_plugins import patches
-
-        patches.apply()
-
-        from fairseq_plugins import (
-            methods,  # noqa: F401  (registers every part and method)
-            training,
-        )
-        from fairseq_plugins.core.families import register_architectures, require_architecture
-        from fairseq_plugins.errors import install_hook
-        from fairseq_plugins.observe import recorder
-        from fairseq_plugins.observe.guard import installing as guard
-        from fairseq_plugins.patches.misspelt_options import EXPLAINED
-        from fairseq_plugins.search import settings
-
-        register_architectures()
-        EXPLAINED["--arch"] = require_architecture
-        settings.register()
-        training.register()
-        guard.install()  # before the recorder, which makes flags of its settings
-        recorder.register()
-        install_hook()
+    try:
+        with _without_collecting():
+            _import_and_register()
+    except BaseException:
+        _begun = False
+        raise
 
 
-class _RegisterFirst(MetaPathFinder, Loader):
-    """Calls :func:`register` before fairseq is imported, or what it would find half imported of this package."""
+def _import_and_register() -> None:
+    # Imported here: this imports fairseq and torch, which takes seconds.
+    from fairseq_plugins import patches
 
-    def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
-        """Return None where Python has still to find the module itself."""
-        package, *parts = fullname.split(".")
-        ours = package == __name__ and parts[0] in NEED_FAIRSEQ and fullname not in WITHOUT_FAIRSEQ
-        if fullname not in ("fairseq", "fairseq_cli") and not ours:
+    patches.apply()
+
+    from fairseq_plugins import (
+        methods,  # noqa: F401  (registers every part and method)
+        training,
+    )
+    from fairseq_plugins.core.families import register_architectures, require_architecture
+    from fairseq_plugins.errors import install_hook
+    from fairseq_plugins.observe import recorder
+    from fairseq_plugins.observe.guard import installing as guard
+    from fairseq_plugins.patches.misspelt_options import EXPLAINED
+    from fairseq_plugins.search import settings
+
+    register_architectures()
+    EXPLAINED["--arch"] = require_architecture
+    settings.register()
+    training.register()
+    guard.install()  # before the recorder, which makes flags of its settings
+    recorder.register()
+    install_hook()
+
+
+class _RegisterFirst(MetaPathFinder):
+    """Lets fairseq, and what :func:`register` would find half imported of this package, be loaded after it."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return what the next finder finds, with a loader that registers: a finder holds the lock of all imports."""
+        package, _, rest = fullname.partition(".")
+        ours = package == __name__ and rest.partition(".")[0] in NEED_FAIRSEQ and fullname not in WITHOUT_FAIRSEQ
+        if _begun or not (ours or fullname in ("fairseq", "fairseq_cli")):
             return None
-        register()
-        found = sys.modules.get(fullname)
-        return ModuleSpec(fullname, self, origin=found.__file__) if found else None
+        # By name: importlib.reload makes another class.
+        others = [finder for finder in sys.meta_path if type(finder).__name__ != type(self).__name__]
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next(filter(None, found), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Registering(spec.loader)
+        return spec
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module that :func:`register` has imported."""
-        self._found = sys.modules[spec.name].__spec__
-        return sys.modules[spec.name]
+
+class _Registering(Loader):
+    """The loader of a module that :func:`register` imports, too."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Return what the loader itself does."""
+        return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave it as it was."""
-        module.__spec__ = self._found
+        """Register, and import the module anew: Python takes what is in ``sys.modules`` in the end."""
+        del sys.modules[module.__name__]
+        register()
+        import_module(module.__name__)
 
 
 @contextmanager
@@ -126,6 +153,7 @@ def __getattr__(name: str) -> Any:
     return Translator
 
 
+print_utf_8()
 if "fairseq" in sys.modules:
     register()
 else:

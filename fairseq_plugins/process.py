@@ -95,8 +95,12 @@ def importing() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        from traceback import walk_tb
+
+        *_, (frame, _) = walk_tb(error.__traceback__)
+        ours = str(frame.f_globals.get("__name__")).startswith(PACKAGE) and not isinstance(error, ImportError)
         # A package whose import has failed is not in sys.modules; if fairseq is there, the bug is ours.
-        if "fairseq" in sys.modules:
+        if ours or "fairseq" in sys.modules:
             raise
         from fairseq_plugins.errors import UserError
 
@@ -272,6 +276,5 @@ def _discard_output() -> None:
 
 COMMAND = is_command()
 if COMMAND:
-    print_utf_8()
     end_quietly()
     end_with_torchrun()

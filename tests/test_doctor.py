@@ -110,12 +110,13 @@ def test_a_broken_fairseq_is_named_by_the_doctor_and_by_all_others(tmp_path: Pat
     (tmp_path / "fairseq").mkdir()
     (tmp_path / "fairseq" / "__init__.py").write_text('raise ValueError("mutable default")\n')
     said = []
-    for words in (["doctor"], ["fold", "--help"]):
+    (tmp_path / "x.pt").touch()
+    for words in (["doctor"], ["fold", "--help"], ["average", "--inputs", "x.pt", "--output", "y"], ["fsck", "x.pt"]):
         path = f"{tmp_path}{os.pathsep}{ROOT}"
         said.append(processes.python("-m", "fairseq_plugins.cli", *words, cwd=tmp_path, PYTHONPATH=path))
     line = "error: an import has failed (ValueError: mutable default); fairseq-deep doctor says why\n"
-    (code, errors, output), others = said
-    assert (code, errors, others) == (1, "", (2, line, ""))
+    (code, errors, output), *others = said
+    assert (code, errors, others) == (1, "", [(2, line, "")] * 3)
     assert "cannot be imported: ValueError: mutable default\n" in output
     assert output.endswith("\n\ntraining cannot start: fairseq\n")
 

@@ -55,7 +55,13 @@ BASE = {
     *("errors", "files", "lines", "options", "outcomes", "plots"),
     *("process", "processor", "tables", "workers"),
 }
-FIRST = ("fairseq.models", "fairseq_cli.train", "fairseq_plugins.methods.admin", "fairseq_plugins.search.settings")
+FIRST = {
+    "fairseq.models": "fairseq.models.ARCH_MODEL_REGISTRY",
+    "fairseq_cli.train": "fairseq_cli.train.main",
+    "fairseq_plugins.methods.admin": "fairseq_plugins.methods.admin, fairseq_plugins.core.method",
+    "fairseq_plugins.search.settings": "fairseq_plugins.search.settings.GenerationConfigWithForm",
+}
+"""What a program may import first, and names that it has then."""
 
 
 def part_of(module: str) -> str:
@@ -128,20 +134,62 @@ def test_what_needs_no_fairseq_imports_neither_it_nor_torch() -> None:
     run(program)
 
 
-@pytest.mark.parametrize("imported", FIRST)
-def test_whatever_is_imported_first_finds_fairseq_patched_and_all_methods(imported: str) -> None:
-    """And the module is the one that everything else has."""
+COUNTED = """
+from collections import Counter
+from importlib.machinery import SourceFileLoader
+executed, execute = Counter(), SourceFileLoader.exec_module
+def counted(loader, module):
+    executed[module.__name__] += 1
+    execute(loader, module)
+SourceFileLoader.exec_module = counted
+"""
+
+
+@pytest.mark.parametrize(("imported", "names"), FIRST.items())
+def test_whatever_is_imported_first_finds_fairseq_patched_and_all_methods(imported: str, names: str) -> None:
+    """And no module is made twice, so that everything has the same one."""
     program = (
-        "import importlib, sys\n"
-        "import fairseq_plugins\n"
-        f"module = importlib.import_module({imported!r})\n"
-        f"assert module is sys.modules[{imported!r}] and module.__spec__.origin == module.__file__\n"
+        f"{COUNTED}"
+        f"import fairseq_plugins, sys\nimport {imported}\n{names}\n"
         "assert not {'sklearn', 'scipy'} & sys.modules.keys(), 'fairseq was not patched before'\n"
         "from fairseq.models import ARCH_MODEL_REGISTRY\n"
+        "from fairseq import options\n"
         "from fairseq_plugins.core.method import METHODS\n"
-        "print(len(METHODS), 'admin_transformer' in ARCH_MODEL_REGISTRY)\n"
+        "from fairseq_plugins.search.settings import GenerationConfigWithForm\n"
+        "assert options.GenerationConfig is GenerationConfigWithForm\n"
+        "print(len(METHODS), 'admin_transformer' in ARCH_MODEL_REGISTRY, max(executed.values()))\n"
     )
-    assert run(program) == f"{len(METHODS)} True\n"
+    assert run(program) == f"{len(METHODS)} True 1\n"
+
+
+def test_a_thread_that_imports_torch_meanwhile_is_not_in_the_way() -> None:
+    """Python would not see that each waits for the other."""
+    program = (
+        "import faulthandler, threading, time\n"
+        "faulthandler.dump_traceback_later(120, exit=True)\n"
+        "import fairseq_plugins\n"
+        "thread = threading.Thread(target=lambda: __import__('torch'))\n"
+        "thread.start()\n"
+        "time.sleep(0.05)\n"
+        "import fairseq.models\n"
+        "thread.join()\n"
+        "print('admin_transformer' in fairseq.models.ARCH_MODEL_REGISTRY)\n"
+    )
+    assert run(program) == "True\n"
+
+
+def test_after_an_import_that_failed_the_next_one_registers() -> None:
+    program = (
+        "import sys, fairseq_plugins\n"
+        "sys.modules['hydra'] = None\n"
+        "try:\n"
+        "    import fairseq\n"
+        "except ImportError:\n"
+        "    del sys.modules['hydra']\n"
+        "from fairseq.models import ARCH_MODEL_REGISTRY\n"
+        "print('admin_transformer' in ARCH_MODEL_REGISTRY)\n"
+    )
+    assert run(program) == "True\n"
 
 
 def test_what_registering_imports_is_named() -> None:

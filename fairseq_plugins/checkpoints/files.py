@@ -32,12 +32,20 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         UserError: the file is absent, damaged, not a fairseq checkpoint, asks to run code when it is loaded, or holds
             weights that are not finite.
     """
-    # Imported here: this imports fairseq, which takes seconds, and --help need not wait for it.
+    import_fairseq()
+    return plain_content(path)
+
+
+def import_fairseq() -> None:
+    """Tell torch the classes that fairseq stores. That takes seconds, for which ``--help`` need not wait.
+
+    Raises:
+        UserError: fairseq or torch cannot be imported.
+    """
     with importing():
         from fairseq_plugins import patches
 
-    patches.apply()  # which tells torch the classes that fairseq stores
-    return plain_content(path)
+    patches.apply()
 
 
 def architecture(state: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_plugins.checkpoints.damaged import LAST
-from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+from fairseq_plugins.checkpoints.files import import_fairseq, num_updates, read_checkpoint
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
@@ -37,6 +37,7 @@ def check(places: Sequence[Path]) -> int:
     for place, paths in files.items():
         if not paths or not place.exists():
             raise UserError(f"{place}: {'contains no checkpoint' if place.exists() else 'no such file or directory'}")
+    import_fairseq()  # else every file would be blamed for what it raises
     code = 0
     for place, paths in files.items():
         rows: list[list[str]] = []

@@ -23,7 +23,7 @@ from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.prepare import Preparation
 from fairseq_plugins.pipeline.prepare_settings import Settings, sets_of
 from fairseq_plugins.pipeline.workspace import Workspace, say
-from fairseq_plugins.process import exit_code
+from fairseq_plugins.process import exit_code, importing
 from fairseq_plugins.processor import core_count
 
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
@@ -139,7 +139,8 @@ def checked_methods(args: Namespace) -> list[str]:
     named = [name.strip() for name in args.methods.split(",") if name.strip()]
     registered: list[str] = []
     if not set(METHODS).issuperset(named):
-        from fairseq_plugins.core.method import METHODS as known
+        with importing():
+            from fairseq_plugins.core.method import METHODS as known
 
         registered = list(known)
     methods = dict.fromkeys(method for name in named for method in (registered if name == "all" else [name]))

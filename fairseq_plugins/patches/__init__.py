@@ -2,8 +2,9 @@
 
 ``WRAPPED`` of a module are the arguments of :func:`~fairseq_plugins.patches.wrapping.wrap` for each function that it
 wraps; a few change something else, in their ``apply()``. All may be applied any number of times and do nothing where
-the bug is absent. :func:`apply` runs at import of the plugin, so a spawned worker, which imports the plugin again by
-``--user-dir``, is patched too. fairseq's functions are wrapped where they are looked up, never copied.
+the bug is absent. :func:`apply` runs when fairseq is first imported where the plugin is; a spawned worker, which
+imports it again by ``--user-dir``, is patched too. fairseq's functions are wrapped where they are looked up, never
+copied.
 
 ``fairseq-hydra-train`` starts before it looks for a plugin; the patch for several processes on CPUs reaches it as
 ``fairseq-deep hydra-train``.

@@ -17,6 +17,7 @@ import numpy as np
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum
 from fairseq_plugins.lines import raw_lines
+from fairseq_plugins.process import importing
 
 BLOCK = 1 << 23
 """Token numbers of binarised text that are in memory at once."""
@@ -146,7 +147,8 @@ def _words(line: bytes, file: File) -> list[str]:
 
 
 def _measure_all_binarised(directory: Path, folder: Path) -> Iterator[File]:
-    from fairseq.data import Dictionary
+    with importing():
+        from fairseq.data import Dictionary
 
     types: dict[str, int] = {}
     for path in sorted(folder.glob("dict*.txt")):
