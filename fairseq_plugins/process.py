@@ -64,7 +64,8 @@ def print_utf_8() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         encoding = str(getattr(stream, "encoding", None)).lower()
         if encoding in ("ascii", "us-ascii", "ansi_x3.4-1968") and hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8")
+            # A message may name what is not text.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")
 
 
 def raise_again() -> None:

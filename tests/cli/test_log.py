@@ -63,3 +63,11 @@ def test_generate_without_a_locale(module: str, toy_data: Path, tmp_path: Path) 
     ended = subprocess.run([sys.executable, "-m", *words], capture_output=True, cwd=root, env={**os.environ, **none})
     assert ended.returncode == 0, ended.stderr.decode()
     assert "fünf" in ended.stdout.decode("utf-8")
+
+
+def test_a_mistake_without_a_locale_is_a_line() -> None:
+    none = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+    words = [sys.executable, "-m", "fairseq_plugins.cli", "übersetze"]
+    ended = subprocess.run(words, capture_output=True, check=False, env={**os.environ, **none})
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert ended.stderr.startswith(rb"error: unknown command '\udcc3\udcbcbersetze'")
