@@ -101,7 +101,8 @@ class Blocks:
         if self.output.exists():
             return True
         with locked(self.directory / ".lock"):
-            lengths = self._lengths()
+            total = sum(1 for _ in raw_lines(self.source))
+            lengths = [min(self.lines, total - first) for first in range(0, total, self.lines)]
             if self.output.exists() or not all(self.file(number).exists() for number in range(len(lengths))):
                 return self.output.exists()
             # Where a disk has no locks, two machines may join at once.
@@ -116,13 +117,8 @@ class Blocks:
             # What a killed job has left, too.
             for file in self.directory.glob("[0-9]*"):
                 file.unlink()
-            say(f"{self.output}: {sum(lengths):,} lines")
+            say(f"{self.output}: {total:,} lines")
         return True
-
-    def _lengths(self) -> list[int]:
-        """The number of lines of each block of the text."""
-        total = sum(1 for _ in raw_lines(self.source))
-        return [min(self.lines, total - first) for first in range(0, total, self.lines)]
 
     def _write_whole(self, path: Path, lengths: Sequence[int]) -> None:
         with whole_files(path) as [stream], ExitStack() as opened:

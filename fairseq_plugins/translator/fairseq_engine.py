@@ -39,14 +39,17 @@ class FairseqEngine:
         numbers = [self._numbers(self.source, sentence) for sentence in sentences]
         hypotheses: dict[int, list[Hypothesis]] = {}
         with self._lock:
-            generator = self._generator(alignment)
             for batch in batches([len(sentence) for sentence in numbers], self.how.batch or BATCH):
-                sample = {"id": torch.tensor(batch), "net_input": self._inputs([numbers[index] for index in batch])}
-                sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
-                answers = self.task.inference_step(generator, [self.model], sample)
-                for index, answer in zip(batch, answers, strict=True):
-                    hypotheses[index] = [self._hypothesis(result) for result in answer[:nbest]]
+                inputs = self._inputs([numbers[index] for index in batch])
+                hypotheses.update(zip(batch, self._searched(inputs, nbest, alignment), strict=True))
         return [hypotheses[index] for index in range(len(sentences))]
+
+    def _searched(self, inputs: dict[str, torch.Tensor], nbest: int, alignment: bool) -> list[list[Hypothesis]]:
+        """Return the best translations of each sentence of a batch."""
+        sample = {"id": torch.arange(len(inputs["src_tokens"])), "net_input": inputs}
+        sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
+        answers = self.task.inference_step(self._generator(alignment), [self.model], sample)
+        return [[self._hypothesis(result) for result in answer[:nbest]] for answer in answers]
 
     def _generator(self, alignment: bool) -> Any:
         """Return fairseq's search; with ``alignment`` the one of ``--print-alignment``, which keeps the attention."""

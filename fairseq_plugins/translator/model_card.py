@@ -86,8 +86,8 @@ def write_card(
     """
     form, search = package.form, package.content["search"]
     recipe = _recipe(package.content, run)
-    evaluations = run.evaluations if run else {}
-    scores = [(test, metric) for test, scored in evaluations.items() for metric in scored.metrics.values()]
+    evaluations = run.evaluations.items() if run else ()
+    scores = [(test, metric) for test, scored in evaluations for metric in scored.metrics.values()]
     table = [(test, metric.name, f"{metric.value:.2f}", f"`{metric.signature}`") for test, metric in scores]
     try:
         metadata = ModelCardData(

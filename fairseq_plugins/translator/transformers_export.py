@@ -69,8 +69,8 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
     with whole_directory(out, overwrite=args.force) as partial:
         theirs.save_pretrained(partial)
         (partial / "model.safetensors").chmod(0o644)  # safetensors lets nobody else read it
-        least = LEAST_TRANSFORMERS[theirs.config.model_type]
-        write_tokeniser(package, dictionaries, positions[0], partial, least)
+        kind, trusted = theirs.config.model_type, not is_stock(form)
+        write_tokeniser(package, dictionaries, positions[0], partial, LEAST_TRANSFORMERS[kind])
         ours = FairseqEngine(model, dictionaries, how)
         exported = TransformersEngine(partial, dictionaries, how, positions[1])
         proof = [
@@ -79,7 +79,6 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
             compare_tokenisers(form, encode, source, raw, partial),
         ]
         (partial / PROOF).write_text("".join(f"{line}\n" for line in proof), encoding="utf-8")
-        kind, trusted = theirs.config.model_type, not is_stock(form)
         write_card(partial, out.resolve().name, package, kind, trusted, run, args.license, proof)
     print(*proof, sep="\n")
     size = sum(path.stat().st_size for path in out.iterdir())

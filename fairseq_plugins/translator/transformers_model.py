@@ -12,7 +12,7 @@ What a design adds to such a model is folded into its weights by :mod:`fairseq_p
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from transformers import (
 
 from fairseq_plugins.checkpoints.fold import Folded, fold
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.translator.engines import BATCH, How, Hypothesis, Tokens, batches
+from fairseq_plugins.translator.engines import How, Hypothesis
 from fairseq_plugins.translator.fairseq_engine import FairseqEngine
 
 ACTIVATIONS = {
@@ -195,25 +195,18 @@ class TransformersEngine(FairseqEngine):
         super().__init__(model, dictionaries, how)
         self.positions, self.label = positions, "transformers, float32, cpu"
 
-    def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
-        """Return the best translation of each sentence, none of which is empty, in order."""
+    def _searched(self, inputs: dict[str, Tensor], nbest: int, alignment: bool) -> list[list[Hypothesis]]:
         assert (nbest, alignment) == (1, False)
-        numbers = [self._numbers(self.source, sentence) for sentence in sentences]
-        marks = (self.target.pad(), self.target.eos())
-        hypotheses: dict[int, list[Hypothesis]] = {}
-        for batch in batches([len(sentence) for sentence in numbers], BATCH):
-            padded = self._inputs([numbers[index] for index in batch])["src_tokens"]
-            found = self.model.generate(
-                input_ids=padded,
-                attention_mask=padded.ne(self.source.pad()).long(),
-                max_new_tokens=longest_translation(self.how.search, padded.size(1), self.positions) + 1,
-                output_scores=True,
-                return_dict_in_generate=True,
-            )
-            for index, written, score in zip(batch, found.sequences, found.sequences_scores.tolist(), strict=True):
-                words = [self.target[number] for number in written.tolist() if number not in marks]
-                hypotheses[index] = [Hypothesis(words, score)]
-        return [hypotheses[index] for index in range(len(sentences))]
+        padded, marks = inputs["src_tokens"], (self.target.pad(), self.target.eos())
+        found = self.model.generate(
+            input_ids=padded,
+            attention_mask=padded.ne(self.source.pad()).long(),
+            max_new_tokens=longest_translation(self.how.search, padded.size(1), self.positions) + 1,
+            output_scores=True,
+            return_dict_in_generate=True,
+        )
+        rows = ([self.target[number] for number in row if number not in marks] for row in found.sequences.tolist())
+        return [[Hypothesis(*row)] for row in zip(rows, found.sequences_scores.tolist(), strict=True)]
 
     def _logits(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
         # FSMT hides the words to come only if it keeps no cache.
