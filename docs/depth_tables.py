@@ -67,18 +67,18 @@ def sensitivity_table(lines: Sequence[Line]) -> str:
     swept = [line for line in lines if line["stage"] == "sweep"]
     rows = [["", "best rate", "half of it", "twice"]]
     for config in configs(swept):
-        losses = {float(line["rate"]): line for line in swept if line["config"] == config}
-        learnt = [rate for rate, line in losses.items() if line["outcome"] == OK]
-        if not learnt:
+        found = {float(line["rate"]): line for line in swept if line["config"] == config}
+        losses = {rate: float(line["valid"]) for rate, line in found.items() if line["outcome"] == OK}
+        if not losses:
             continue
-        best = min(learnt, key=lambda rate: float(losses[rate]["valid"]))
+        best = min(losses, key=lambda rate: losses[rate])
 
-        def more(line: Line | None, least: float = float(losses[best]["valid"])) -> str:
+        def more(line: Line | None, least: float = losses[best]) -> str:
             if line is None:
                 return "not tried"
             return f"+{float(line['valid']) - least:.3f}" if line["outcome"] == OK else line["outcome"]
 
-        rows.append([_named(config), f"{best:g}", more(losses.get(best / 2)), more(losses.get(best * 2))])
+        rows.append([_named(config), f"{best:g}", more(found.get(best / 2)), more(found.get(best * 2))])
     return markdown_table(rows)
 
 

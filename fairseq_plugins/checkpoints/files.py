@@ -37,15 +37,13 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def import_fairseq() -> None:
-    """Tell torch the classes that fairseq stores. That takes seconds, for which ``--help`` need not wait.
+    """Import fairseq with its patches, one of which tells torch the classes that fairseq stores; takes seconds.
 
     Raises:
         UserError: fairseq or torch cannot be imported.
     """
     with importing():
-        from fairseq_plugins import patches
-
-    patches.apply()
+        from fairseq_plugins import patches  # noqa: F401  (whose first import patches and registers everything)
 
 
 def architecture(state: dict[str, Any]) -> str:

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import fairseq_plugins
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.pipeline import corpus
 from fairseq_plugins.pipeline.published import published_rows
 from fairseq_plugins.pipeline.results import Run, read_run
-from fairseq_plugins.process import importing
 from fairseq_plugins.scoring.metrics import TASKS, metric_named
 from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.description import FILE as DESCRIPTION
@@ -104,11 +102,10 @@ def make_plan(args: argparse.Namespace) -> Plan:
     import torch
     from omegaconf import OmegaConf
 
-    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+    from fairseq_plugins.checkpoints.files import import_fairseq, num_updates, read_checkpoint
     from fairseq_plugins.pipeline import averaging
 
-    with importing():
-        fairseq_plugins.register()
+    import_fairseq()
     # fairseq logs everything it loads, on standard output.
     logging.getLogger().setLevel(logging.WARNING)
     known, configuration = run.settings.get("data_fingerprint"), run.settings.get("configuration")
