@@ -14,6 +14,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from fairseq_plugins.checkpoints import files
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline import averaging, corpus, decoding, evaluate
@@ -204,10 +205,12 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
     def loaded() -> None:
         raise AssertionError("fairseq was loaded")
 
-    monkeypatch.setattr(decoding.fairseq_plugins, "register", loaded)
+    monkeypatch.setattr(files, "import_fairseq", loaded)
     assert main(["evaluate", str(run), str(data), "tset"]) == 2
     line = f"error: {data}: unknown test set 'tset' (did you mean 'test'?); legal values: test, valid\n"
     assert capsys.readouterr() == ("", line)
+    with pytest.raises(AssertionError, match="fairseq was loaded"):
+        main(["evaluate", str(run), str(data), "test"])
 
 
 def test_data_of_another_training_are_refused(run, data, tmp_path):
