@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -81,6 +81,11 @@ def best_rate(config: str) -> float | None:
     return min(sorted(losses), key=lambda rate: losses[rate]) if set(losses) == set(RATES) else None
 
 
+def baseline(config: str) -> str:
+    """The configuration against which one is tested: the baseline's of the same depth."""
+    return f"{BASELINE}_{config.rpartition('_')[2]}"
+
+
 def hopeless(config: str) -> bool:
     """Whether nothing of it has learnt: neither a rate of the sweep nor a training to the end."""
     outcomes = [(line["stage"], line["outcome"]) for line in lines() if line["config"] == config]
@@ -94,13 +99,15 @@ def stages(configs: Sequence[str], seeds: Sequence[int]) -> Iterator[list[Traini
     for seed in seeds:
         full = [Training(config, "full", seed, rate) for config in configs if (rate := best_rate(config)) is not None]
         full = [training for training in full if not hopeless(training.config)]
-        # The others are tested against the translations of the baseline.
-        yield [training for training in full if training.config.startswith(f"{BASELINE}_")]
-        yield [training for training in full if not training.config.startswith(f"{BASELINE}_")]
+        # The baseline comes first: the others are tested against its translations.
+        yield sorted(full, key=lambda training: training.config != baseline(training.config))
 
 
-def train(training: Training, data: Path, out: Path, updates: int) -> dict[str, str]:
-    """Train, and after the full number of updates also translate and score; return the line of the results file."""
+def train(training: Training, data: Path, out: Path, updates: int, theirs: Future[None] | None) -> dict[str, str]:
+    """Train, and after the full number of updates also translate and score; return the line of the results file.
+
+    The scores wait for ``theirs``, the training of the baseline, against which they are tested.
+    """
     directory = training.directory(out)
     resumed = (directory / "train.log").exists()
     length = updates if training.stage == "full" else updates // SHARE_OF_SWEEP
@@ -121,6 +128,8 @@ def train(training: Training, data: Path, out: Path, updates: int) -> dict[str, 
         best = min(losses, key=lambda update: losses[update])
         line |= {"valid": f"{losses[best]:.3f}", "best_update": str(best)}
         if training.stage == "full":
+            if theirs is not None:
+                theirs.result()
             line |= scores(run, data, out, training)
     return line
 
@@ -137,9 +146,9 @@ def scores(run: Run, data: Path, out: Path, training: Training) -> dict[str, str
             for metric, value in (("bleu", values["sacrebleu"]), ("chrf", values["chrf"])):
                 found[f"{metric}_{name}{kind}"] = f"{value:.2f}"
     ours = run.directory / "evaluation" / TEST_SETS[0]
-    baseline = f"{BASELINE}_{training.config.rpartition('_')[2]}"
-    for theirs in out.glob(f"{baseline}/full-{training.seed}-*/evaluation/{TEST_SETS[0]}"):
-        if (theirs / HYPOTHESES).exists() and baseline != training.config:
+    theirs_at = baseline(training.config)
+    for theirs in out.glob(f"{theirs_at}/full-{training.seed}-*/evaluation/{TEST_SETS[0]}"):
+        if (theirs / HYPOTHESES).exists() and theirs_at != training.config:
             systems = {place.parents[2].name: _lines(place / HYPOTHESES) for place in (theirs, ours)}
             [tested] = compare(systems, [_lines(ours / REFERENCES)], tests=["bootstrap"])
             found["p_test"] = f"{tested.p:.3f}"
@@ -176,11 +185,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     lock = Lock()
 
-    def one(training: Training) -> None:
+    def one(training: Training, theirs: Future[None] | None) -> None:
         # Another call may have trained it meanwhile.
         if training.key in {tuple(line[name] for name in COLUMNS[:4]) for line in lines()}:
             return
-        line = train(training, args.data, args.out, args.updates)
+        line = train(training, args.data, args.out, args.updates, theirs)
         with lock:
             new = not RESULTS.exists()
             with open(RESULTS, "a", encoding="utf-8", newline="") as stream:
@@ -193,7 +202,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     for methods in [args.methods] if args.methods else [FIRST, OTHERS]:
         for trainings in stages([f"{method}_{depth}" for depth in args.depths for method in methods], args.seeds):
             with ThreadPoolExecutor(args.jobs) as pool:
-                list(pool.map(one, trainings))
+                begun: dict[Training, Future[None]] = {}
+                for training in trainings:
+                    theirs = next((begun[other] for other in begun if other.config == baseline(training.config)), None)
+                    begun[training] = pool.submit(one, training, theirs)
+                for future in begun.values():
+                    future.result()
 
 
 if __name__ == "__main__":
