@@ -20,7 +20,7 @@ RESULTS = Path(__file__).resolve().parent / "results" / "depth.tsv"
 BASELINE = "pre_ln"
 METHODS = ("pre_ln", "admin", "b2t", "post_ln", "rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
 SCORES = ("bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
-OK = "ok"
+OK, SEEDS = "ok", 3
 SHARES = np.linspace(1 / 24, 1, 24)
 """Of the updates, where curves are drawn; validations are so far apart."""
 
@@ -111,6 +111,43 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
                 _mean([float(line["processor_s"]) for line in done if line["processor_s"]], ".0f"),
             ]
         )
+    return markdown_table(rows)
+
+
+COMPARED = (
+    ("H2: depth pays for Admin", "admin_18e18d", "admin_6e6d", "valid"),
+    ("H2: depth pays for B2T", "b2t_18e18d", "b2t_6e6d", "valid"),
+    ("H3: Admin is better than Pre-LN at 18-18", "admin_18e18d", "pre_ln_18e18d", "bleu_test"),
+    ("H3: B2T is better than Pre-LN at 18-18", "b2t_18e18d", "pre_ln_18e18d", "bleu_test"),
+    ("H5: deep is better than wide, Pre-LN", "pre_ln_18e18d", "pre_ln_wide_6e6d", "valid"),
+    ("H5: deep is better than wide, Admin", "admin_18e18d", "admin_wide_6e6d", "valid"),
+)
+"""Each hypothesis that one cell is better than another, in a column of the results."""
+
+
+def verdicts_table(lines: Sequence[Line]) -> str:
+    """What the trainings say of the hypotheses of the protocol: Welch's tests over the seeds with Holm's correction."""
+    full = [line for line in lines if (line["stage"], line["outcome"]) == ("full", OK)]
+    ended = {config: [line for line in full if line["config"] == config] for config in configs(full)}
+    tested = {name: over_seeds(ended.get(a, []), ended.get(b, []), column) for name, a, b, column in COMPARED}
+    corrected = holm(tested)
+    post = [line for line in lines if line["config"] == "post_ln_18e18d"]
+    learnt = sum(line["outcome"] == OK for line in post)
+    failed = "open" if not post else "refuted" if learnt else "supported"
+    rows = [["hypothesis", "measured", "p", "verdict"]]
+    rows.append(["H1: Post-LN fails at 18-18", f"{learnt} of {len(post)} trainings have learnt", "", failed])
+    for name, ours, theirs, column in COMPARED:
+        unit, form = ("bits", ".3f") if column == "valid" else ("BLEU", ".1f")
+        if not (ended.get(ours) and ended.get(theirs)):
+            rows.append([name, "not trained yet", "", "open"])
+            continue
+        means = [statistics.fmean(float(line[column]) for line in ended[config]) for config in (ours, theirs)]
+        better = means[0] < means[1] if column == "valid" else means[0] > means[1]
+        certain = corrected.get(name, 1.0) <= 0.05
+        verdict = "refuted" if not better else "supported" if certain else "undecided"
+        seeds = min(len(ended[ours]), len(ended[theirs]))
+        verdict += f", {seeds} of {SEEDS} seeds" if seeds < SEEDS else ""
+        rows.append([name, f"{means[0]:{form}} against {means[1]:{form}} {unit}", _p(corrected.get(name)), verdict])
     return markdown_table(rows)
 
 

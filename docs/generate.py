@@ -798,7 +798,7 @@ def with_block(page: str, name: str, content: str) -> str:
     return f"{head}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
 
 
-DEPTH = ROOT / "docs" / "results" / "depth_protocol.md"
+DEPTH = ROOT / "docs" / "results" / "depth.md"
 
 
 def depth_page() -> str:
@@ -806,6 +806,7 @@ def depth_page() -> str:
     page, lines = DEPTH.read_text(encoding="utf-8"), depth_tables.read()
     for depth in ("6e6d", "18e18d"):
         page = with_block(page, depth, depth_tables.results_table(lines, depth))
+    page = with_block(page, "verdicts", depth_tables.verdicts_table(lines))
     page = with_block(page, "sweep", depth_tables.sweep_table(lines))
     return with_block(page, "sensitivity", depth_tables.sensitivity_table(lines))
 

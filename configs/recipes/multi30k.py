@@ -1,4 +1,4 @@
-"""The depth tables of ``docs/results/depth.md``: no paper's recipe, but one for all methods, on Multi30k."""
+"""The last table of ``docs/results/depth.md``: no paper's recipe, but one for all methods, on Multi30k."""
 
 from __future__ import annotations
 
@@ -61,31 +61,17 @@ NO_WARM_UP: Settings = {"lr_scheduler": {"warmup_init_lr": Noted(RATE, "no warm-
 PUBLISHED_WITHOUT_WARM_UP = ("rezero", "t_fixup")
 WARMED_UP = {"t_fixup_warm": "t_fixup"}
 """Method by the name of a configuration that has the warm-up of the others nevertheless."""
-NEWER = ("deepscale", "denseformer")
-"""The two with the lowest loss at 60-12 layers in docs/results/deep_stability.md."""
-DEPTHS = {
-    (6, 6): (
-        "post_ln",
-        "pre_ln",
-        "admin",
-        "b2t",
-        "ds_init",
-        "dsinit_matt",
-        "rezero",
-        "deepnet",
-        "t_fixup",
-        "t_fixup_warm",
-        *NEWER,
-    ),
-    (60, 12): ("pre_ln", "admin", "b2t", "rezero", "t_fixup_warm", *NEWER),
-}
-DEPTHS[18, 18] = DEPTHS[6, 6]
+METHODS = (
+    *("post_ln", "pre_ln", "admin", "b2t", "ds_init", "dsinit_matt", "rezero", "deepnet", "t_fixup", "t_fixup_warm"),
+    # The two with the lowest loss at 60-12 layers in docs/results/deep_stability.md.
+    *("deepscale", "denseformer"),
+)
 
 
 def configs() -> Iterator[tuple[str, Config]]:
     """Every method at every depth."""
-    for (encoder, decoder), names in DEPTHS.items():
-        for name in names:
+    for depth in (6, 18):
+        for name in METHODS:
             own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
-            config = Config(DEPTH, WARMED_UP.get(name, name), encoder, decoder, settings=own)
-            yield f"multi30k_de_en/{name}_{encoder}e{decoder}d", config
+            config = Config(DEPTH, WARMED_UP.get(name, name), depth, depth, settings=own)
+            yield f"multi30k_de_en/{name}_{depth}e{depth}d", config

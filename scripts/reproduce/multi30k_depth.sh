@@ -3,7 +3,7 @@
 #
 #     [OUT=DIR SEEDS="1 2 3" ...] scripts/reproduce/multi30k_depth.sh DEPTH [METHOD ...]
 #
-# DEPTH: 6e6d, 18e18d or 60e12d. METHOD: those of configs/multi30k_de_en, the baseline first; default: all, and Pre-LN
+# DEPTH: 6e6d or 18e18d. METHOD: those of configs/multi30k_de_en, the baseline first; default: all, and Pre-LN
 # as the baseline. The same command continues where it was stopped.
 # Settings: OUT, those of fairseq-deep compare and of scripts/prepare_multi30k.sh; see docs/reproduction.md.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -14,7 +14,7 @@ shift
 if ! (($#)); then
     set -- pre_ln
     for file in "$ROOT/configs/multi30k_de_en/"*"_$DEPTH.yaml"; do
-        [[ -e $file ]] || die "unknown depth '$DEPTH'; legal values: 6e6d, 18e18d, 60e12d"
+        [[ -e $file ]] || die "unknown depth '$DEPTH'; legal values: 6e6d, 18e18d"
         name=$(basename "$file" "_$DEPTH.yaml")
         [[ $name == pre_ln ]] || set -- "$@" "$name"
     done

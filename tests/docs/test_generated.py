@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from docs import depth_tables
 from fairseq_plugins import patches
 from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, Method, NewParameter, Part, all_options
 from fairseq_plugins.core.residual import only_branches
@@ -41,7 +42,7 @@ def name_of(thing: Method | Part) -> str:
 
 GENERATED = [
     *("docs/methods.md", "docs/diagrams.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"),
-    "docs/results/depth_protocol.md",
+    "docs/results/depth.md",
 ]
 
 
@@ -59,6 +60,19 @@ def test_stale_page_is_reported_and_then_written(tmp_path: Path, monkeypatch: py
     assert (generate.main(["--check"]), page.read_text()) == (1, "old")
     assert (generate.main([]), page.read_text()) == (0, "new")
     assert generate.main(["--check"]) == 0
+
+
+def test_numbers_in_the_text_on_depth_are_of_the_results() -> None:
+    """Its tables are generated of the results; what is said between them is in them, in the results or the protocol."""
+    page, protocol = ((ROOT / "docs/results" / name).read_text("utf-8") for name in ("depth.md", "depth_protocol.md"))
+    page = page.partition("## Before it")[0]
+    number = re.compile(r"(?<![\d.])\d+\.\d+(?![\d.])")
+    tables = re.findall(r"^<!-- generated: .*?^<!-- end of", page, re.M | re.S)
+    known = set(number.findall(" ".join([*tables, protocol, depth_tables.RESULTS.read_text(encoding="utf-8")])))
+    said = number.findall(re.sub(r"^<!-- generated: .*?^<!-- end of|`[^`]*`", "", page, flags=re.M | re.S))
+    assert len(tables) == 5
+    assert said
+    assert [value for value in said if value not in known] == []
 
 
 # Parameters --------------------------------------------------------------------------------------------------------
