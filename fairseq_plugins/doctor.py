@@ -21,7 +21,7 @@ from typing import NamedTuple
 import fairseq_plugins
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.checkout import commit
-from fairseq_plugins.pipeline.machine import this_machine
+from fairseq_plugins.pipeline.machine import BF16_CAPABILITY, this_machine
 
 OURS = "fairseq-deep"
 FAIRSEQ = "fairseq-fixed"
@@ -34,8 +34,6 @@ EXTENSIONS = (
     ("fairseq.libbleu", WARNING, "--scoring bleu fails; --scoring sacrebleu works"),
 )
 """Compiled parts of fairseq: module, level and consequence if it is missing."""
-BFLOAT16 = 8
-"""The first generation of NVIDIA's GPUs (compute capability) that computes in bfloat16."""
 
 
 class Finding(NamedTuple):
@@ -164,6 +162,6 @@ def gpus() -> Iterator[Finding]:
     for number in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(number)
         says = "--bf16, --fp16 and --amp"
-        if device.major < BFLOAT16:
+        if device.major < BF16_CAPABILITY[0]:
             says = "no bfloat16: --fp16 or --amp instead of --bf16, which is only emulated"
-        yield Finding(OK if device.major >= BFLOAT16 else NOTE, f"GPU {number}", f"{device.name}: {says}")
+        yield Finding(OK if device.major >= BF16_CAPABILITY[0] else NOTE, f"GPU {number}", f"{device.name}: {says}")

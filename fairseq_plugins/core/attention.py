@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Site, Stack, part
-from fairseq_plugins.core.norm import NormedMap, call_maps, layer_norm_parameters, norm_module
+from fairseq_plugins.core.norm import MapWith, call_maps, layer_norm_parameters, norm_module
 
 
 class Attention(MultiheadAttention):
@@ -94,37 +94,24 @@ class ThreeMapsAttention(Attention):
             nn.init.xavier_uniform_(projection.weight, gain=self.xavier_input_gain)
 
 
-class HeadNorm(nn.Module):
-    """A norm over the dimensions D of each head, for ``(T, B, C)``."""
-
-    def __init__(self, norm: nn.Module, heads: int) -> None:
-        super().__init__()
-        self.norm = norm
-        self.heads = heads
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise each head by itself."""
-        normed: Tensor = self.norm(x.view(x.size(0), -1, self.heads, x.size(-1) // self.heads))
-        return normed.reshape(x.size())
-
-
-class NormedHeads(NormedMap):
+class NormedHeads(MapWith):
     """A linear map whose result is normalised in each head: norm(W x + b), W ``(C, in)``, the norm over D."""
 
+    norm: nn.Module
+
     def __init__(self, linear: nn.Linear, norm: nn.Module, heads: int) -> None:
-        super().__init__(linear)
-        self.norm = norm
+        super().__init__(linear, "norm", norm, before=False)
         self.heads = heads
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(T, B, in)`` to ``(T, B, C)``."""
         mapped = F.linear(x, self.weight, self.bias)
-        normed: Tensor = self.norm(mapped.view(mapped.size(0), -1, self.heads, self.out_features // self.heads))
-        return normed.reshape(mapped.size())
+        normed: Tensor = self.norm(mapped.view(*mapped.shape[:-1], self.heads, -1))
+        return normed.flatten(-2)
 
     def around(self, linear: nn.Module) -> nn.Module:
         """The map, then the norm of each head."""
-        return nn.Sequential(linear, HeadNorm(self.norm, self.heads))
+        return nn.Sequential(linear, nn.Unflatten(-1, (self.heads, -1)), self.norm, nn.Flatten(-2))
 
 
 def plan_with_normed_heads(

@@ -13,10 +13,6 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, part
 
 
-@part(
-    Axis.BIAS,
-    "vector",
-    summary="a vector each, as in the original Transformer",
-)
+@part(Axis.BIAS, "vector", summary="a vector each, as in the original Transformer")
 def keep_vectors(layer: nn.Module, design: StackDesign) -> None:
     """Change nothing."""

@@ -20,16 +20,7 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.fields import END_WIDTHS, Family, flat_fields
-from fairseq_plugins.core.method import (
-    GENERAL_OPTIONS,
-    PARTS,
-    Axis,
-    Option,
-    Part,
-    Stack,
-    all_options,
-    find_part,
-)
+from fairseq_plugins.core.method import GENERAL_OPTIONS, PARTS, Axis, Option, Part, Stack, all_options, find_part
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
 from fairseq_plugins.errors import UserError, flag, unknown_name
 

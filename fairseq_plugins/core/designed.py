@@ -71,8 +71,10 @@ class DesignedModel(BaseFairseqModel):
         self.data_seen = True
 
     def run_stacks(self, *inputs: Any) -> None:
-        """Run every layer on the inputs of a batch."""
-        raise NotImplementedError
+        """Run :meth:`forward` up to the output projection."""
+        *source, target = inputs
+        encoder_out = self.encoder(*source)
+        self.decoder(target, encoder_out=encoder_out, features_only=True)
 
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None

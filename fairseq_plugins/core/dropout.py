@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import Tensor
 
@@ -35,9 +34,6 @@ class LeanDropout(FairseqDropout):
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
         """Drop numbers of ``x``, of any shape, where fairseq's module would."""
-        if self.p == 0 or not (self.training or self.apply_during_inference):
-            return x
-        if self.p < 1 and not x.is_cuda:
-            dropped: Tensor = _DropOut.apply(x, self.p)  # type: ignore[no-untyped-call]
-            return dropped
-        return F.dropout(x, p=self.p, training=True, inplace=inplace)
+        if 0 < self.p < 1 and (self.training or self.apply_during_inference) and not x.is_cuda:
+            return _DropOut.apply(x, self.p)  # type: ignore[no-untyped-call]
+        return super().forward(x, inplace)

@@ -37,7 +37,7 @@ class StackWeights:
         top_norm: the LayerNorm on top of the layers, or None.
     """
 
-    layers: Sequence[nn.Module]
+    layers: Sequence[Any]
     embedding: nn.Module | None = None
     embedding_is_shared: bool = False
     output: nn.Module | None = None
@@ -91,25 +91,13 @@ def without_cross_attention(design: StackDesign, config: Any) -> list[str]:
     return ["--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier"]
 
 
-@part(
-    Axis.INIT,
-    "keep",
-    summary="the base initialisation, unchanged",
-)
-@part(
-    Axis.BASE_INIT,
-    "fairseq",
-    summary="what fairseq draws today",
-)
+@part(Axis.INIT, "keep", summary="the base initialisation, unchanged")
+@part(Axis.BASE_INIT, "fairseq", summary="what fairseq draws today")
 def keep(weights: StackWeights, design: StackDesign) -> None:
     """Change nothing."""
 
 
-@part(
-    Axis.BASE_INIT,
-    "xavier",
-    summary="Xavier uniform, zero biases: what the papers assume",
-)
+@part(Axis.BASE_INIT, "xavier", summary="Xavier uniform, zero biases: what the papers assume")
 def xavier(weights: StackWeights, design: StackDesign) -> None:
     """Xavier uniform for every matrix, zero for every bias: fairseq before 2019-10-25.
 

@@ -110,8 +110,7 @@ class Layer(nn.Module):
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """Map ``(T, B, C)`` to the output of the feed-forward sub-layer."""
-        output: Tensor = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
-        return output
+        return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
 
 
 class EncoderLayer(Layer, TransformerEncoderLayerBase):
@@ -130,11 +129,7 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
         return build(embed_dim, cfg.encoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True)
 
     def forward(
-        self,
-        x: Tensor,
-        encoder_padding_mask: Tensor | None,
-        scores: Tensor | None = None,
-        side: Tensor | None = None,
+        self, x: Tensor, encoder_padding_mask: Tensor | None, scores: Tensor | None = None, side: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Encode.
 

@@ -171,13 +171,6 @@ PARTS: dict[Axis, dict[str, Part]] = {axis: {} for axis in Axis}
 METHODS: dict[str, Method] = {}
 
 
-def register_option(option: Option) -> Option:
-    """Make ``option`` a setting of every model."""
-    assert option.name not in GENERAL_OPTIONS, f"option '{option.name}' is registered twice"
-    GENERAL_OPTIONS[option.name] = option
-    return option
-
-
 def part(axis: Axis, name: str, **record: Any) -> Callable[[Build], Build]:
     """Make ``name`` a legal value of ``axis``, built by the function that this decorates.
 

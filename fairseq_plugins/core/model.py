@@ -100,10 +100,4 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
             logits ``(B, T, V)`` and a dictionary with ``attn`` and ``inner_states``.
         """
         self.see_first_batch(src_tokens, src_lengths, prev_output_tokens)
-        result: tuple[Tensor, Any] = super().forward(src_tokens, src_lengths, prev_output_tokens, **options)
-        return result
-
-    def run_stacks(self, src_tokens: Tensor, src_lengths: Tensor | None, prev_output_tokens: Tensor) -> None:
-        """Run :meth:`forward` up to the output projection."""
-        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
-        self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
+        return super().forward(src_tokens, src_lengths, prev_output_tokens, **options)

@@ -46,8 +46,7 @@ NormPlaces = Mapping[NormPlace, NormFactory]
 
 def layer_norm(width: int) -> nn.Module:
     """Make a LayerNorm: the factory of most places."""
-    module: nn.Module = LayerNorm(width)
-    return module
+    return LayerNorm(width)
 
 
 def stock_top_norm(width: int) -> nn.Module:
@@ -125,8 +124,7 @@ def _multiply(scale: float, norm: nn.Module, inputs: Any, output: Tensor) -> Ten
 
 def norm_module(design: StackDesign, site: Site | None) -> NormFactory:
     """Return the factory of the modules that stand where a LayerNorm would; ``site`` is None on top of the stack."""
-    factory: NormFactory = design.parts[Axis.NORM_MODULE].build(site, design)
-    return factory
+    return design.parts[Axis.NORM_MODULE].build(site, design)
 
 
 def placed_norms(design: StackDesign, site: Site, depth: int) -> dict[NormPlace, NormFactory]:
@@ -147,29 +145,17 @@ def norms_always(design: StackDesign, place: NormPlace) -> bool:
     return all(place in norm.build(site, depth, design) for site in Site for depth in depths)
 
 
-def needs_norms(name: str) -> Callable[[StackDesign, Any], list[str]]:
-    """Make ``conflicts`` for the norm module ``name``: without a place for it, it would have no effect."""
-
-    def conflicts(design: StackDesign, config: Any) -> list[str]:
-        norm, depths = design.parts[Axis.NORM], range(1, design.layers + 1)
-        factories = [made for site in Site for depth in depths for made in norm.build(site, depth, design).values()]
-        if any(map(is_replaceable, factories)):
-            return []
-        place = design.choice(Axis.NORM)
-        return [f"--norm-module {name} has no effect here: --norm {place} has no LayerNorm that it could replace"]
-
-    return conflicts
+def needs_norms(design: StackDesign, config: Any) -> list[str]:
+    """``Part.conflicts`` of norm modules: without a place for one, it would have no effect."""
+    norm, depths = design.parts[Axis.NORM], range(1, design.layers + 1)
+    factories = [made for site in Site for depth in depths for made in norm.build(site, depth, design).values()]
+    if any(map(is_replaceable, factories)):
+        return []
+    what = f"--norm-module {design.choice(Axis.NORM_MODULE)} has no effect here"
+    return [f"{what}: --norm {norm.name} has no LayerNorm that it could replace"]
 
 
-class NormedMap(RemadeMap):
-    """A linear map with a norm before or after it."""
-
-    def around(self, linear: nn.Module) -> nn.Module:
-        """Return what computes the same with ``linear`` in place of the map alone, to decode in lower precision."""
-        raise NotImplementedError
-
-
-class MapWith(NormedMap):
+class MapWith(RemadeMap):
     """A linear map, W ``(out, in)``, with a module before it or behind it, which it has as an attribute ``name``."""
 
     def __init__(self, linear: nn.Linear, name: str, module: nn.Module, before: bool = True) -> None:
@@ -184,7 +170,7 @@ class MapWith(NormedMap):
         return mapped if self.before else module(mapped)
 
     def around(self, linear: nn.Module) -> nn.Module:
-        """The module on the same side of ``linear``."""
+        """Return what computes the same with ``linear`` in place of the map alone, to decode in lower precision."""
         module = getattr(self, self.name)
         return nn.Sequential(module, linear) if self.before else nn.Sequential(linear, module)
 
@@ -215,12 +201,7 @@ def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign
         call_maps(owner)
 
 
-TOP_NORM = Option(
-    "norm_on_top",
-    "no",
-    "one LayerNorm on top of each stack",
-    choices=("no", "yes"),
-)
+TOP_NORM = Option("norm_on_top", "no", "one LayerNorm on top of each stack", choices=("no", "yes"))
 """Option of norms whose places include no norm on top."""
 
 
@@ -228,10 +209,12 @@ def _top_if_asked(design: StackDesign) -> NormFactory | None:
     return layer_norm if design.options.norm_on_top == "yes" else None
 
 
-def _no_other_norm(design: StackDesign, config: Any) -> list[str]:
-    if config.layernorm_embedding:
-        return ["--norm none removes every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
-    return []
+def no_other_norm(design: StackDesign, config: Any) -> list[str]:
+    """``Part.conflicts`` of norms that leave no LayerNorm: refuse the one that would remain."""
+    if not config.layernorm_embedding:
+        return []
+    norm = design.choice(Axis.NORM)
+    return [f"--norm {norm} leaves no LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
 
 
 @part(Axis.NORM, "post", summary="LayerNorm after the sum")
@@ -240,12 +223,7 @@ def post(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     return {NormPlace.AFTER: layer_norm}
 
 
-@part(
-    Axis.NORM,
-    "pre",
-    summary="LayerNorm before the branch, one more on top",
-    top=lambda design: stock_top_norm,
-)
+@part(Axis.NORM, "pre", summary="LayerNorm before the branch, one more on top", top=lambda design: stock_top_norm)
 def pre(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     """Stock fairseq's ``normalize_before``."""
     return {NormPlace.BEFORE: layer_norm}
@@ -270,7 +248,7 @@ def branch(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     summary="no LayerNorm in the layers",
     top=_top_if_asked,
     options=(TOP_NORM,),
-    conflicts=_no_other_norm,
+    conflicts=no_other_norm,
     no_fold="stock fairseq has no Transformer without LayerNorm",
 )
 def nowhere(site: Site, depth: int, design: StackDesign) -> NormPlaces:

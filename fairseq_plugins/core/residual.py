@@ -8,7 +8,6 @@ so that the sub-layers of a layer can share a parameter. ``Part.side_stream`` is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -101,19 +100,12 @@ class ScaledStream(Residual):
         return torch.full((1,), self.scale)
 
 
-def needs_norm_after(name: str) -> Callable[[StackDesign, Any], list[str]]:
-    """Make ``conflicts`` for the part ``name`` of this axis, which scales the stream.
-
-    Without a LayerNorm after the sum, every scale would multiply the stream of all layers above.
-    """
-
-    def conflicts(design: StackDesign, config: Any) -> list[str]:
-        if norms_always(design, NormPlace.AFTER):
-            return []
-        place = design.choice(Axis.NORM)
-        return [f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm post, not {place}"]
-
-    return conflicts
+def needs_norm_after(design: StackDesign, config: Any) -> list[str]:
+    """``Part.conflicts`` of scaled streams: without a LayerNorm after the sum, each multiplies all layers above."""
+    if norms_always(design, NormPlace.AFTER):
+        return []
+    name, place = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM)
+    return [f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm post, not {place}"]
 
 
 def only_branches(design: StackDesign, config: Any) -> list[str]:

@@ -48,8 +48,7 @@ class Evaluations:
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the layer at ``x``."""
         output, self.scores, _ = self.layer(x, self.pads, self.below)
-        result: Tensor = output
-        return result
+        return output
 
 
 def only_encoders(design: StackDesign, config: Any) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
-from contextlib import nullcontext
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,12 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import lengths_to_padding_mask
-from fairseq.models.speech_to_text.s2t_transformer import S2TTransformerEncoder, S2TTransformerModel
+from fairseq.models.speech_to_text.s2t_transformer import (
+    S2TTransformerEncoder,
+    S2TTransformerModel,
+    TransformerDecoderScriptable,
+)
 from fairseq.models.transformer import Embedding
-from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from fairseq_plugins.core.config import has_stock_top
@@ -26,7 +28,7 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size, parser_fields
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import Stack
-from fairseq_plugins.core.stacks import Decoder, EncoderLoop, wrap
+from fairseq_plugins.core.stacks import Decoder, EncoderLoop, put_together, wrap
 from fairseq_plugins.errors import UserError, flag
 
 logger = logging.getLogger(__name__)
@@ -101,15 +103,14 @@ class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
         self.design = design
         depths = range(1, flat.encoder_layers + 1)
         self.transformer_layers.extend([wrap(EncoderLayer(cfg, design, depth), cfg) for depth in depths])
-        self.put_together(design)
+        put_together(self, design)
         if flat.ctc_weight > 0:
             self.ctc_proj = nn.Linear(flat.encoder_embed_dim, words)
 
     @property
     def layers(self) -> nn.ModuleList:
         """The layers, which fairseq calls ``transformer_layers`` here."""
-        layers: nn.ModuleList = self.transformer_layers
-        return layers
+        return self.transformer_layers
 
     def _forward(self, src_tokens: Tensor, src_lengths: Tensor, return_all_hiddens: bool = False) -> dict[str, Any]:
         """Encode features ``(B, T, F)``; arguments and result are those of fairseq, which calls this."""
@@ -132,16 +133,7 @@ class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
 class S2TDecoder(Decoder):
     """The decoder of a design, which also returns the encoder's result, for the CTC criterion."""
 
-    def extract_features(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]] | None = None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
-        **kwargs: Any,
-    ) -> tuple[Tensor, dict[str, Any] | None]:
-        """Features ``(B, T, C)``; arguments and result are those of fairseq."""
-        x, _ = self.extract_features_scriptable(prev_output_tokens, encoder_out, incremental_state, **kwargs)
-        return x, None if incremental_state is not None else {"encoder_out": encoder_out}
+    extract_features = TransformerDecoderScriptable.extract_features
 
 
 class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
@@ -167,8 +159,7 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
             load_encoder(encoder, Path(pretrained))
             # From now on the weights are in the model's own checkpoints, and loading those must not need the file
             # again.
-            with open_dict(cfg) if OmegaConf.is_config(cfg) else nullcontext():
-                setattr(cfg, PRETRAINED, None)
+            setattr(cfg, PRETRAINED, None)
         return model
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> tuple[Tensor, Any]:
@@ -181,11 +172,6 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
         """
         self.see_first_batch(src_tokens, src_lengths, prev_output_tokens)
         return super().forward(src_tokens, src_lengths, prev_output_tokens)
-
-    def run_stacks(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> None:
-        """Run :meth:`forward` up to the output projection."""
-        encoder_out = self.encoder(src_tokens, src_lengths)
-        self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=True)
 
 
 def load_encoder(encoder: S2TEncoder, path: Path) -> None:

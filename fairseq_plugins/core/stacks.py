@@ -23,7 +23,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer, in_one_piece
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
-from fairseq_plugins.core.solver import Evaluations, Solver
+from fairseq_plugins.core.solver import Evaluations
 from fairseq_plugins.core.word_dropout import WordDropout
 
 
@@ -34,25 +34,24 @@ def wrap(layer: nn.Module, cfg: Any) -> nn.Module:
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
+def put_together(stack: Any, design: StackDesign, has_top: bool = True) -> None:
+    """Add the modules around the layers of ``stack``. Call after fairseq's constructor."""
+    stack.dropout_module.p = design.embedding_dropout
+    stack.history = design.parts[Axis.HISTORY].build(design)
+    top = top_norm(design)
+    if top is not None and top is not stock_top_norm and has_top:
+        stack.layer_norm = top(design.width)
+    stack.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
+    stack.solver = design.parts[Axis.SOLVER].build(design)
+
+
 class EncoderLoop(FairseqEncoder):
     """Mixin with the loop over an encoder's layers. List it before the fairseq class among the bases."""
-
-    def put_together(self, design: StackDesign) -> None:
-        """Add the modules around the layers. Call after fairseq's constructor."""
-        self.dropout_module.p = design.embedding_dropout
-        self.history = design.parts[Axis.HISTORY].build(design)
-        top = top_norm(design)
-        if top is not None and top is not stock_top_norm:
-            self.layer_norm = top(design.width)
-        self.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
-        self.solver: Solver | None = design.parts[Axis.SOLVER].build(design)
 
     def run_layers(self, x: Tensor, encoder_padding_mask: Tensor | None, outputs: list[Tensor], keep: bool) -> Tensor:
         """Map the embedding to the stack's output, both ``(T, B, C)``; ``keep`` adds each layer's to ``outputs``."""
         scores: Tensor | None = None
-        side: Tensor | None = None
-        if self.side_stream is not None:
-            side = self.side_stream.start(x)
+        side: Tensor | None = None if self.side_stream is None else self.side_stream.start(x)
         states: list[Tensor] = [x]
         past: list[Tensor] = [x]
         for layer in self.layers:
@@ -80,7 +79,7 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
         # fairseq's constructor builds the layers without their numbers and runs nn.Module's constructor first.
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens)
-        self.put_together(design)
+        put_together(self, design)
         design.parts[Axis.WEIGHT_FORM].ends(self)
         self.word_dropout = WordDropout(design.options.word_dropout)
 
@@ -137,13 +136,7 @@ class Decoder(TransformerDecoderBase):
     ) -> None:
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
-        self.dropout_module.p = design.embedding_dropout
-        self.history = design.parts[Axis.HISTORY].build(design)
-        top = top_norm(design)
-        if top is not None and top is not stock_top_norm and not cfg.no_decoder_final_norm:
-            self.layer_norm = top(design.width)
-        self.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
-        self.solver: Solver | None = design.parts[Axis.SOLVER].build(design)
+        put_together(self, design, has_top=not cfg.no_decoder_final_norm)
         design.parts[Axis.WEIGHT_FORM].ends(self)
         self.word_dropout = WordDropout(design.options.word_dropout, keep_first=True)
 
@@ -210,9 +203,7 @@ class Decoder(TransformerDecoderBase):
         attn: Tensor | None = None
         self_scores: Tensor | None = None
         cross_scores: Tensor | None = None
-        side: Tensor | None = None
-        if self.side_stream is not None:
-            side = self.side_stream.start(x)
+        side: Tensor | None = None if self.side_stream is None else self.side_stream.start(x)
         inner_states: list[Tensor | None] = [x]
         states: list[Tensor] = [x]
         for idx, layer in enumerate(self.layers):

@@ -37,10 +37,6 @@ def replace_maps(layer: nn.Module, make: Callable[[nn.Linear], AffineMap], desig
             call_maps(module)
 
 
-@part(
-    Axis.WEIGHT_FORM,
-    "plain",
-    summary="a matrix each, as in the original Transformer",
-)
+@part(Axis.WEIGHT_FORM, "plain", summary="a matrix each, as in the original Transformer")
 def keep_matrices(layer: nn.Module, design: StackDesign) -> None:
     """Change nothing."""

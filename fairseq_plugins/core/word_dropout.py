@@ -10,15 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.method import Option, register_option
+from fairseq_plugins.core.method import GENERAL_OPTIONS, Option
 
-WORD_DROPOUT = register_option(
-    Option(
-        "word_dropout",
-        0.0,
-        "rate at which word vectors are zeroed in training; the decoder's start symbol is kept",
-        rate=True,
-    )
+GENERAL_OPTIONS["word_dropout"] = Option(
+    "word_dropout",
+    0.0,
+    "rate at which word vectors are zeroed in training; the decoder's start symbol is kept",
+    rate=True,
 )
 
 

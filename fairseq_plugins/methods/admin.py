@@ -100,7 +100,7 @@ class AdminResidual(Calibrated):
             choices=("elementwise", "scalar"),
         ),
     ),
-    conflicts=needs_norm_after("admin"),
+    conflicts=needs_norm_after,
     parameters=tuple(
         NewParameter(f"{site.value}_residual.{name}", size, initial, buffer)
         for site in Site

@@ -75,7 +75,7 @@ def omega_of(sub_layers: int, change: str) -> float:
             choices=("fixed", "trained"),
         ),
     ),
-    conflicts=needs_norm_after("admin_torch"),
+    conflicts=needs_norm_after,
     parameters=at_each_site(
         "omega",
         "(1)",

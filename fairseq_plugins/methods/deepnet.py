@@ -52,7 +52,7 @@ def _of_both_depths(design: StackDesign) -> float:
     Axis.RESIDUAL,
     "deepnorm",
     summary="alpha * stream + branch, alpha a constant of the depths of both stacks",
-    conflicts=needs_norm_after("deepnorm"),
+    conflicts=needs_norm_after,
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Build residual connections with one constant alpha for the whole stack."""

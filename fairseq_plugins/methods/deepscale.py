@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import sites_of
+from fairseq_plugins.errors import flag
 
 START = 0.221
 """Correlation of the embeddings of two tokens without dropout, in the released code (``sigma_attn_v_out``)."""
@@ -102,10 +103,19 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     return {site: WeightedSum(math.sqrt(1 - share), math.sqrt(share)) for site in sites}
 
 
+def one_recursion(design: StackDesign, config: Any) -> list[str]:
+    """Refuse a decoder above an encoder of other constants, whose correlation it could not know."""
+    differ = [name for name in ("residual", "deepscale_k") if "," in str(getattr(config, name))]
+    if design.stack is Stack.ENCODER or not differ:
+        return []
+    return [f"--init deepscale needs one value for both stacks: {flag(name)} has two" for name in differ]
+
+
 @part(
     Axis.INIT,
     "deepscale",
     summary="normal draws that keep the variance of every branch at 1; biases are 0",
+    conflicts=one_recursion,
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Draw queries, keys, values, outputs, the feed-forward and the token table; other maps stay.
@@ -114,7 +124,7 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     outputs, sqrt(2 (1 - p) / (d f)) for both matrices of the feed-forward, (1 - p) / 2 for an embedding after its
     factor sqrt(d).
     """
-    dropout = float(weights.layers[0].dropout_module.p)  # type: ignore[union-attr, arg-type]
+    dropout = float(weights.layers[0].dropout_module.p)
     # A diagnosis draws the lowest layer of a deep model alone.
     for layer, seen in zip(weights.layers, _seen(design, sites_of(weights.layers[0]), dropout), strict=False):
         variances = {"fc1": math.sqrt(2 * (1 - dropout) / (design.width * design.ffn_width))}

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
+from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
 from fairseq_plugins.methods.shared.bounded import BoundedNorm
-
-PLACES = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
 
 
 class DynamicErf(BoundedNorm):
@@ -45,10 +44,10 @@ class DynamicErf(BoundedNorm):
     options=(Option("derf_alpha", 0.5, "start of Derf's alpha"),),
     parameters=tuple(
         NewParameter(f"{place}.{name}", "(1)", initial)
-        for place in PLACES
+        for place in (*SUB_LAYER_NORMS, "layer_norm")
         for name, initial in (("alpha", "0.5, or `--derf-alpha`"), ("shift", "0, one trained scalar"))
     ),
-    conflicts=needs_norms("derf"),
+    conflicts=needs_norms,
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:

@@ -11,9 +11,8 @@ from torch import Tensor
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
+from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
 from fairseq_plugins.methods.shared.bounded import BoundedNorm
-
-ATTENTION, OTHERS = "dyt_attention_alpha", "dyt_alpha"
 
 
 class DynamicTanh(BoundedNorm):
@@ -25,8 +24,7 @@ class DynamicTanh(BoundedNorm):
 
     def gradient(self, by_value: Tensor, value: Tensor, x: Tensor, alpha: Tensor, shift: Tensor | None) -> Tensor:
         """Multiply by tanh' = 1 - tanh^2, in one operation."""
-        gradient: Tensor = torch.ops.aten.tanh_backward(by_value, value)
-        return gradient
+        return torch.ops.aten.tanh_backward(by_value, value)
 
 
 @part(
@@ -34,19 +32,14 @@ class DynamicTanh(BoundedNorm):
     "dyt",
     summary="weight * tanh(alpha x) + bias at every place of `--norm` and on top, alpha one trained scalar each",
     options=(
-        Option(OTHERS, 0.5, "start of DyT's alpha"),
-        Option(ATTENTION, 0.0, "start of alpha at attention sub-layers; 0: as elsewhere"),
+        Option("dyt_alpha", 0.5, "start of DyT's alpha"),
+        Option("dyt_attention_alpha", 0.0, "start of alpha at attention sub-layers; 0: as elsewhere"),
     ),
     parameters=tuple(
-        NewParameter(f"{name}.alpha", "(1)", f"0.5, or `--dyt-alpha`{more}")
-        for name, more in (
-            ("self_attn_layer_norm", ", `--dyt-attention-alpha`"),
-            ("encoder_attn_layer_norm", ", `--dyt-attention-alpha`"),
-            ("final_layer_norm", ""),
-            ("layer_norm", ""),
-        )
+        NewParameter(f"{name}.alpha", "(1)", "0.5, or `--dyt-alpha`" + ", `--dyt-attention-alpha`" * ("attn" in name))
+        for name in (*SUB_LAYER_NORMS, "layer_norm")
     ),
-    conflicts=needs_norms("dyt"),
+    conflicts=needs_norms,
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:

@@ -15,7 +15,6 @@ replace its biases; s is the factor of another part and starts at 1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -27,7 +26,8 @@ from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
-from fairseq_plugins.core.norm import AffineNorm, NormPlace, NormPlaces
+from fairseq_plugins.core.norm import AffineNorm, NormPlace, NormPlaces, no_other_norm
+from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
 
 RELEASED_CROSS_BRANCHES = 12
 """L in the authors' attention if its caller does not pass it, as for their cross-attention."""
@@ -115,13 +115,6 @@ def _maps_of_branches(layer: Any) -> Iterator[tuple[Site, list[nn.Linear], nn.Li
     yield Site.FFN, [layer.fc1, layer.fc2], layer.fc2
 
 
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse the one LayerNorm that would remain."""
-    if config.layernorm_embedding:
-        return ["--norm fixup replaces every LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
-    return []
-
-
 SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
 
 
@@ -130,13 +123,10 @@ SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
     "fixup",
     summary="no LayerNorm; a trained scalar is subtracted before each branch and on top of each stack",
     parameters=(
-        *(
-            NewParameter(f"{name}.shift", "(1)", SHIFT)
-            for name in ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "layer_norm")
-        ),
+        *(NewParameter(f"{name}.shift", "(1)", SHIFT) for name in (*SUB_LAYER_NORMS, "layer_norm")),
         NewParameter("layer_norm.scale", "(1)", SCALE),
     ),
-    conflicts=conflicts,
+    conflicts=no_other_norm,
     no_fold="stock fairseq has no Transformer without LayerNorm",
     top=lambda design: lambda width: ScaledShift() if design.stack is Stack.ENCODER else ScalarShift(),
 )
@@ -212,7 +202,7 @@ method(
     residual="rezero",
     bias="fixup",
     init="fixup",
-    options=MappingProxyType({"rezero_alpha": 1.0, "rezero_alpha_per": "sublayer"}),
+    options={"rezero_alpha": 1.0, "rezero_alpha_per": "sublayer"},
     departures=(
         "The text gives the rule for a branch of any kind; the positions of the scalars in a Transformer, and the "
         "scale and shift on top of the stacks, follow the authors' code. By the text there would be one more shift "

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
-
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights
 from fairseq_plugins.core.method import Axis, method, part
@@ -54,8 +52,6 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     half = design.ffn_width // 2
     for layer in weights.layers:
         fc1, fc2 = layer.fc1, layer.fc2
-        assert isinstance(fc1, nn.Linear)
-        assert isinstance(fc2, nn.Linear)
         fc1.weight[half:] = -fc1.weight[:half]
         fc2.weight[:, half:] = -fc2.weight[:, :half]
         for linear in (fc1, fc2):

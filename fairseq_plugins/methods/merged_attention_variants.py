@@ -53,12 +53,7 @@ class JoinedAttention(ThreeMapsAttention):
             query, query, query_padding_mask, query_padding_mask, future_mask, incremental_state
         )
         source, weights, _ = super().attend(
-            query,
-            key,
-            key_padding_mask,
-            incremental_state=incremental_state,
-            need_weights=need_weights,
-            need_head_weights=need_head_weights,
+            query, key, key_padding_mask, None, None, incremental_state, need_weights, need_head_weights
         )
         return source + target, weights, scores
 

@@ -74,10 +74,13 @@ class SiameseResidual(DualResidual):
         """Add the smaller branch."""
         return torch.add(stream, branch, alpha=self.share)
 
+    def branch_scale(self) -> Tensor | None:
+        """The constant, ``(1)``."""
+        return torch.full((1,), self.share)
+
     def read(self, stream: Tensor, side: Tensor) -> Tensor:
         """Add the norm of the side stream."""
-        total: Tensor = stream + self.norm(side)
-        return total
+        return stream + self.norm(side)
 
 
 def dual_stream(design: StackDesign) -> SideStream:

@@ -54,8 +54,7 @@ class RMSNorm(nn.RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise."""
         if torch.is_grad_enabled():
-            normed: Tensor = _Normalise.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
-            return normed
+            return _Normalise.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
         return (x * _factor(x, self.eps)).type_as(x) * self.weight
 
 
@@ -78,7 +77,7 @@ class RootNorm(nn.RMSNorm):
         Option("rms_norm_epsilon", 1e-5, "what RMSNorm adds to the mean square"),
         Option("rms_norm_epsilon_in", "square", "whether it adds to the square or to its root", ("square", "root")),
     ),
-    conflicts=needs_norms("rms_norm"),
+    conflicts=needs_norms,
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:

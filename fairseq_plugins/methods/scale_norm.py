@@ -86,7 +86,7 @@ class UnitRows(AffineMap):
     parameters=tuple(
         NewParameter(f"{name}.scale", "(1)", r"$`\sqrt{C}`$") for name in (*SUB_LAYER_NORMS, "layer_norm")
     ),
-    conflicts=needs_norms("scale_norm"),
+    conflicts=needs_norms,
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:

@@ -71,7 +71,6 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
             if isinstance(module, Attention):
                 _scale_attention(module, factor, design.options.t_fixup_rule)
         for linear in (layer.fc1, layer.fc2):
-            assert isinstance(linear, nn.Linear)
             linear.weight.mul_(factor)
     if weights.embedding is None or weights.embedding_is_shared:
         return

@@ -76,6 +76,8 @@ def compare(
     require_apart(out, data, "OUT")
     require_slurm(how.nodes)
     files = [configuration_file(config) for config in configs]
+    if len({file.name for file in files}) < len(files):
+        raise UserError(f"two CONFIG have one file name, and so one directory in {out}: {' '.join(map(str, configs))}")
     if not how.dry_run:
         corpus.binarised(data)
     workspace = Workspace(out, dry_run=how.dry_run)
@@ -218,7 +220,7 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[1, 2, 3], metavar="N", help="default: 1 2 3")
     how = add_options(flags)
     args = flags.read(argv)
-    changes = [word for word in args.words if CHANGE.fullmatch(word) and not word.endswith(".yaml")]
+    changes = [word for word in args.words if CHANGE.fullmatch(word) and not Path(word).is_file()]
     configs = [Path(word) for word in args.words if word not in changes]
     if not configs:
         flags.error("no CONFIG given")

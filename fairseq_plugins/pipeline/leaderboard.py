@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline.published import Difference, PublishedRow, differences, published_rows, rows_of
 from fairseq_plugins.pipeline.results import AVERAGE_WARNING, EVALUATION, HYPOTHESES, REFERENCES, Evaluation, Run
 from fairseq_plugins.pipeline.verdicts import OK, verdict_of
@@ -279,6 +280,6 @@ def compared(
 def lines_of(path: Path) -> list[str]:
     """The lines of a translation; none if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, ValueError):
+        return list(read_lines(path))
+    except UserError:
         return []

@@ -79,11 +79,6 @@ class PublishedRow:
         return self.printed == FAIL
 
     @property
-    def has_number(self) -> bool:
-        """Whether the paper prints a number for it."""
-        return self.printed not in WITHOUT_NUMBER
-
-    @property
     def summary(self) -> str:
         """The printed result, in short: only the mean if there are several numbers and their mean."""
         return self.printed.rpartition(" mean ")[2]

@@ -270,7 +270,7 @@ def _bleu_of_validation(request: Request, config: Any) -> list[str]:
         return []
     # `++`: the YAML may lack a key of a named group.
     overrides = ["++task.eval_bleu_print_samples=true"]
-    if json.loads(task.eval_bleu_args or "{}") == {}:
+    if (task.eval_bleu_args or "{}").replace(" ", "") == "{}":
         form = config.generation.get("lenpen_form", "fairseq")
         search = {"beam": 1, **({} if form == "fairseq" else {"lenpen_form": form})}
         overrides.append(f"++task.eval_bleu_args={quoted(json.dumps(search))}")

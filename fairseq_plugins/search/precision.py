@@ -20,7 +20,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_plugins.core.affine_map import affine_form
-from fairseq_plugins.core.norm import NormedMap, call_maps
+from fairseq_plugins.core.norm import MapWith, call_maps
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import has_bf16
 
@@ -152,11 +152,11 @@ def lower(model: nn.Module, precision: str) -> int:
             if not isinstance(child, nn.Linear):
                 continue
             if child not in replaced:
-                form = (child.weight, child.bias) if isinstance(child, NormedMap) else affine_form(child)
+                form = (child.weight, child.bias) if isinstance(child, MapWith) else affine_form(child)
                 if form is None:
                     continue
                 low = KINDS[precision](*(None if tensor is None else tensor.detach() for tensor in form))  # type: ignore[arg-type]
-                replaced[child] = child.around(low) if isinstance(child, NormedMap) else low
+                replaced[child] = child.around(low) if isinstance(child, MapWith) else low
             setattr(parent, name, replaced[child])
         if isinstance(parent, MultiheadAttention):
             call_maps(parent)

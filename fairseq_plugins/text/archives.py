@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tarfile
 import zipfile
 import zlib
@@ -13,7 +12,7 @@ from fnmatch import fnmatchcase, translate
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum
+from fairseq_plugins.files import checksum, whole_directory
 
 _KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
 """Kinds of checksums by the number of their digits."""
@@ -47,10 +46,7 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
         raise UserError(f"{directory}: exists already")
     if not hasattr(tarfile, "data_filter"):
         raise UserError("this Python cannot unpack archives safely; 3.10.12, 3.11.4 and all later releases can")
-    partial = directory.with_name(directory.name + ".unpacking")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with whole_directory(directory) as partial:
         names = _unpacked(archive, partial, only)
         if unmatched := [pattern for pattern in only if not any(fnmatchcase(name, pattern) for name in names)]:
             raise UserError(f"{archive}: nothing matches {' '.join(unmatched)}; it contains {', '.join(names[:5])} ...")
@@ -59,9 +55,6 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
             known = (sums or {}).get(path.name)
             if known is not None and known != (actual := checksum_like(known, path)):
                 raise UserError(f"{archive}: {path.name}: wrong checksum: {known} expected, {actual} found")
-        partial.rename(directory)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return len(files)
 
 

@@ -122,8 +122,7 @@ class FairseqForeachAdam(FairseqAdam):
         params = [p for p in self.params if p.grad is not None]
         grads = [p.grad.detach() for p in params]
         if len(grads) < 2 or any(hasattr(p, "expert") for p in params):  # a mixture of experts has a rule of its own
-            clipped: Tensor = super().clip_grad_norm(max_norm, aggregate_norm_fn)
-            return clipped
+            return super().clip_grad_norm(max_norm, aggregate_norm_fn)
         norm = torch.norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float32)))
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)

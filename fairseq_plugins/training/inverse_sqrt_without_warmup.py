@@ -52,11 +52,6 @@ class InverseSqrtWithoutWarmup(FairseqLRScheduler):
         self.first_lr = rates[0]
         self.step_update(0)
 
-    def step(self, epoch: int, val_loss: float | None = None) -> float:
-        """Note the loss; an epoch does not change the rate."""
-        super().step(epoch, val_loss)
-        return float(self.optimizer.get_lr())
-
     def step_update(self, num_updates: int) -> float:
         """Return the rate of the next update, after ``num_updates``."""
         constant = self.cfg.lr_decay_constant

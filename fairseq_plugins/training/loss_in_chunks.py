@@ -271,8 +271,5 @@ class LabelSmoothedCrossEntropyInChunks(InChunks, LabelSmoothedCrossEntropyCrite
 
 
 # fairseq compares the names of criteria when a training is resumed.
-for _extended, _stock in (
-    (CrossEntropyInChunks, CrossEntropyCriterion),
-    (LabelSmoothedCrossEntropyInChunks, LabelSmoothedCrossEntropyCriterion),
-):
-    _extended.__name__ = _stock.__name__
+CrossEntropyInChunks.__name__ = CrossEntropyCriterion.__name__
+LabelSmoothedCrossEntropyInChunks.__name__ = LabelSmoothedCrossEntropyCriterion.__name__

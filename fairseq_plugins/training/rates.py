@@ -29,8 +29,7 @@ MATRIX = "matrix of a layer"
 
 def factors_of(parameter: nn.Parameter) -> dict[str, float]:
     """Return the factors of a parameter; see :func:`fairseq_plugins.core.initialisation.scale_rates`."""
-    found: dict[str, float] = getattr(parameter, "optim_overrides", {}).get(FACTORS, {})
-    return found
+    return getattr(parameter, "optim_overrides", {}).get(FACTORS, {})
 
 
 def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:

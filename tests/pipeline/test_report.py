@@ -207,6 +207,14 @@ def test_what_cannot_be_compared_is_said_and_not_compared(runs):
         assert f"{other}/evaluation/test: not compared with admin_6e6d: {why}" in shown.notes
 
 
+def test_a_carriage_return_in_a_reference_is_no_end_of_a_line(runs):
+    references = [REFERENCES[0] + "\r", *REFERENCES[1:]]
+    for name in "ab":
+        config, scores = f"iwslt14_de_en/{name}", {"sacreBLEU": 1.0}
+        write_run(runs / name, config=config, scores=scores, texts=(references, references))
+    assert len(make_report([runs / "a", runs / "b"]).tests) == 1
+
+
 def test_runs_without_a_result_are_rows_that_say_so(two_methods):
     failed = {"num_updates": 1, "epochs": 1, "outcome": "diverged", "reason": "Loss is NaN"}
     for seed, finished in ((1, failed), (2, {})):

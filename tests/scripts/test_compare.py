@@ -41,6 +41,19 @@ def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd
     assert not (tmp_path / "out").exists()
 
 
+def test_a_change_that_names_a_yaml_file_is_no_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "data out multi30k_de_en/admin_3e3d task.config_yaml=config_st.yaml --seeds 1 --dry-run"
+    assert main(["compare", *words.split()]) == 0
+    assert " common.seed=1 task.config_yaml=config_st.yaml\n" in capsys.readouterr().out
+
+
+def test_two_configurations_do_not_share_a_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    both = "wmt14_en_de/admin_6e6d headline/admin_6e6d"
+    assert main(["compare", "data", "out", *both.split(), "--dry-run"]) == 2
+    told = f"error: two CONFIG have one file name, and so one directory in out: {both}\n"
+    assert capsys.readouterr() == ("", told)
+
+
 STEP = """
 import os, sys, time
 from pathlib import Path

@@ -16,11 +16,6 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 
-def select(state: dict[str, Tensor | None], order: Tensor) -> dict[str, Tensor | None]:
-    """Return the rows ``order`` of every tensor of a decoding state."""
-    return {name: None if value is None else value.index_select(0, order) for name, value in state.items()}
-
-
 def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return sums of the values so far, ``(T, B, C)``, and counts, ``(T, B or 1, 1)``, without pads, in float32."""
     if padding_mask is None:
@@ -61,20 +56,16 @@ def full_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
     return blank_pads(average, padding_mask)
 
 
-class _Stateful(FairseqIncrementalState, nn.Module):
-    """A module with fairseq's decoding state, whose methods mypy cannot see behind ``nn.Module.__getattr__``."""
-
-    if TYPE_CHECKING:
-        get_incremental_state: Any
-        set_incremental_state: Any
-
-
-class RunningAverage(_Stateful):
+class RunningAverage(FairseqIncrementalState, nn.Module):
     """Mean over the positions so far. In decoding each step costs O(1) time and memory.
 
     The decoding state is the sum ``(B, C)`` and the count ``(B, 1)`` of the steps so far, float32. It differs between
     the beams of a sentence and follows them at every step.
     """
+
+    if TYPE_CHECKING:  # mypy cannot see them behind ``nn.Module.__getattr__``
+        get_incremental_state: Any
+        set_incremental_state: Any
 
     def forward(
         self,
@@ -99,23 +90,18 @@ class RunningAverage(_Stateful):
         totals, counts = running_totals(values, padding_mask)
         state = self.get_incremental_state(incremental_state, "average_state")
         if state is not None:
-            previous_sum, previous_count = state["sum"], state["count"]
-            assert previous_sum is not None
-            assert previous_count is not None
-            totals, counts = totals + previous_sum, counts + previous_count
-        new_state: dict[str, Tensor | None] = {"sum": totals[-1], "count": counts[-1]}
-        self.set_incremental_state(incremental_state, "average_state", new_state)
+            totals, counts = totals + state["sum"], counts + state["count"]
+        self.set_incremental_state(incremental_state, "average_state", {"sum": totals[-1], "count": counts[-1]})
         return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
 
     def reorder_incremental_state(
-        self,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None,
-        new_order: Tensor,
+        self, incremental_state: dict[str, dict[str, Tensor | None]] | None, new_order: Tensor
     ) -> dict[str, dict[str, Tensor | None]] | None:
         """Reorder the decoding state with the beams."""
         state = self.get_incremental_state(incremental_state, "average_state")
         if state is not None:
-            incremental_state = self.set_incremental_state(incremental_state, "average_state", select(state, new_order))
+            rows = {name: value.index_select(0, new_order) for name, value in state.items()}
+            incremental_state = self.set_incremental_state(incremental_state, "average_state", rows)
         return incremental_state
 
 

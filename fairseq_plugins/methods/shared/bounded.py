@@ -38,10 +38,9 @@ class BoundedNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Squash."""
         if torch.is_grad_enabled():
-            squashed: Tensor = _Squash.apply(  # type: ignore[no-untyped-call]
+            return _Squash.apply(  # type: ignore[no-untyped-call]
                 self, x, self.alpha, self.shift, self.weight, self.bias
             )
-            return squashed
         return torch.addcmul(self.bias, self.weight, self.value(x, self.alpha, self.shift))
 
 
