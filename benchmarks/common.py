@@ -77,11 +77,7 @@ def make_task(vocabulary: int) -> TranslationTask:
 
 def make_model(arch: str, size: Size, task: TranslationTask, flags: Sequence[str] = ()):
     """A model of ``arch`` on the CPU, with tied tables, seed 1."""
-    sizes = {
-        "embed-dim": size.width,
-        "ffn-embed-dim": 4 * size.width,
-        "attention-heads": size.heads,
-    }
+    sizes = {"embed-dim": size.width, "ffn-embed-dim": 4 * size.width, "attention-heads": size.heads}
     argv = ["unused", "--arch", arch, "--share-all-embeddings", *flags]
     argv += ["--encoder-layers", str(size.encoder_layers), "--decoder-layers", str(size.decoder_layers)]
     for stack in ("encoder", "decoder"):

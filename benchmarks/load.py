@@ -282,12 +282,7 @@ def depth(args: argparse.Namespace, work: Path) -> None:
     print(f"weights: {weights / MB:.0f} MB, a checkpoint: {size / MB:.0f} MB")
     base = found["imports alone"].memory
     rows = [
-        [
-            name,
-            f"{one.seconds:.0f}",
-            f"{one.memory / MB:.0f}",
-            f"{(one.memory - base) / weights:.1f}",
-        ]
+        [name, f"{one.seconds:.0f}", f"{one.memory / MB:.0f}", f"{(one.memory - base) / weights:.1f}"]
         for name, one in found.items()
     ]
     print_table(("command", "s", "memory, MB", "above the imports, in weights"), rows)

@@ -104,9 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="a prepared directory")
     parser.add_argument(
-        "out",
-        type=Path,
-        help="models, and rows.jsonl; rows with the same settings are not measured again",
+        "out", type=Path, help="models, and rows.jsonl; rows with the same settings are not measured again"
     )
     parser.add_argument("--methods", default=",".join(METHODS), help="default: all methods")
     parser.add_argument("--test-sets", default="test", help="raw texts of DATA, translated as one")

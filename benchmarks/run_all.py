@@ -67,10 +67,7 @@ CPU_TABLES = {
         7,
     ),
     "step-100-100": Table(
-        "A training step, 100-100 layers, width 64",
-        "step_time.py",
-        words("--layers 100 --width 64"),
-        7,
+        "A training step, 100-100 layers, width 64", "step_time.py", words("--layers 100 --width 64"), 7
     ),
     "step-profile": Table(
         "Where the time of a training step goes, 6-6 layers, width 512",

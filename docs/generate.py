@@ -34,18 +34,7 @@ from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import AXIS_HELP, Family
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
-from fairseq_plugins.core.method import (
-    METHODS,
-    PARTS,
-    Axis,
-    Method,
-    NewParameter,
-    Option,
-    Part,
-    Site,
-    Stack,
-    find_part,
-)
+from fairseq_plugins.core.method import METHODS, PARTS, Axis, Method, NewParameter, Option, Part, Site, Stack, find_part
 from fairseq_plugins.core.model import DEPTHS, SIZES, TRANSLATION, DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual

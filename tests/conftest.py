@@ -98,10 +98,7 @@ def ranks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.slow)])
 def fairseq_deep(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> processes.Command:
     """``fairseq-deep`` in this process, and in one of its own in the slow tests."""
     from tests import processes

@@ -56,10 +56,7 @@ B2T_DE_WORDS = replace(
     source="the authors' command of 2023-05, github.com/takase/b2t_connection, README.md",
     settings=merged(
         B2T_DE.settings,
-        {
-            "common": {"fp16": Noted(True, "as in the released command")},
-            "optimization": {"clip_norm": 0.1},
-        },
+        {"common": {"fp16": Noted(True, "as in the released command")}, "optimization": {"clip_norm": 0.1}},
     ),
     model={**B2T_DE.model, "dropout": 0.5, "word_dropout": "0.1,0.1"},
     gpus=8,
@@ -162,11 +159,7 @@ LIBRISPEECH = Recipe(
         "optimizer": adam("(0.9, 0.98)"),
         "lr_scheduler": inverse_sqrt(4000),
         "dataset": {"max_tokens": Noted(40000, "frames of audio"), "train_subset": "train", "valid_subset": "dev"},
-        "optimization": {
-            "lr": [0.001],
-            "max_update": 150000,
-            "clip_norm": not_stated(10.0, "as in fairseq's example"),
-        },
+        "optimization": {"lr": [0.001], "max_update": 150000, "clip_norm": not_stated(10.0, "as in fairseq's example")},
         "checkpoint": {"keep_last_epochs": 10},
         "generation": {"beam": not_stated(5, "as in fairseq's example"), "lenpen": 1.0},
         "scoring": {"_name": "wer"},
@@ -182,17 +175,7 @@ LIBRISPEECH = Recipe(
 )
 
 BASELINES = ("post_ln", "pre_ln", "b2t")
-COMPARED = (
-    "post_ln",
-    "pre_ln",
-    "dlcl_post_ln",
-    "admin",
-    "t_fixup",
-    "realformer",
-    "deepnet",
-    "b2t",
-    "b2t_without_ln",
-)
+COMPARED = ("post_ln", "pre_ln", "dlcl_post_ln", "admin", "t_fixup", "realformer", "deepnet", "b2t", "b2t_without_ln")
 """The methods of Tables 1 and 3, and that of Tables 8 and 9."""
 CURVES = {12: "Figure 9", 36: "Figures 8 and 9", 50: "Figure 9"}
 """By depth, for which figures Pre-LN and B2T were trained with the settings of 6 and 18 layers."""

@@ -6,17 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from recipes.common import (
-    LOG,
-    Config,
-    Noted,
-    Recipe,
-    Settings,
-    merged,
-    not_stated,
-    rates,
-    size,
-)
+from recipes.common import LOG, Config, Noted, Recipe, Settings, merged, not_stated, rates, size
 
 RECALLED = "recalled, not verified, see above"
 

@@ -24,10 +24,7 @@ DEPTH = Recipe(
         LABEL_SMOOTHING,
         {
             "common": {"seed": 1, "cpu": True, "log_format": "json", "log_interval": 25},
-            "criterion": {
-                "_name": "label_smoothed_cross_entropy_with_diagnostics",
-                "divergence_action": "stop",
-            },
+            "criterion": {"_name": "label_smoothed_cross_entropy_with_diagnostics", "divergence_action": "stop"},
             "optimizer": {**adam("(0.9, 0.98)"), "_name": "fused_adam"},
             "lr_scheduler": {"_name": "polynomial_decay", "warmup_updates": WARM_UP, "total_num_update": UPDATES},
             "dataset": {

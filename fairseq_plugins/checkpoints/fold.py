@@ -18,6 +18,7 @@ import copy
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -161,15 +162,23 @@ def _fold_into_tables(name: str, stack: Any, scale: Tensor, folded: Folded) -> N
     folded.multiply(table, scale)
 
 
+@cache
+def made_up_dictionary(size: int) -> Dictionary:
+    """Return a dictionary of ``size`` types, including fairseq's special ones."""
+    words = Dictionary()
+    for number in range(size - len(words)):
+        words.add_symbol(f"word{number}")
+    return words
+
+
+def made_up_task(source: int, target: int) -> SimpleNamespace:
+    """Return all that a model's builder needs of a task: dictionaries of these sizes, one if they are equal."""
+    return SimpleNamespace(source_dictionary=made_up_dictionary(source), target_dictionary=made_up_dictionary(target))
+
+
 def task_for(weights: Mapping[str, Tensor]) -> SimpleNamespace:
-    """Return everything that a model's builder needs from a task; only the number of words matters."""
-    dictionaries = {}
-    for stack in Stack:
-        dictionary = Dictionary()
-        for number in range(len(weights[f"{stack.value}.embed_tokens.weight"]) - len(dictionary)):
-            dictionary.add_symbol(f"word{number}")
-        dictionaries[stack] = dictionary
-    return SimpleNamespace(source_dictionary=dictionaries[Stack.ENCODER], target_dictionary=dictionaries[Stack.DECODER])
+    """Return such a task for a model with these weights."""
+    return made_up_task(*(len(weights[f"{stack.value}.embed_tokens.weight"]) for stack in Stack))
 
 
 def own_options(state: Mapping[str, Any], path: Path) -> Namespace:

@@ -57,7 +57,7 @@ COMMANDS: Mapping[str, Command] = {
     "download": ours("download an archive, from mirrors, and check it", "pipeline.download"),
     "prepare": ours("prepare a corpus: tokenise, clean, split into subwords, binarise", "pipeline.prepare"),
     "wmt": ours("training texts and test sets of WMT by name", "pipeline.wmt"),
-    "demo": ours("train six methods, or any others, on a small corpus and compare them", "demo.__main__"),
+    "demo": ours("train six methods, or any others, on a small corpus and compare them", "demo.command"),
     "doctor": ours("check this environment for problems", "doctor"),
     "verify-data": ours("identify and check a corpus", "text.verify"),
     "diagnose": ours("the papers' analyses of a method or a checkpoint", "observe.diagnostics.command"),

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from fairseq import options
 
 
 def tpu_only_when_asked(
-    parse: Callable[..., Any],
-    parser: ArgumentParser,
-    input_args: Sequence[str] | None = None,
-    *args: Any,
-    **kwargs: Any,
+    parse: Callable[..., Any], parser: ArgumentParser, input_args: list[str] | None = None, *args: Any, **kwargs: Any
 ) -> Any:
     """``parse_args_and_arch`` in which ``tpu`` is true only with ``--tpu``."""
     parsed = parse(parser, input_args, *args, **kwargs)

@@ -14,16 +14,7 @@ import numpy as np
 from fairseq.data import data_utils
 
 
-def keep_last_batch(
-    batch_by_size: Callable[..., list[Any]],
-    indices: Any,
-    num_tokens_fn: Callable[[int], int],
-    num_tokens_vec: np.ndarray | None = None,
-    max_tokens: int | None = None,
-    max_sentences: int | None = None,
-    required_batch_size_multiple: int = 1,
-    fixed_shapes: Any | None = None,
-) -> list[Any]:
+def keep_last_batch(batch_by_size: Callable[..., list[Any]], indices: Any, *args: Any, **kwargs: Any) -> list[Any]:
     """``batch_by_size`` that appends the dropped batch; every other batch is unchanged.
 
     The batches cover ``indices`` in order, so what is missing at the end is exactly the dropped batch, which respects
@@ -33,11 +24,7 @@ def keep_last_batch(
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
     if len(indices) == 0:
         return []
-    batches = batch_by_size(
-        indices, num_tokens_fn, num_tokens_vec, max_tokens, max_sentences, required_batch_size_multiple, fixed_shapes
-    )
-    if fixed_shapes is not None:
-        return batches
+    batches = batch_by_size(indices, *args, **kwargs)
     kept = sum(len(batch) for batch in batches)
     return batches if kept == len(indices) else [*batches, indices[kept:]]
 

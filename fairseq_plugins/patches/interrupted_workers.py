@@ -18,7 +18,4 @@ def quiet_pool(pool: Callable[..., Any], processes: int) -> Any:
     return pool(processes=processes, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
 
 
-WRAPPED = (
-    (dictionary, "Pool", quiet_pool),
-    (binarizer, "Pool", quiet_pool),
-)
+WRAPPED = ((dictionary, "Pool", quiet_pool), (binarizer, "Pool", quiet_pool))

@@ -12,8 +12,8 @@ from contextlib import nullcontext
 
 from fairseq_cli import interactive
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import decoded
+from fairseq_plugins.workers import grouped
 
 
 def read_to_line_feeds(_: Callable[..., Iterator[list[str]]], input: str, buffer_size: int) -> Iterator[list[str]]:
@@ -26,21 +26,10 @@ def read_to_line_feeds(_: Callable[..., Iterator[list[str]]], input: str, buffer
     Raises:
         UserError: a line is not UTF-8; what precedes it has been yielded.
     """
-    buffer: list[str] = []
     standard = input == "-"
     with nullcontext(sys.stdin.buffer) if standard else open(input, "rb") as stream:
-        try:
-            for line in decoded(stream, "standard input" if standard else input):
-                buffer.append(line.strip())
-                if len(buffer) >= buffer_size:
-                    yield buffer
-                    buffer = []
-        except UserError:
-            if buffer:
-                yield buffer
-            raise
-    if buffer:
-        yield buffer
+        lines = decoded(stream, "standard input" if standard else input)
+        yield from grouped(map(str.strip, lines), buffer_size)
 
 
 WRAPPED = ((interactive, "buffered_read", read_to_line_feeds),)

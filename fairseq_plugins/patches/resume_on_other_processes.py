@@ -31,7 +31,4 @@ def load_share(load: Callable[..., None], iterator: EpochBatchIterator, state: d
     load(iterator, state)
 
 
-WRAPPED = (
-    (EpochBatchIterator, "state_dict", state_with_share),
-    (EpochBatchIterator, "load_state_dict", load_share),
-)
+WRAPPED = ((EpochBatchIterator, "state_dict", state_with_share), (EpochBatchIterator, "load_state_dict", load_share))

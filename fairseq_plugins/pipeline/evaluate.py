@@ -55,10 +55,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--metrics", default="", metavar="A,B,...", help="names for fairseq-deep score; default: those of the task"
         ),
         group.add_argument(
-            "--max-tokens",
-            type=at_least(1),
-            metavar="N",
-            help="per batch; default: 4000, for speech 50000 (frames)",
+            "--max-tokens", type=at_least(1), metavar="N", help="per batch; default: 4000, for speech 50000 (frames)"
         ),
         group.add_argument("--device", type=device_name, choices=DEVICES, default="auto", help="default: auto"),
         group.add_argument(

@@ -119,10 +119,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
         ),
         group.add_argument("--wandb-project", default="", metavar="NAME", help="log to Weights & Biases, too"),
         group.add_argument(
-            "--quiet",
-            action=argparse.BooleanOptionalAction,
-            default=False,
-            help="do not show the progress",
+            "--quiet", action=argparse.BooleanOptionalAction, default=False, help="do not show the progress"
         ),
     ]
 

@@ -122,13 +122,7 @@ def compare(
 
 
 def _compare_two(
-    text: Text,
-    name: str,
-    baseline: str,
-    metric: str,
-    scorer: Any,
-    tests: Sequence[str],
-    samples: Mapping[str, int],
+    text: Text, name: str, baseline: str, metric: str, scorer: Any, tests: Sequence[str], samples: Mapping[str, int]
 ) -> Iterator[Comparison]:
     runs, base = text.systems[name], text.systems[baseline]
     references = [list(reference) for reference in text.references]

@@ -31,10 +31,7 @@ from fairseq_plugins.search.precision import FLOAT32, PRECISIONS, lower
 
 LEAN = "lean"
 FORMS, SEARCHES = (STOCK, GNMT), (LEAN, STOCK)
-LEANER: Mapping[type, type] = {
-    SequenceGenerator: LeanSearch,
-    SequenceGeneratorWithAlignment: LeanSearchWithAlignment,
-}
+LEANER: Mapping[type, type] = {SequenceGenerator: LeanSearch, SequenceGeneratorWithAlignment: LeanSearchWithAlignment}
 """The lean search for each search of fairseq that it can stand in for."""
 
 logger = logging.getLogger(__name__)

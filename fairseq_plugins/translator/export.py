@@ -77,11 +77,7 @@ def export(args: argparse.Namespace) -> None:
 
 def export_to_ctranslate2(package: Package, quantization: str, force: bool) -> None:
     """Add an engine to a package, or raise a UserError that says why not."""
-    from fairseq_plugins.translator.ctranslate2_model import (
-        ModelConverter,
-        obstacles_to_export,
-        without_scaled_streams,
-    )
+    from fairseq_plugins.translator.ctranslate2_model import ModelConverter, obstacles_to_export, without_scaled_streams
 
     path = package.directory
     out = path / f"ctranslate2-{quantization}"

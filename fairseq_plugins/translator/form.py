@@ -138,7 +138,7 @@ def _opens(mark: str, counts: Mapping[str, int]) -> bool:
         return counts.get(mark, 0) % 2 == 0
     if mark == "“":
         return counts.get("„", 0) <= counts.get("“", 0)
-    return mark[0] in OPENING
+    return mark.startswith(tuple(OPENING))  # empty where it was a reference to no character
 
 
 def form_of(languages: tuple[str, str], text: Description, settings: Mapping[str, str]) -> Form:

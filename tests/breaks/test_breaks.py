@@ -87,10 +87,7 @@ def test_mutants_are_made_of_operators_constants_and_statements(tmp_path: Path) 
 
 
 def test_tests_of_a_mutant() -> None:
-    assert likely_tests(ROOT, "fairseq_plugins/methods/admin.py") == (
-        "tests/methods/test_admin.py",
-        "tests/contract",
-    )
+    assert likely_tests(ROOT, "fairseq_plugins/methods/admin.py") == ("tests/methods/test_admin.py", "tests/contract")
     assert likely_tests(ROOT, "fairseq_plugins/search/beam.py") == ("tests/search",)
 
 

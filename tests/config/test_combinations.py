@@ -69,8 +69,7 @@ def one_or_two(values: list[str]) -> st.SearchStrategy[str]:
 
 legal = st.fixed_dictionaries({axis.value: one_or_two(sorted(PARTS[axis])) for axis in Axis})
 options = st.fixed_dictionaries(
-    {},
-    optional={option.name: one_or_two(list(option.choices) or ["0.5", "1", "2"]) for option in all_options()},
+    {}, optional={option.name: one_or_two(list(option.choices) or ["0.5", "1", "2"]) for option in all_options()}
 )
 switches = ("layernorm_embedding", "encoder_normalize_before", "decoder_normalize_before", "no_cross_attention")
 switches += ("share_all_embeddings", "checkpoint_activations")

@@ -13,7 +13,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
 
 from fairseq_plugins.core.method import METHODS as REGISTERED
-from fairseq_plugins.demo.__main__ import METHODS, checked_methods, configuration, main, parser, prepare
+from fairseq_plugins.demo.command import METHODS, checked_methods, configuration, main, parser, prepare
 from fairseq_plugins.demo.corpus import write_corpus
 
 FLAGS = "--bpe-operations 20"

@@ -14,7 +14,7 @@ import yaml
 
 import fairseq_plugins
 from fairseq_plugins.cli.main import COMMANDS, main
-from fairseq_plugins.demo.__main__ import METHODS as DEMO_METHODS
+from fairseq_plugins.demo.command import METHODS as DEMO_METHODS
 from fairseq_plugins.pipeline.published import ROWS, WITHOUT_NUMBER
 from tests import toy
 

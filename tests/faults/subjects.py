@@ -163,11 +163,7 @@ SUBJECTS: Mapping[str, Subject] = {
                 "optimizer._name=foreach_adam",
             ),
         ),
-        Training(
-            "bf16",
-            needs=TRAINED_ON,
-            changes=(*WARM, "common.bf16=true", "optimizer._name=radam", *POLYNOMIAL),
-        ),
+        Training("bf16", needs=TRAINED_ON, changes=(*WARM, "common.bf16=true", "optimizer._name=radam", *POLYNOMIAL)),
         Training("two processes", needs=TRAINED_ON, processes=2, changes=(*WARM, "optimization.update_freq=[2]")),
         Subject("evaluation", _evaluate, ("prepared", "fp32")),
         Subject("package", _package, ("prepared", "fp32")),

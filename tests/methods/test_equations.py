@@ -397,8 +397,7 @@ def predictor_corrector(at: At, layer: Map, y: Tensor) -> Tensor:
 
 LN_OVER_DEPTH = Equation(lambda at, x: x + at.branch(at.norm(x) / math.sqrt(at.depth)), norm_on_top)
 RMS_OVER_DEPTH = Equation(
-    lambda at, x: x + at.branch(rms(x, at.first_norm) / math.sqrt(at.depth)),
-    lambda at, x: rms(x, at.stack.layer_norm),
+    lambda at, x: x + at.branch(rms(x, at.first_norm) / math.sqrt(at.depth)), lambda at, x: rms(x, at.stack.layer_norm)
 )
 PCFORMER = Equation(pre, norm_on_top, solve=predictor_corrector)
 ODE, FUNCTIONS = Equation(pre, norm_on_top, solve=runge_kutta), ("change", "layer")

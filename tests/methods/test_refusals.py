@@ -26,11 +26,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("mhc", {"norm": "mix", "mix_post": "0.5"}, "it needs --norm pre, not mix"),
     ("hyper_connections", {"history": "dlcl"}, "hyper has streams of its own: it needs --history last, not dlcl"),
     ("hyper_connections", {"hyper_streams": "0"}, "--hyper-streams must be at least 1, not 0"),
-    (
-        "attention_residuals",
-        {"attention_residual_blocks": "-1"},
-        "-residual-blocks must be at least 0, not -1",
-    ),
+    ("attention_residuals", {"attention_residual_blocks": "-1"}, "-residual-blocks must be at least 0, not -1"),
     ("cosine_attention", {"cosine_length": "1"}, "--cosine-length must be at least 2, not 1"),
     ("scale_norm", {"adaptive_softmax_cutoff": "8"}, "rows of one table: drop --adaptive-softmax-cutoff"),
     ("deep", {"norm": "none", "norm_module": "scale_norm"}, "--norm-module scale_norm has no effect"),

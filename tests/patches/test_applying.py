@@ -24,10 +24,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "observe.recorder.recording.step",
         "observe.guard.guarding.step",
     ),
-    "fairseq.trainer.Trainer.clip_grad_norm": (
-        "observe.recorder.recording.clip",
-        "observe.guard.guarding.judge",
-    ),
+    "fairseq.trainer.Trainer.clip_grad_norm": ("observe.recorder.recording.clip", "observe.guard.guarding.judge"),
     "fairseq.trainer.Trainer.load_checkpoint": (
         "observe.guard.installing.load",
         "patches.validation_lost_at_resume.tell_schedule",
@@ -58,10 +55,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.polynomial_decay_by_flag.length_of_training",
         "patches.bf16_means_tpu.tpu_only_when_asked",
     ),
-    "fairseq_cli.preprocess.main": (
-        "patches.unchecked_text.check_first",
-        "patches.half_binarised.whole_or_nothing",
-    ),
+    "fairseq_cli.preprocess.main": ("patches.unchecked_text.check_first", "patches.half_binarised.whole_or_nothing"),
 }
 """Functions with several wrappers, the outermost first."""
 

@@ -95,10 +95,7 @@ def _scores(models: list[nn.Module], task: Any, directory: Path) -> list[list[st
     words = task.target_dictionary
     target = collate_tokens(_encoded(words, _lines(directory)), words.pad())
     previous = torch.cat([torch.full((len(target), 1), words.eos()), target[:, :-1]], dim=1)
-    sample = {
-        "net_input": {"src_tokens": previous, "src_lengths": target.ne(words.pad()).sum(dim=1)},
-        "target": target,
-    }
+    sample = {"net_input": {"src_tokens": previous, "src_lengths": target.ne(words.pad()).sum(dim=1)}, "target": target}
     found = SequenceScorer(words).generate(models, sample)
     return [[*map(repr, best["positional_scores"].tolist())] for best, *_ in found]
 

@@ -14,15 +14,7 @@ from torch import Tensor
 from fairseq_plugins.search.length_penalty import checked_alpha, gnmt_length_penalty
 from tests import models
 from tests.refusals import problems_of, refused
-from tests.search.searching import (
-    gnmt,
-    log_probability,
-    outspoken,
-    scores,
-    search,
-    stock_search,
-    words,
-)
+from tests.search.searching import gnmt, log_probability, outspoken, scores, search, stock_search, words
 from tests.search.test_lean import SETTINGS
 
 FORM: dict[str, Any] = {"lenpen_form": "gnmt"}

@@ -44,10 +44,7 @@ def pair(seed: int = 0) -> list[nn.Parameter]:
 def test_matrices_follow_pytorch_s_muon_and_the_rest_follows_adam() -> None:
     mine, theirs = pair(), pair()
     optimizer = built(MuonConfig, mine, _name="muon", weight_decay=0.1, muon_adjust="original", muon_lr_scale=2.0)
-    apart = (
-        Adam([theirs[0]], lr=RATE, weight_decay=0.1),
-        torch.optim.Muon([theirs[1]], lr=2 * RATE, weight_decay=0.1),
-    )
+    apart = (Adam([theirs[0]], lr=RATE, weight_decay=0.1), torch.optim.Muon([theirs[1]], lr=2 * RATE, weight_decay=0.1))
     draw = torch.Generator().manual_seed(1)
     for rate in (RATE, RATE / 2, RATE / 4):
         optimizer.set_lr(rate)

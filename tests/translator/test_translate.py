@@ -221,6 +221,8 @@ def test_sentences_of_text_that_is_not_tokenised() -> None:
     assert [" ".join(part) for part in plain.cut(line.split(), 100, 4)] == [
         *("▁Am ▁3 . ▁Mai ▁kam ▁J . ▁B ach , ▁z . B . ▁Er ▁sagt : ▁„ Ja . “", "▁Dann ▁ging ▁er ▁2.5 ▁km .")
     ]
+    # A reference to a character that there is not.
+    assert [" ".join(part) for part in plain.cut("▁Ja . ▁&#1; ▁Er".split(), 100, 2)] == ["▁Ja . ▁&#1;", "▁Er"]
     lower = Form("de", "en", lower_case=True)
     assert list(lower.cut("a. b? c".split(), 100, 2)) == [["a.", "b?"], ["c"]]
     assert list(Form("de", "en").cut("Aa. bb? cc".split(), 100, 2)) == ["Aa. bb? cc".split()]
@@ -270,10 +272,7 @@ def test_groups_are_the_lines(lines: list[str], size: int, ends: bool) -> None:
     assert all(len(group) <= size and sum(map(len, group[:-1])) < 10 for group in groups)
 
 
-@given(
-    st.lists(st.integers(min_value=1, max_value=30), max_size=30),
-    st.integers(min_value=1, max_value=100),
-)
+@given(st.lists(st.integers(min_value=1, max_value=30), max_size=30), st.integers(min_value=1, max_value=100))
 def test_batches_hold_every_sentence_once_and_are_no_larger_than_asked(lengths: list[int], most: int) -> None:
     sizes = list(batches(lengths, most))
     assert sorted(place for batch in sizes for place in batch) == list(range(len(lengths)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,20 +44,6 @@ class Batch(NamedTuple):
         """Return true where a stack reads a word and not a pad, ``(T, B)`` like its streams."""
         tokens = self.source if stack == "encoder" else self.previous
         return tokens.ne(pad).t()
-
-
-@cache
-def made_up_dictionary(size: int) -> Dictionary:
-    """Return a dictionary of ``size`` types, including fairseq's special ones."""
-    words = Dictionary()
-    for number in range(size - len(words)):
-        words.add_symbol(f"word{number}")
-    return words
-
-
-def made_up_task(source: int, target: int) -> TranslationTask:
-    """Return a task with dictionaries of these sizes; one dictionary if they are equal."""
-    return TranslationTask(TranslationConfig(), made_up_dictionary(source), made_up_dictionary(target))
 
 
 def zipf(sentences: int, length: int, vocabulary: int, generator: torch.Generator) -> Tensor:

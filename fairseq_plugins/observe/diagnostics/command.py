@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_plugins import plots
+from fairseq_plugins.checkpoints.fold import made_up_task
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.observe.diagnostics import analyses, papers
-from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task, read_data, zipf_batch
+from fairseq_plugins.observe.diagnostics.batches import Batch, read_data, zipf_batch
 from fairseq_plugins.observe.diagnostics.models import Subject, of_checkpoint, of_options
 from fairseq_plugins.observe.diagnostics.results import Analysis, Settings, shown
 from fairseq_plugins.observe.diagnostics.timeline import read_trainings

@@ -23,15 +23,9 @@ from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.observation import Visit, recording, replaced_outputs
-from fairseq_plugins.observe.diagnostics.results import (
-    STACKS,
-    Analysis,
-    Result,
-    Settings,
-    each,
-    of_matrices,
-)
+from fairseq_plugins.observe.diagnostics.observation import Visit, recording
+from fairseq_plugins.observe.diagnostics.results import STACKS, Analysis, Result, Settings, each, of_matrices
+from fairseq_plugins.observe.recorder.activations import hooked
 from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
 LINEAR_IN_SUMMANDS = (nn.LayerNorm, nn.RMSNorm)
@@ -52,12 +46,12 @@ def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
     }
     seen = {norm: lambda module, inputs, output: norms[module].append(deviation(module, inputs[0])) for norm in norms}
     with torch.no_grad():
-        with replaced_outputs(seen), recording(model) as record:
+        with hooked(seen.items()), recording(model) as record:
             model(*batch.inputs, features_only=True)
         result = {}
         for name, stack in model.stacks():
             words = batch.words(name, stack.padding_idx)
-            with replaced_outputs({norm: frozen(seen[-1]) for norm, seen in norms.items() if seen}):
+            with hooked((norm, frozen(seen[-1])) for norm, seen in norms.items() if seen):
                 streams = summands(stack, record.bottoms[name], record.of(name))
                 result[name] = torch.stack([row(stream, words) for stream in streams])
     return result
@@ -157,10 +151,7 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
         curves.append(Lines(stack, axis, "beta_ii squared", [*curve, guide], log_x=True, log_y=True))
     table = of_matrices("", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
     header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
-    figures = [
-        Figure("", "Residual dependency", maps),
-        Figure("-newest", "Share of the newest branch", curves),
-    ]
+    figures = [Figure("", "Residual dependency", maps), Figure("-newest", "Share of the newest branch", curves)]
     return Result([table], figures, header, shown)
 
 

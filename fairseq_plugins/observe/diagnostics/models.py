@@ -14,14 +14,14 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch import Tensor
 
-from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
-from fairseq_plugins.checkpoints.fold import build_original
+from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+from fairseq_plugins.checkpoints.fold import build_original, made_up_task
 from fairseq_plugins.core.initialisation import StackWeights, initialise
 from fairseq_plugins.core.method import METHODS, Axis, Stack
 from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
 from fairseq_plugins.core.sub_layers import sites_of
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task
+from fairseq_plugins.observe.diagnostics.batches import Batch
 
 # Hooks must see every layer exactly once: no LayerDrop, and no activation checkpointing.
 OBSERVABLE: Mapping[str, Any] = {
@@ -116,9 +116,6 @@ def of_checkpoint(path: Path, task: Any = None) -> Subject:
         UserError: it cannot be read, is not a translation model of this package, or has another number of words.
     """
     state = read_checkpoint(path)
-    arch = architecture(state)
-    if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), DeepTransformerModel):
-        raise UserError(f"{path}: '{arch}' is not a translation architecture of this package")
     _, options = build_original(state, path)
     weights: Mapping[str, Tensor] = state["model"]
     source, target = (len(weights[f"{stack.value}.embed_tokens.weight"]) for stack in Stack)

@@ -8,7 +8,7 @@ Legend: T time, B batch, C width.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.observe.recorder.activations import hooked
 
 
 @dataclass(eq=False)
@@ -99,26 +100,14 @@ class Recording:
 def recording(model: Any) -> Iterator[Recording]:
     """Record the forward pass inside the context; tensors keep their graph if there is one."""
     record = Recording()
-    with contextlib.ExitStack() as hooks:
-
-        def watch(module: nn.Module, hook: Callable[..., None]) -> None:
-            hooks.callback(module.register_forward_hook(hook).remove)
-
-        for name, stack in model.stacks():
-            watch(stack.history, partial(record.see_mixture, name))
-            for number, layer in enumerate(stack.layers.children()):
-                watch(layer, partial(record.see_layer, name, number))
-        for sub in sub_layers(model):
-            if sub.norm is not None:
-                watch(sub.norm, record.see_norm)
-            watch(sub.residual, partial(record.see_residual, sub))
+    hooks: list[tuple[nn.Module, Any]] = []
+    for name, stack in model.stacks():
+        hooks.append((stack.history, partial(record.see_mixture, name)))
+        layers = enumerate(stack.layers.children())
+        hooks += [(layer, partial(record.see_layer, name, number)) for number, layer in layers]
+    for sub in sub_layers(model):
+        if sub.norm is not None:
+            hooks.append((sub.norm, record.see_norm))
+        hooks.append((sub.residual, partial(record.see_residual, sub)))
+    with hooked(hooks):
         yield record
-
-
-@contextlib.contextmanager
-def replaced_outputs(hooks: dict[nn.Module, Any]) -> Iterator[None]:
-    """Replace the outputs of modules by those of their hooks ``(module, inputs, output)``."""
-    with contextlib.ExitStack() as handles:
-        for module, hook in hooks.items():
-            handles.callback(module.register_forward_hook(hook).remove)
-        yield

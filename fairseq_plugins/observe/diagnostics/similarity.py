@@ -16,14 +16,7 @@ from torch.nn.functional import normalize
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.observation import recording
-from fairseq_plugins.observe.diagnostics.results import (
-    BY_LAYER,
-    Analysis,
-    Result,
-    Settings,
-    each,
-    of_matrices,
-)
+from fairseq_plugins.observe.diagnostics.results import BY_LAYER, Analysis, Result, Settings, each, of_matrices
 from fairseq_plugins.plots import Figure, HeatMap, Panel
 
 

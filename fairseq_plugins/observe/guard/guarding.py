@@ -24,15 +24,16 @@ from fairseq_plugins.errors import Diverged
 from fairseq_plugins.observe.guard.places import Place, PlaceBands, backward_culprit, weakest
 from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins
 from fairseq_plugins.observe.guard.repeating import (
+    REPEATING,
     LeftUpdate,
+    Repeated,
     balanced_meters,
-    leave_if_repeated,
     repeat,
     reset_factor,
 )
 from fairseq_plugins.observe.guard.signals import Finding, Signals, Update, hopeless
 from fairseq_plugins.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
-from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
+from fairseq_plugins.observe.recorder.gradients import gradient_norms, loss_scale, remaining_factor
 from fairseq_plugins.observe.recorder.recording import recorder_of
 
 # Child of fairseq_cli.train's logger, so that --log-file contains these messages.
@@ -134,7 +135,7 @@ class Guard:
             nll / (tokens or 1.0) / math.log(2),
             length,
             float(trainer.get_lr()),
-            has_scale(trainer.optimizer),
+            loss_scale(trainer.optimizer) is not None,
             tokens,
         )
 
@@ -259,7 +260,8 @@ def judge(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kw
         Abnormal: the update must be left.
         Repeated: it was made only for its statistics.
     """
-    leave_if_repeated(trainer)
+    if getattr(trainer, REPEATING, False):
+        raise Repeated
     guard = guard_of(trainer)
     norm: Any = math.inf
     refusal: Exception | None = None

@@ -28,14 +28,7 @@ LAST = "divergence/last.pt"
 
 
 def attach(
-    build: Callable[..., None],
-    trainer: Trainer,
-    cfg: Any,
-    task: Any,
-    model: Any,
-    criterion: Any,
-    *args: Any,
-    **kwargs: Any,
+    build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
 ) -> None:
     """``Trainer.__init__`` that gives the trainer a guard.
 
@@ -48,7 +41,7 @@ def attach(
             "--divergence-action needs the gradients of all processes in each update: "
             "it does not work with --use-bmuf or --ddp-backend slowmo"
         )
-    build(trainer, cfg, task, model, criterion, *args, **kwargs)
+    build(trainer, cfg, task, model, criterion, quantizer)
     setattr(trainer, ATTRIBUTE, Guard(trainer, criterion))
 
 
@@ -84,15 +77,10 @@ def save(state_dict: Callable[..., dict[str, Any]], trainer: Trainer) -> dict[st
 
 
 def load(
-    load_checkpoint: Callable[..., Any],
-    trainer: Trainer,
-    filename: str,
-    reset_optimizer: bool = False,
-    *args: Any,
-    **kwargs: Any,
+    load: Callable[..., Any], trainer: Trainer, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any
 ) -> Any:
     """``Trainer.load_checkpoint`` that restores the state of the guard."""
-    extra_state = load_checkpoint(trainer, filename, reset_optimizer, *args, **kwargs)
+    extra_state = load(trainer, filename, reset_optimizer, *args, **kwargs)
     guard = guard_of(trainer)
     # A new optimizer means a new training, perhaps on other data.
     if guard.acts and not reset_optimizer:
@@ -144,8 +132,8 @@ def _save_last(trainer: Trainer, epoch_itr: Any) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         trainer.save_checkpoint(str(path), {"train_iterator": epoch_itr.state_dict(), "val_loss": None})
-    except OSError as error:
-        logger.warning("divergence guard: not saved: %s: %s", path, error.strerror or error)
+    except (OSError, UserError) as error:
+        logger.warning("divergence guard: not saved: %s", error)
 
 
 def install() -> None:

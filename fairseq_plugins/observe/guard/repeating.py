@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.observe.guard.places import Place
+from fairseq_plugins.observe.recorder.activations import hooked
 from fairseq_plugins.observe.recorder.gradients import group_of
 
 REPEATING = "divergence_repeating"
@@ -56,13 +57,9 @@ class FirstNotFinite:
         self._calls = 0
         self._first: tuple[int, str] | None = None
 
-    @contextlib.contextmanager
-    def hooked(self) -> Iterator[None]:
+    def hooked(self) -> contextlib.AbstractContextManager[None]:
         """Watch the modules that run inside the context."""
-        with contextlib.ExitStack() as handles:
-            for path, module in self._modules.items():
-                handles.callback(module.register_forward_hook(self._hook(path)).remove)
-            yield
+        return hooked((module, self._hook(path)) for path, module in self._modules.items())
 
     def _hook(self, path: str) -> Callable[..., None]:
         def see(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -113,16 +110,6 @@ def repeat(train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Fi
             for buffer, before in zip(model.buffers(), buffers, strict=True):
                 buffer.copy_(before)
     return search
-
-
-def leave_if_repeated(trainer: Trainer) -> None:
-    """End a repeated update here, where its gradients are complete.
-
-    Raises:
-        Repeated: the update is only repeated.
-    """
-    if getattr(trainer, REPEATING, False):
-        raise Repeated
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ the numbers of one large batch. Only scalars are kept, and they stay on their de
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -71,6 +71,15 @@ def history_weights(model: nn.Module) -> dict[str, float]:
     return values
 
 
+@contextlib.contextmanager
+def hooked(hooks: Iterable[tuple[nn.Module, Any]]) -> Iterator[None]:
+    """Inside the context, call hooks ``(module, inputs, output)``; what one returns replaces the output."""
+    with contextlib.ExitStack() as handles:
+        for module, hook in hooks:
+            handles.callback(module.register_forward_hook(hook).remove)
+        yield
+
+
 class ActivationWatch:
     """Hooks for one update, and the sums that they see by name; names and order are the same in every process.
 
@@ -109,15 +118,11 @@ class ActivationWatch:
             if count > 0:
                 yield name, squares, count
 
-    @contextlib.contextmanager
-    def hooked(self) -> Iterator[None]:
+    def hooked(self) -> contextlib.AbstractContextManager[None]:
         """Watch the passes inside the context."""
-        with contextlib.ExitStack() as handles:
-            for sub in self._sub_layers:
-                handles.callback(sub.residual.register_forward_hook(partial(self._see_residual, sub.name)).remove)
-            for name, norm in self._named_norms.items():
-                handles.callback(norm.register_forward_hook(partial(self._see_norm, name)).remove)
-            yield
+        residuals = [(sub.residual, partial(self._see_residual, sub.name)) for sub in self._sub_layers]
+        of_norms = [(norm, partial(self._see_norm, name)) for name, norm in self._named_norms.items()]
+        return hooked([*residuals, *of_norms])
 
     @contextlib.contextmanager
     def forward_pass(self) -> Iterator[None]:

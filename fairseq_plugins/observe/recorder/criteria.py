@@ -35,8 +35,7 @@ class Diagnostics:
     """Settings of recorder and guard, which are flags of every criterion that is extended."""
 
     diagnostics_interval: int = field(
-        default=100,
-        metadata={"help": "record activations, gradients and residual connections in every N-th update"},
+        default=100, metadata={"help": "record activations, gradients and residual connections in every N-th update"}
     )
     divergence_action: Optional[str] = field(
         default=None,
@@ -63,7 +62,7 @@ class Diagnostics:
         problems = [
             f"{flag(name)} {value}: it must be at least {least[name]}"
             for name, value in dataclasses.asdict(self).items()
-            if name in least and value < least[name]
+            if name in least and not value >= least[name]  # also what is not a number
         ]
         if self.divergence_action not in (None, *ACTIONS):
             unknown = unknown_name("action", str(self.divergence_action), ACTIONS)

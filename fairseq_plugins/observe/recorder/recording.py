@@ -150,14 +150,7 @@ def recorder_of(trainer: Trainer) -> Recorder | None:
 
 
 def attach(
-    build: Callable[..., None],
-    trainer: Trainer,
-    cfg: Any,
-    task: Any,
-    model: Any,
-    criterion: Any,
-    *args: Any,
-    **kwargs: Any,
+    build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
 ) -> None:
     """``Trainer.__init__`` that gives the trainer a recorder if the criterion has one.
 
@@ -167,7 +160,7 @@ def attach(
     recorded = isinstance(criterion, WithDiagnostics)
     if recorded and cfg.distributed_training.ddp_backend == "fully_sharded":
         raise UserError("a criterion with diagnostics cannot read the gradients of --ddp-backend fully_sharded")
-    build(trainer, cfg, task, model, criterion, *args, **kwargs)
+    build(trainer, cfg, task, model, criterion, quantizer)
     if recorded:
         setattr(trainer, ATTRIBUTE, Recorder(trainer, criterion))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from fairseq_plugins.observe.diagnostics.batches import Batch, made_up_task, zipf_batch
+from fairseq_plugins.checkpoints.fold import made_up_task
+from fairseq_plugins.observe.diagnostics.batches import Batch, zipf_batch
 from fairseq_plugins.observe.diagnostics.models import Subject, of_options
 from tests.models import TINY
 

@@ -175,7 +175,7 @@ def test_checkpoints_that_cannot_be_measured(
         dictionary.write_text(dictionary.read_text() + "more 1\n")
     last = checkpoints[1]
     for argv, message in (
-        (["scales", "--checkpoint", stock], f"{stock}: 'transformer' is not a translation architecture"),
+        (["scales", "--checkpoint", stock], f"{stock}: 'transformer' is not a translation model"),
         (["scales", "--checkpoint", tmp_path / "no.pt"], str(tmp_path / "no.pt")),
         (["scales", "--checkpoint", last, "--data", larger], "target words, the corpus has"),
         (

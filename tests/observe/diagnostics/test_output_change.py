@@ -39,7 +39,7 @@ DEPTH_IN_THE_EQUATION = {
         "layer_scale",
         "sub_ln",
         "t_fixup",
-    ),
+    )
 }
 """Methods whose papers put the number of layers into a scale or into the weights."""
 

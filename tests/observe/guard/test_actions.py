@@ -65,10 +65,7 @@ def long_gradients(monkeypatch: pytest.MonkeyPatch, updates: set[int], by: float
 
 @pytest.mark.parametrize("precision", [(), pytest.param(("--bf16",), marks=pytest.mark.slow)])
 def test_a_long_gradient_alone_is_noted_and_made(
-    training: Training,
-    monkeypatch: pytest.MonkeyPatch,
-    said: Callable[[], list[str]],
-    precision: tuple[str, ...],
+    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]], precision: tuple[str, ...]
 ) -> None:
     """With the loss inside of its band the training is bit for bit the one without a guard."""
     long_gradients(monkeypatch, {33})
@@ -137,6 +134,7 @@ MISTAKES = {
         "--divergence-action sotp: unknown action 'sotp' (did you mean 'stop'?); legal values: skip, stop"
     ),
     "--divergence-action stop --divergence-band 0": "--divergence-band 0.0: it must be at least 1",
+    "--divergence-action stop --divergence-band nan": "--divergence-band nan: it must be at least 1",
     "--divergence-patience 0": "--divergence-patience 0: it must be at least 1",
     "--divergence-plateau -1": "--divergence-plateau -1: it must be at least 0",
     "--divergence-action stop --use-bmuf": (

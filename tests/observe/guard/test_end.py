@@ -138,14 +138,15 @@ def spoil_gradient(model: torch.nn.Module) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "place", "saved"),
+    ("spoil", "place", "saved", "disk"),
     [
-        (spoil_weight, "encoder.layers.1.ffn (the output of encoder.layers.1.fc1 is the first that", False),
-        (spoil_gradient, "encoder.layers.1.ffn (gradient_norm is nan)", True),
+        (spoil_weight, "encoder.layers.1.ffn (the output of encoder.layers.1.fc1 is the first that", False, "free"),
+        (spoil_gradient, "encoder.layers.1.ffn (gradient_norm is nan)", True, "free"),
+        (spoil_gradient, "encoder.layers.1.ffn (gradient_norm is nan)", False, "full"),
     ],
 )
 def test_a_stock_model_is_searched_too(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, place: str, saved: bool
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, place: str, saved: bool, disk: str
 ) -> None:
     build = TransformerModel.build_model.__func__
 
@@ -155,6 +156,9 @@ def test_a_stock_model_is_searched_too(
         return model
 
     monkeypatch.setattr(TransformerModel, "build_model", classmethod(spoilt))
+    if disk == "full":
+        (tmp_path / "divergence").mkdir()
+        (tmp_path / "divergence" / "last.pt.tmp").symlink_to("/dev/full")
     with pytest.raises(Diverged) as caught:
         toy.train_toy(toy_data, tmp_path, "--max-update", "1")
     assert f"; first in {place}" in str(caught.value)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,10 +52,7 @@ def parser() -> OneLineParser:
     text.add_argument("--bpe-operations", type=at_least(1), default=1000, metavar="N", help="default: 1000")
     flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results; default: demo-run")
     flags.add_argument(
-        "--methods",
-        default=",".join(METHODS),
-        metavar="A,B,…",
-        help=f"default: {','.join(METHODS)}; all: every method",
+        "--methods", default=",".join(METHODS), metavar="A,B,…", help=f"default: {','.join(METHODS)}; all: every method"
     )
     flags.add_argument("--seed", type=at_least(0), default=1, metavar="N", help="default: 1")
     flags.add_argument(
@@ -158,7 +154,3 @@ def checked_methods(args: Namespace) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; 0, 2 for bad input, 130 when interrupted, or the code of a command that failed."""
     return exit_code(lambda: run(parser().read(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
