@@ -21,7 +21,7 @@ import fairseq_plugins  # noqa: F401  (registers the methods)
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.pipeline.published import PublishedRow, rows_of
+from fairseq_plugins.pipeline.published import WITHOUT_NUMBER, PublishedRow, rows_of
 from recipes import admin, b2t, dsinit, multi30k, rezero, tatoeba
 from recipes.common import Config, Noted, merged, plain
 
@@ -130,8 +130,9 @@ def _comment(line: str) -> list[str]:
 def result_line(row: PublishedRow) -> str:
     """One published result."""
     overrides = f" with {' '.join(row.overrides)}" if row.overrides else ""
-    metric = f"{row.metric} ({row.scorer})" if row.metric == "BLEU" else row.metric
-    return f"{row.paper}, {row.table}, {row.row}{overrides}: {row.printed}{' ' + metric if row.has_number else ''}."
+    metric = f" {row.metric} ({row.scorer})" if row.metric == "BLEU" else f" {row.metric}"
+    metric = "" if row.printed in WITHOUT_NUMBER else metric
+    return f"{row.paper}, {row.table}, {row.row}{overrides}: {row.printed}{metric}."
 
 
 def _paper_figure(config: Config, rows: Sequence[PublishedRow], product: int) -> str:
