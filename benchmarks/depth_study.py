@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +172,21 @@ def _call(command: str, *words: str | Path) -> float:
     return used.ru_utime + used.ru_stime
 
 
+def train_all(trainings: Sequence[Training], one: Callable[[Training, Future[None] | None], None], jobs: int) -> None:
+    """Call ``one`` for each training, with what waits for its baseline; after one that fails none is begun."""
+    with ThreadPoolExecutor(jobs) as pool:
+        begun: dict[Training, Future[None]] = {}
+        for training in trainings:
+            theirs = next((begun[other] for other in begun if other.config == baseline(training.config)), None)
+            begun[training] = pool.submit(one, training, theirs)
+        try:
+            for future in begun.values():
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Train what has no line yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -201,13 +216,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     for methods in [args.methods] if args.methods else [FIRST, OTHERS]:
         for trainings in stages([f"{method}_{depth}" for depth in args.depths for method in methods], args.seeds):
-            with ThreadPoolExecutor(args.jobs) as pool:
-                begun: dict[Training, Future[None]] = {}
-                for training in trainings:
-                    theirs = next((begun[other] for other in begun if other.config == baseline(training.config)), None)
-                    begun[training] = pool.submit(one, training, theirs)
-                for future in begun.values():
-                    future.result()
+            train_all(trainings, one, args.jobs)
 
 
 if __name__ == "__main__":

@@ -221,7 +221,7 @@ def _configurations() -> Iterator[Namespace]:
     changes: list[tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
     changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1), ("share_all_embeddings", True)]
     changes += [("encoder_embed_dim", 2 * WIDTH), ("encoder_layers", 3), ("encoder_layers", 0)]
-    changes += [("encoder_ffn_embed_dim", 2 * WIDTH + 1), ("activation_fn", "tanh"), ("deepscale_k", "1,2")]
+    changes += [("encoder_ffn_embed_dim", 2 * WIDTH + 1), ("activation_fn", "tanh")]
     numbers = [option for option, _ in options_with_parts() if isinstance(option.default, (int, float))]
     changes += [(option.name, 0) for option in numbers if option.least is None]
     changes += [(option.name, 99) for option in numbers if option.least is not None]

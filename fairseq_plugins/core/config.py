@@ -263,9 +263,10 @@ def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, Stac
     problems += _one_stack_problems(config, stacks)
     if len(chosen) == len(options) == len(stacks):
         problems += _idle_problems(chosen, options)
-    designs = {
-        stack: design_of(config, stack, parts, options[stack]) for stack, parts in chosen.items() if stack in options
-    }
+    designs: dict[Stack, StackDesign] = {}
+    for stack in stacks:
+        if stack in chosen and stack in options:
+            designs[stack] = design_of(config, stack, chosen[stack], options[stack], designs.get(Stack.ENCODER))
     problems += _stock_problems(config, designs)
     for design in designs.values():
         for part in design.parts.values():
@@ -275,8 +276,14 @@ def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, Stac
     return designs
 
 
-def design_of(config: Namespace, stack: Stack, parts: Mapping[Axis, Part], options: SimpleNamespace) -> StackDesign:
-    """Return the design of one stack."""
+def design_of(
+    config: Namespace,
+    stack: Stack,
+    parts: Mapping[Axis, Part],
+    options: SimpleNamespace,
+    below: StackDesign | None = None,
+) -> StackDesign:
+    """Return the design of one stack, a decoder above the stack ``below``."""
     return StackDesign(
         stack=stack,
         parts=parts,
@@ -288,6 +295,7 @@ def design_of(config: Namespace, stack: Stack, parts: Mapping[Axis, Part], optio
         activation_dropout=config.activation_dropout or config.relu_dropout,
         embedding_dropout=config.dropout if config.embedding_dropout is None else config.embedding_dropout,
         options=options,
+        below=below,
     )
 
 

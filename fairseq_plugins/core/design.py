@@ -24,6 +24,7 @@ class StackDesign:
         activation_dropout: rate of the dropout after an activation.
         embedding_dropout: rate of the dropout of the embedding below the first layer.
         options: values of the options that the registered parts declare, by attribute.
+        below: the encoder's design, in a decoder above one.
     """
 
     stack: Stack
@@ -36,6 +37,7 @@ class StackDesign:
     activation_dropout: float
     embedding_dropout: float
     options: SimpleNamespace
+    below: StackDesign | None = None
 
     @property
     def layers(self) -> int:

@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import sites_of
-from fairseq_plugins.errors import flag
 
 START = 0.221
 """Correlation of the embeddings of two tokens without dropout, in the released code (``sigma_attn_v_out``)."""
@@ -103,20 +102,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     return {site: WeightedSum(math.sqrt(1 - share), math.sqrt(share)) for site in sites}
 
 
-def one_recursion(design: StackDesign, config: Any) -> list[str]:
-    """Refuse a decoder above an encoder of other constants, whose correlation it could not know."""
-    differ = [name for name in ("residual", "deepscale_k") if "," in str(getattr(config, name))]
-    if design.stack is Stack.ENCODER or not differ:
-        return []
-    return [f"--init deepscale needs one value for both stacks: {flag(name)} has two" for name in differ]
-
-
-@part(
-    Axis.INIT,
-    "deepscale",
-    summary="normal draws that keep the variance of every branch at 1; biases are 0",
-    conflicts=one_recursion,
-)
+@part(Axis.INIT, "deepscale", summary="normal draws that keep the variance of every branch at 1; biases are 0")
 def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Draw queries, keys, values, outputs, the feed-forward and the token table; other maps stay.
 
@@ -144,13 +130,18 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
 
 def _seen(design: StackDesign, sites: tuple[Site, ...], dropout: float) -> list[dict[Site, float]]:
     """Return the correlations in the layers of a stack; a decoder's begin above the encoder."""
-    weighted, below = design.choice(Axis.RESIDUAL) == "deepscale", 0.0
+    below, share = 0.0, _share(design, design.layers, len(sites))
     if Site.CROSS in sites:
-        share = branch_share(design, design.encoder_layers, 2) if weighted else None
-        encoder = ((Site.SELF, Site.FFN), design.encoder_layers)
-        _, below = correlations(*encoder, dropout, share, embedding_dropout=design.embedding_dropout)
-    share = branch_share(design, design.layers, len(sites)) if weighted else None
+        encoder = design.below or design
+        places, layers = (Site.SELF, Site.FFN), design.encoder_layers
+        shared = _share(encoder, layers, len(places))
+        _, below = correlations(places, layers, dropout, shared, embedding_dropout=encoder.embedding_dropout)
     return correlations(sites, design.layers, dropout, share, below, design.embedding_dropout)[0]
+
+
+def _share(design: StackDesign, layers: int, sites: int) -> float | None:
+    """Return beta^2 of a stack; None if it has another residual connection."""
+    return branch_share(design, layers, sites) if design.choice(Axis.RESIDUAL) == "deepscale" else None
 
 
 def _draw_tables(embedding: nn.Module, variance: float) -> None:

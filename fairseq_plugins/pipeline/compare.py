@@ -76,7 +76,7 @@ def compare(
     require_apart(out, data, "OUT")
     require_slurm(how.nodes)
     files = [configuration_file(config) for config in configs]
-    if len({file.name for file in files}) < len(files):
+    if len({run_directory(out, file, 0) for file in files}) < len(files):
         raise UserError(f"two CONFIG have one file name, and so one directory in {out}: {' '.join(map(str, configs))}")
     if not how.dry_run:
         corpus.binarised(data)
@@ -220,7 +220,7 @@ def main(argv: Sequence[str]) -> int:
     flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[1, 2, 3], metavar="N", help="default: 1 2 3")
     how = add_options(flags)
     args = flags.read(argv)
-    changes = [word for word in args.words if CHANGE.fullmatch(word) and not Path(word).is_file()]
+    changes = [word for word in args.words if CHANGE.fullmatch(word) and not os.path.isfile(word)]
     configs = [Path(word) for word in args.words if word not in changes]
     if not configs:
         flags.error("no CONFIG given")

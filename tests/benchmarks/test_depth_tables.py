@@ -68,21 +68,22 @@ def test_means_spreads_and_tests_over_the_seeds() -> None:
 
 def test_a_verdict_follows_the_mean_and_the_test() -> None:
     """Variances of 0.01 and three seeds: a mean that is 1 lower has p = 0.000255, as above."""
-    failed = line("post_ln_18e18d", "sweep", "0.001", "", "failed to train")
-    lines = [failed, full("admin_18e18d", 1, 3.0, 20.0), full("pre_ln_18e18d", 1, 3.0, 21.0)]
+    failed = [line("post_ln_18e18d", "sweep", str(rate), "", "failed to train") for rate in (1, 2, 4, 8)]
+    assert "0 of 3 trainings have learnt |  | open" in tables.verdicts_table(failed[:3])
+    lines = [*failed, full("admin_18e18d", 1, 3.0, 20.0), full("pre_ln_18e18d", 1, 3.0, 21.0)]
     lines += [full("b2t_18e18d", seed, 3.0 + 0.1 * seed, 20.0) for seed in (1, 2, 3)]
     lines += [full("b2t_6e6d", seed, 4.0 + 0.1 * seed, 20.0) for seed in (1, 2, 3)]
     lines += [full("admin_6e6d", seed, 2.9 + 0.1 * seed, 20.0) for seed in (1, 2, 3)]
     rows = [[cell.strip() for cell in row.split("|")[1:5]] for row in tables.verdicts_table(lines).splitlines()[2:]]
     assert rows[:4] == [
-        ["H1: Post-LN fails at 18-18", "0 of 1 trainings have learnt", "", "supported"],
+        ["H1: Post-LN fails at 18-18", "0 of 4 trainings have learnt", "", "supported"],
         ["H2: depth pays for Admin", "3.000 against 3.100 bits", "", "undecided, 1 of 3 seeds"],
         ["H2: depth pays for B2T", "3.200 against 4.200 bits", "0.000", "supported"],
         ["H3: Admin is better than Pre-LN at 18-18", "20.0 against 21.0 BLEU", "", "refuted, 1 of 3 seeds"],
     ]
     assert [row[-1] for row in rows[5:]] == ["open", "open"]
     lines.append({**full("post_ln_18e18d", 1, 7.5, 0.1)})
-    assert "| 1 of 2 trainings have learnt, the best 7.500 bits |  | refuted |" in tables.verdicts_table(lines)
+    assert "| 1 of 5 trainings have learnt, the best 7.500 bits |  | refuted |" in tables.verdicts_table(lines)
 
 
 def test_holm_s_correction() -> None:

@@ -33,11 +33,12 @@ def test_correlations_are_those_of_the_released_code() -> None:
         assert found == pytest.approx(deviations, rel=1e-12)
 
 
-def test_weights_have_the_variances() -> None:
-    """4,096 numbers or more estimate a deviation to within 1.1 %, so 5 % is safe."""
+@pytest.mark.parametrize(("k", "share"), [("2", 2 / 6), ("0.1,2", 0.1 / 6)])
+def test_weights_have_the_variances(k: str, share: float) -> None:
+    """4,096 numbers or more estimate a deviation to within 1.1 %, so 5 % is safe; ``share`` is the encoder's."""
     wide = {f"{stack}_{size}": 64 for stack in ("encoder", "decoder") for size in ("embed_dim", "ffn_embed_dim")}
-    model = tiny(ARCH, dropout=0.2, **wide)
-    encoder, above = correlations(BERT, 3, 0.2, 2 / 6)
+    model = tiny(ARCH, dropout=0.2, deepscale_k=k, **wide)
+    encoder, above = correlations(BERT, 3, 0.2, share)
     decoder, _ = correlations((Site.SELF, Site.CROSS, Site.FFN), 2, 0.2, 2 / 6, above)
     for stack, seen in ((model.encoder, encoder), (model.decoder, decoder)):
         for layer, found in zip(stack.layers, seen, strict=True):

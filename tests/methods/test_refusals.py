@@ -56,7 +56,6 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("dlcl", {"dlcl_normalised": "yes", "dlcl_init": "one"}, "drop --dlcl-init one"),
     ("dlcl", {"dlcl_normalised": "yes", "dlcl_window": "1"}, "--dlcl-window 1 leaves each mixture one weight"),
     ("dlcl", {"encoder_layerdrop": 0.1}, "it cannot be combined with --encoder-layerdrop"),
-    ("deepscale", {"deepscale_k": "0.1,2"}, "--init deepscale needs one value for both stacks: --deepscale-k has two"),
     ("gtrans", {"gtrans_group": "2"}, "--gtrans-group must divide the 3 layers of the encoder, not 2"),
     ("completep", {"depth_mup_alpha": 2.0}, "--depth-mup-alpha must be from 0.5 to 1, not 2"),
     ("completep", {"depth_mup_base": "0"}, "--depth-mup-base must be at least 1, not 0"),
