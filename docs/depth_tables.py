@@ -21,6 +21,8 @@ BASELINE = "pre_ln"
 METHODS = ("pre_ln", "admin", "b2t", "post_ln", "rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
 SCORES = ("bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
 OK, RATES, SEEDS = "ok", 4, 3
+GOAL = 5.0
+"""A loss that most trainings reach, in bits per token."""
 SHARES = np.linspace(1 / 24, 1, 24)
 """Of the updates, where curves are drawn; validations are so far apart."""
 
@@ -88,7 +90,7 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
     cells = {config: [line for line in full if line["config"] == config] for config in configs(full, f"_{depth}")}
     losses, scores = (against_baseline(lines, depth, column) for column in ("valid", "bleu_test"))
     head = ["", "seeds", "rate", "valid", "at half", "last tenth, %", "BLEU", "average", "chrF", "multi30k"]
-    rows = [[*head, "bootstrap p", "Welch, loss", "Welch, BLEU", "processor s"]]
+    rows = [[*head, "bootstrap p", "Welch, loss", "Welch, BLEU", "processor s", f"to {GOAL:g} bits"]]
     for config, found in cells.items():
         done = [line for line in found if line["outcome"] == OK]
         bootstraps = [float(line["p_test"]) for line in done if line["p_test"]]
@@ -105,6 +107,7 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
                 _p(losses.get(config)),
                 _p(scores.get(config)),
                 _mean([float(line["processor_s"]) for line in done if line["processor_s"]], ".0f"),
+                _mean([seconds for line in done if (seconds := to_goal(line)) is not None], ".0f"),
             ]
         )
     return markdown_table(rows)
@@ -175,6 +178,15 @@ def at(line: Line, share: float) -> float:
     """The validation loss after a share of the updates, on a line between two validations."""
     updates, losses = zip(*(map(float, point.split(":")) for point in line["curve"].split()), strict=True)
     return float(np.interp(share * int(line["updates"]), updates, losses))
+
+
+def to_goal(line: Line) -> float | None:
+    """Processor seconds until the validation loss is first ``GOAL``; None if it never is, or they are not known."""
+    updates, losses = zip(*(map(float, point.split(":")) for point in line["curve"].split()), strict=True)
+    least = np.minimum.accumulate(losses)
+    if least[-1] > GOAL or not line["processor_s"]:
+        return None
+    return float(np.interp(-GOAL, -least, updates)) / int(line["updates"]) * float(line["processor_s"])
 
 
 def over_seeds(ours: Sequence[Line], theirs: Sequence[Line], column: str) -> float | None:
