@@ -33,7 +33,7 @@ from fairseq_plugins.observe.guard.repeating import (
 )
 from fairseq_plugins.observe.guard.signals import Finding, Signals, Update, hopeless
 from fairseq_plugins.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
-from fairseq_plugins.observe.recorder.gradients import gradient_norms, loss_scale, remaining_factor
+from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
 from fairseq_plugins.observe.recorder.recording import recorder_of
 
 # Child of fairseq_cli.train's logger, so that --log-file contains these messages.
@@ -135,7 +135,7 @@ class Guard:
             nll / (tokens or 1.0) / math.log(2),
             length,
             float(trainer.get_lr()),
-            loss_scale(trainer.optimizer) is not None,
+            has_scale(trainer.optimizer),
             tokens,
         )
 

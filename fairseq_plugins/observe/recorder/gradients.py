@@ -26,11 +26,17 @@ def group_of(parameter: str) -> str:
 
 
 def loss_scale(optimizer: Any) -> float | None:
-    """Return the loss scale of half precision; ``None`` without one, as on a CPU, where torch's scaler does nothing."""
+    """Return the loss scale of half precision; ``None`` without one."""
     scaler = getattr(optimizer, "scaler", None)
-    if scaler is None or not getattr(scaler, "is_enabled", lambda: True)():
+    if scaler is None:
         return None
     return float(scaler.loss_scale if hasattr(scaler, "loss_scale") else scaler.get_scale())
+
+
+def has_scale(optimizer: Any) -> bool:
+    """Return whether the loss is scaled, without waiting for a GPU; torch's scaler does nothing on a CPU."""
+    scaler = getattr(optimizer, "scaler", None)
+    return scaler is not None and bool(getattr(scaler, "is_enabled", lambda: True)())
 
 
 def remaining_factor(optimizer: Any) -> float:
