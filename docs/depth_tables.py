@@ -84,10 +84,15 @@ def sensitivity_table(lines: Sequence[Line]) -> str:
     return markdown_table(rows)
 
 
+def trained(lines: Sequence[Line], depth: str = "") -> dict[str, list[Line]]:
+    """The trainings to the end by configuration, one for each seed, in the order of :func:`configs`."""
+    full = [line for line in lines if line["stage"] == "full"]
+    return {config: [line for line in full if line["config"] == config] for config in configs(full, depth)}
+
+
 def results_table(lines: Sequence[Line], depth: str) -> str:
     """Means and standard deviations over the seeds of the trainings to the end, and the tests against the baseline."""
-    full = [line for line in lines if line["stage"] == "full"]
-    cells = {config: [line for line in full if line["config"] == config] for config in configs(full, f"_{depth}")}
+    cells = trained(lines, f"_{depth}")
     losses, scores = (against_baseline(lines, depth, column) for column in ("valid", "bleu_test"))
     head = ["", "seeds", "rate", "valid", "at half", "last tenth, %", "BLEU", "average", "chrF", "multi30k"]
     rows = [[*head, "bootstrap p", "Welch, loss", "Welch, BLEU", "processor s", f"to {GOAL:g} bits"]]
@@ -115,8 +120,7 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
 
 def against_baseline(lines: Sequence[Line], depth: str, column: str) -> dict[str, float]:
     """Welch's p-values of the methods of a depth against the baseline, with Holm's correction over the methods."""
-    full = [line for line in lines if line["stage"] == "full"]
-    cells = {config: [line for line in full if line["config"] == config] for config in configs(full, f"_{depth}")}
+    cells = trained(lines, f"_{depth}")
     base = cells.pop(f"{BASELINE}_{depth}", [])
     return holm({config: over_seeds(found, base, column) for config, found in cells.items()})
 
@@ -138,8 +142,7 @@ def verdicts_table(lines: Sequence[Line]) -> str:
     Holm's correction is that of the results where a method is tested against the baseline of its depth, else over the
     methods of the hypothesis.
     """
-    full = [line for line in lines if (line["stage"], line["outcome"]) == ("full", OK)]
-    ended = {config: [line for line in full if line["config"] == config] for config in configs(full)}
+    ended = trained([line for line in lines if line["outcome"] == OK])
     corrected: dict[str, float] = {}
     for hypothesis in ("H2", "H5"):
         mine = [row for row in COMPARED if row[0].startswith(hypothesis)]
@@ -174,15 +177,21 @@ def spread(lines: Sequence[Line], column: str, form: str) -> str:
     return _mean(values, form) + (f" ± {statistics.stdev(values):{form}}" if len(values) > 1 else "")
 
 
+def curve(line: Line) -> tuple[Sequence[float], Sequence[float]]:
+    """The updates and losses of all validations."""
+    updates, losses = zip(*(map(float, point.split(":")) for point in line["curve"].split()), strict=True)
+    return updates, losses
+
+
 def at(line: Line, share: float) -> float:
     """The validation loss after a share of the updates, on a line between two validations."""
-    updates, losses = zip(*(map(float, point.split(":")) for point in line["curve"].split()), strict=True)
+    updates, losses = curve(line)
     return float(np.interp(share * int(line["updates"]), updates, losses))
 
 
 def to_goal(line: Line) -> float | None:
     """Processor seconds until the validation loss is first ``GOAL``; None if it never is, or they are not known."""
-    updates, losses = zip(*(map(float, point.split(":")) for point in line["curve"].split()), strict=True)
+    updates, losses = curve(line)
     least = np.minimum.accumulate(losses)
     if least[-1] > GOAL or not line["processor_s"]:
         return None
