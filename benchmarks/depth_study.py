@@ -2,7 +2,8 @@
 
 Each training is ``fairseq-deep run`` and ``fairseq-deep evaluate`` on a file of ``configs/tatoeba_de_en``. As soon as
 it ends, its line is in ``docs/results/depth.tsv``; what has a line is not trained again. A stopped training goes on.
-The wide models are trained with ``--methods pre_ln_wide admin_wide --depths 6e6d``.
+The wide models are trained with ``--methods pre_ln_wide admin_wide --depths 6e6d``, those of the hypothesis on
+warm-up with ``--methods rezero_warm_up t_fixup_warm_up``.
 Run it from the repository's root: ``python benchmarks/depth_study.py --help``.
 """
 

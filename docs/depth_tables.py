@@ -18,6 +18,8 @@ from fairseq_plugins.tables import markdown_table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "depth.tsv"
 BASELINE = "pre_ln"
+VARIANTS = ("_wide", "_warm_up")
+"""What the name of a method ends in: at another width, or with the warm-up that its paper does without."""
 METHODS = ("pre_ln", "admin", "b2t", "post_ln", "rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
 SCORES = ("bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
 OK, RATES, SEEDS = "ok", 4, 3
@@ -39,8 +41,11 @@ def configs(lines: Sequence[Line], depth: str = "") -> list[str]:
     """What was trained, the shallow first, in the order of the methods."""
     names = {line["config"] for line in lines if line["config"].endswith(depth)}
 
-    def place(name: str) -> tuple[int, int]:
-        return _layers(name), METHODS.index(_method(name).removesuffix("_wide"))
+    def place(name: str) -> tuple[int, int, str]:
+        method = _method(name)
+        for variant in VARIANTS:
+            method = method.removesuffix(variant)
+        return _layers(name), METHODS.index(method), name
 
     return sorted(names, key=place)
 
@@ -86,7 +91,7 @@ def sensitivity_table(lines: Sequence[Line]) -> str:
 
 def trained(lines: Sequence[Line], depth: str = "") -> dict[str, list[Line]]:
     """The trainings to the end by configuration, one for each seed, in the order of :func:`configs`."""
-    full = [line for line in lines if line["stage"] == "full"]
+    full = [line for line in lines if _full(line)]
     return {config: [line for line in full if line["config"] == config] for config in configs(full, depth)}
 
 
@@ -130,6 +135,11 @@ COMPARED = (
     ("H2: depth pays for B2T", "b2t_18e18d", "b2t_6e6d", "valid"),
     ("H3: Admin is better than Pre-LN at 18-18", "admin_18e18d", "pre_ln_18e18d", "bleu_test"),
     ("H3: B2T is better than Pre-LN at 18-18", "b2t_18e18d", "pre_ln_18e18d", "bleu_test"),
+    *(
+        (f"H4: {name} needs no warm-up at {depth}", f"{method}_{file}", f"{method}_warm_up_{file}", "valid")
+        for depth, file in (("6-6", "6e6d"), ("18-18", "18e18d"))
+        for name, method in (("ReZero", "rezero"), ("T-Fixup", "t_fixup"))
+    ),
     ("H5: deep is better than wide, Pre-LN", "pre_ln_18e18d", "pre_ln_wide_6e6d", "valid"),
     ("H5: deep is better than wide, Admin", "admin_18e18d", "admin_wide_6e6d", "valid"),
 )
@@ -144,7 +154,7 @@ def verdicts_table(lines: Sequence[Line]) -> str:
     """
     ended = trained([line for line in lines if line["outcome"] == OK])
     corrected: dict[str, float] = {}
-    for hypothesis in ("H2", "H5"):
+    for hypothesis in ("H2", "H4", "H5"):
         mine = [row for row in COMPARED if row[0].startswith(hypothesis)]
         corrected |= holm({name: over_seeds(ended.get(a, []), ended.get(b, []), column) for name, a, b, column in mine})
     tested = against_baseline(lines, "18e18d", "bleu_test")
@@ -158,6 +168,9 @@ def verdicts_table(lines: Sequence[Line]) -> str:
     rows = [["hypothesis", "measured", "p", "verdict"], ["H1: Post-LN fails at 18-18", measured, "", failed]]
     for name, ours, theirs, column in COMPARED:
         unit, form = ("bits", ".3f") if column == "valid" else ("BLEU", ".1f")
+        if not ended.get(ours) and (tried := [line for line in lines if line["config"] == ours and _full(line)]):
+            rows.append([name, f"{len(tried)} trainings to the end have failed", "", "refuted"])
+            continue
         if not (ended.get(ours) and ended.get(theirs)):
             rows.append([name, "not trained yet", "", "open"])
             continue
@@ -232,7 +245,7 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     """Draw the validation losses of each depth, a band of one standard deviation over the seeds, and BLEU by depth."""
     pyplot = load_pyplot()
     assert pyplot is not None, NO_MATPLOTLIB
-    full = [line for line in lines if line["stage"] == "full" and line["outcome"] == OK]
+    full = [line for line in lines if _full(line) and line["outcome"] == OK]
     depths = sorted({_layers(line["config"]) for line in full})
     canvas, axes = pyplot.subplots(1, len(depths) + 1, figsize=(4.2 * (len(depths) + 1), 3.8), layout="constrained")
     names = list(dict.fromkeys(_method(config) for config in configs(full)))
@@ -257,6 +270,10 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     axes[-1].set(title="test", xlabel="layers of each stack", ylabel="BLEU", xticks=depths)
     canvas.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=min(5, len(names)))
     save(canvas, path)
+
+
+def _full(line: Line) -> bool:
+    return line["stage"] == "full"
 
 
 def _method(config: str) -> str:

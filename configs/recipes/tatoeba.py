@@ -55,18 +55,23 @@ WIDE, WIDE_METHODS = size(104, 208, 4), ("pre_ln", "admin")
 
 
 def configs() -> Iterator[tuple[str, Config]]:
-    """Every method at every depth, and the wide models."""
+    """Every method at every depth, those without warm-up also with it, and the wide models."""
     for encoder, decoder in DEPTHS:
         for name in METHODS:
-            yield _config(name, f"{name}_{encoder}e{decoder}d", encoder, decoder)
+            own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
+            yield _config(name, f"{name}_{encoder}e{decoder}d", encoder, decoder, own)
+        for name in PUBLISHED_WITHOUT_WARM_UP:
+            remarks = ("With the warm-up of the other methods; its paper has none.",)
+            yield _config(name, f"{name}_warm_up_{encoder}e{decoder}d", encoder, decoder, remarks=remarks)
     for name in WIDE_METHODS:
         remarks = ("As many parameters as width 64 has at 18-18.",)
         yield _config(name, f"{name}_wide_6e6d", 6, 6, model=WIDE, remarks=remarks)
 
 
-def _config(name: str, file: str, encoder: int, decoder: int, **more: Any) -> tuple[str, Config]:
-    own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
-    own = merged(own, {"optimization": {"lr": rate_of(file)}})
+def _config(
+    name: str, file: str, encoder: int, decoder: int, own: Settings | None = None, **more: Any
+) -> tuple[str, Config]:
+    own = merged(own or {}, {"optimization": {"lr": rate_of(file)}})
     return f"tatoeba_de_en/{file}", Config(DEPTH, name, encoder, decoder, settings=own, **more)
 
 
