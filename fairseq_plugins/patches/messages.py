@@ -199,6 +199,10 @@ OLD_SCORER = "fairseq's scorer does not work with today's sacrebleu: use `fairse
 NO_FAIRSCALE = (
     "--zero-sharding os and --ddp-backend fully_sharded or slowmo need fairscale, which is not installed here"
 )
+FLAT_WEIGHTS = (
+    "--optimizer {cfg.optimizer._name} needs separate tensors, but --fp16 flattens the master weights into one: add "
+    "--fp16-no-flatten-grads, or use --memory-efficient-fp16"
+)
 FLAT_SHARDS = "--zero-sharding os with --fp16 needs --fp16-no-flatten-grads, too"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
 LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"
@@ -214,6 +218,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(f"{SCHEDULE}:__init__", "^$", DECAY, AssertionError),
     Message("fairseq.optim.adam:__init__", "^--fp16-adam-stats", "{error}; drop it", NotImplementedError),
     Message("fairseq.optim.fp16_optimizer:build_fp32_params|fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
+    Message("fairseq.optim.fp16_optimizer:build_optimizer", "does not support flat params", FLAT_WEIGHTS),
     Message("", "install.* fairscale", NO_FAIRSCALE, ImportError),
     Message("fairseq.trainer:_build_optimizer", "^ZeRO .* flattened grads", FLAT_SHARDS),
     Message("fairseq_cli.score:cli_main", "", OLD_SCORER, TypeError),

@@ -25,19 +25,16 @@ weight decay, which apex does not.
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from fairseq.dataclass import FairseqDataclass
-from fairseq.optim import OPTIMIZER_REGISTRY, FairseqOptimizer, register_optimizer
-from fairseq.optim.adam import FairseqAdam
+from fairseq.optim import OPTIMIZER_REGISTRY, register_optimizer
 from omegaconf import II
 from torch import Tensor
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.training.moments import MomentOptimizer, checked_settings
+from fairseq_plugins.training.moments import FairseqMoments, MomentOptimizer
 
 
 @dataclass
@@ -55,10 +52,6 @@ class LambConfig(FairseqDataclass):
         metadata={"help": "decoupled weight decay, part of the step that is scaled to the norm of its tensor"},
     )
     lr: list[float] = II("optimization.lr")
-    fp16: bool = II("common.fp16")
-    bf16: bool = II("common.bf16")
-    memory_efficient_fp16: bool = II("common.memory_efficient_fp16")
-    fp16_no_flatten_grads: bool = II("common.fp16_no_flatten_grads")
 
 
 class Lamb(MomentOptimizer):
@@ -98,26 +91,8 @@ OPTIMIZER_REGISTRY.pop("lamb", None)
 
 
 @register_optimizer("lamb", dataclass=LambConfig)
-class FairseqLamb(FairseqOptimizer):
-    """``--optimizer lamb``.
+class FairseqLamb(FairseqMoments):
+    """``--optimizer lamb``."""
 
-    Raises:
-        UserError: settings out of their range, or master weights in one tensor.
-    """
-
-    def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
-        super().__init__(cfg)
-        self._optimizer = Lamb(params, **self.optimizer_config)
-
-    @property
-    def optimizer_config(self) -> dict[str, Any]:
-        """Return the settings of the torch optimizer."""
-        cfg = self.cfg
-        if cfg.fp16 and not (cfg.memory_efficient_fp16 or cfg.bf16 or cfg.fp16_no_flatten_grads):
-            raise UserError(
-                "--optimizer lamb needs separate tensors, but --fp16 flattens the master weights into one: "
-                "add --fp16-no-flatten-grads, or use --memory-efficient-fp16"
-            )
-        return checked_settings(cfg, "lamb")
-
-    average_params = FairseqAdam.average_params  # the state has Adam's names
+    kind = Lamb
+    prefix = "lamb"

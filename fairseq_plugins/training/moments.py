@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import torch
+from fairseq.optim import FairseqOptimizer
+from fairseq.optim.adam import FairseqAdam
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
@@ -157,3 +159,25 @@ def checked_settings(cfg: Any, prefix: str, least_beta2: float = 0.0) -> dict[st
         raise UserError(f"--{prefix}-eps must be above 0, not {eps:g}")
     rate = next(iter(cfg.lr)) if isinstance(cfg.lr, Collection) else cfg.lr
     return {"lr": float(rate), "betas": (first, second), "eps": eps, "weight_decay": cfg.weight_decay}
+
+
+class FairseqMoments(FairseqOptimizer):
+    """Base of fairseq's side of a :class:`MomentOptimizer`, ``kind``; for the others see :func:`checked_settings`.
+
+    Raises:
+        UserError: settings out of their range.
+    """
+
+    kind: type[MomentOptimizer]
+    prefix = "adam"
+    least_beta2 = 0.0
+    average_params = FairseqAdam.average_params  # the state has Adam's names
+
+    def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
+        super().__init__(cfg)
+        self._optimizer = self.kind(params, **self.optimizer_config)
+
+    @property
+    def optimizer_config(self) -> dict[str, Any]:
+        """Return the settings of the torch optimizer."""
+        return checked_settings(self.cfg, self.prefix, self.least_beta2)

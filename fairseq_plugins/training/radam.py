@@ -18,22 +18,19 @@ the same. Algorithm 2 itself also steps by the momentum and needs rho_t > 4: one
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from fairseq.dataclass import FairseqDataclass
-from fairseq.optim import FairseqOptimizer, register_optimizer
-from fairseq.optim.adam import FairseqAdam
+from fairseq.optim import register_optimizer
 from omegaconf import II
 from torch import Tensor
 
-from fairseq_plugins.training.moments import MomentOptimizer, checked_settings
+from fairseq_plugins.training.moments import FairseqMoments, MomentOptimizer
 
-# Minimum rho_t of a step. Since rho_t < 2 / (1 - beta_2) - 1, a smaller beta_2 never takes one.
 TRUSTED = 5.0
-LEAST_BETA2 = 1 - 2 / (TRUSTED + 1)
+"""Minimum rho_t of a step."""
 
 
 @dataclass
@@ -90,20 +87,9 @@ class RAdam(MomentOptimizer):
 
 
 @register_optimizer("radam", dataclass=RAdamConfig)
-class FairseqRAdam(FairseqOptimizer):
-    """``--optimizer radam``.
+class FairseqRAdam(FairseqMoments):
+    """``--optimizer radam``."""
 
-    Raises:
-        UserError: settings out of their range.
-    """
-
-    def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
-        super().__init__(cfg)
-        self._optimizer = RAdam(params, **self.optimizer_config)
-
-    @property
-    def optimizer_config(self) -> dict[str, Any]:
-        """Return the settings of the torch optimizer."""
-        return checked_settings(self.cfg, "adam", LEAST_BETA2)
-
-    average_params = FairseqAdam.average_params  # the state has Adam's names
+    kind = RAdam
+    # rho_t < 2 / (1 - beta_2) - 1, so a smaller beta_2 never takes a step.
+    least_beta2 = 1 - 2 / (TRUSTED + 1)

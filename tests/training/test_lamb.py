@@ -14,6 +14,7 @@ from fairseq.optim import FP16Optimizer
 from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.patches.messages import run_or_explain
 from fairseq_plugins.training.lamb import Lamb
 from tests import models, toy
 from tests.training.optimizing import LR, gradients, updates
@@ -84,5 +85,5 @@ def test_flat_master_weights_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     flags = ("--optimizer", "lamb", "--fp16", "--fp16-init-scale", "4")
 
     config = toy.parse_training(Path("nowhere"), tmp_path, *flags)
-    with pytest.raises(UserError, match="--fp16 flattens the master weights"):
-        FP16Optimizer.build_optimizer(config, list(model.parameters()))
+    with pytest.raises(UserError, match="--optimizer lamb .*--fp16-no-flatten-grads, or use --memory-efficient-fp16"):
+        run_or_explain(FP16Optimizer.build_optimizer, config, list(model.parameters()))

@@ -103,7 +103,6 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     *(("lamb", {"lamb_betas": betas}, f"--lamb-betas {PAIR}; not") for betas in ("(-0.1, 0.98)", "(0.9, 1.0)")),
     ("radam", {"adam_eps": 0.0}, "--adam-eps must be above 0, not 0"),
     ("lamb", {"lamb_eps": 0.0}, "--lamb-eps must be above 0, not 0"),
-    ("lamb", {"fp16": True}, "add --fp16-no-flatten-grads, or use --memory-efficient-fp16"),
 ]
 
 

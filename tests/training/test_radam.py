@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.training import radam
-from fairseq_plugins.training.radam import RAdam, step_factor
+from fairseq_plugins.training.radam import FairseqRAdam, RAdam, step_factor
 from tests.training.optimizing import LR, gradients, updates
 
 BETAS = [(0.9, 0.98), (0.9, 0.99), (0.9, 0.995), (0.9, 0.999)]
@@ -56,6 +55,6 @@ def test_late_steps_are_adam_s() -> None:
 
 def test_no_step_ever_below_the_least_beta2() -> None:
     """rho_t stays below 2 / (1 - beta2) - 1, which is 5 at 2/3; a little above it a step comes."""
-    assert radam.LEAST_BETA2 == pytest.approx(2 / 3)
+    assert FairseqRAdam.least_beta2 == pytest.approx(2 / 3)
     assert all(step_factor(t, 0.9, 0.66) is None for t in range(1, 400))
     assert step_factor(400, 0.9, 0.67) is not None
