@@ -37,8 +37,8 @@ from fairseq_plugins.checkpoints.files import (
     without_training_state,
     write_checkpoint,
 )
-from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.config import plain_namespace
+from fairseq_plugins.core.linear_maps import AffineMap
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm, norms_always

@@ -18,8 +18,9 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Site, Stack, part
-from fairseq_plugins.core.norm import MapWith, call_maps, layer_norm_parameters, norm_module
+from fairseq_plugins.core.norm import layer_norm_parameters, norm_module
 
 
 class Attention(MultiheadAttention):

@@ -15,9 +15,9 @@ from typing import Any
 
 from torch import nn
 
-from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.linear_maps import AffineMap
 from fairseq_plugins.core.method import Axis, part
 
 FACTORS = "factors"

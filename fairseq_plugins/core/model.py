@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import II
 from torch import Tensor, nn
 
-from fairseq_plugins.core import bias, solver, weight_form  # noqa: F401  (they register parts)
+from fairseq_plugins.core import linear_maps, solver  # noqa: F401  (they register parts)
 from fairseq_plugins.core.config import SIZE_FIELDS, STOCK
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size

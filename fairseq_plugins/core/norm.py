@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from fairseq.modules import LayerNorm, MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.core.affine_map import RemadeMap
 from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, part
 from fairseq_plugins.errors import UserError
 
@@ -153,34 +153,6 @@ def needs_norms(design: StackDesign, config: Any) -> list[str]:
         return []
     what = f"--norm-module {design.choice(Axis.NORM_MODULE)} has no effect here"
     return [f"{what}: --norm {norm.name} has no LayerNorm that it could replace"]
-
-
-class MapWith(RemadeMap):
-    """A linear map, W ``(out, in)``, with a module before it or behind it, which it has as an attribute ``name``."""
-
-    def __init__(self, linear: nn.Linear, name: str, module: nn.Module, before: bool = True) -> None:
-        super().__init__(linear)
-        setattr(self, name, module)
-        self.name, self.before = name, before
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``(..., in)`` to ``(..., out)``."""
-        module = getattr(self, self.name)
-        mapped: Tensor = F.linear(module(x) if self.before else x, self.weight, self.bias)
-        return mapped if self.before else module(mapped)
-
-    def around(self, linear: nn.Module) -> nn.Module:
-        """Return what computes the same with ``linear`` in place of the map alone, to decode in lower precision."""
-        module = getattr(self, self.name)
-        return nn.Sequential(module, linear) if self.before else nn.Sequential(linear, module)
-
-
-def call_maps(attention: Any) -> None:
-    """Make a stock attention call its four maps as modules, which may be more than linear maps.
-
-    Otherwise it passes their bare weights to torch, unless it believes that its sizes differ.
-    """
-    attention.skip_embed_dim_check = True
 
 
 def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign) -> None:

@@ -100,6 +100,22 @@ class ScaledStream(Residual):
         return torch.full((1,), self.scale)
 
 
+class ScaledBranch(Residual):
+    """stream + scale * branch with a constant scale, which is not in the state dict. Shapes ``(T, B, C)``."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
+        """Add the scaled branch."""
+        return torch.add(stream, branch, alpha=self.scale)
+
+    def branch_scale(self) -> Tensor | None:
+        """The constant, ``(1)``."""
+        return torch.full((1,), self.scale)
+
+
 def needs_norm_after(design: StackDesign, config: Any) -> list[str]:
     """``Part.conflicts`` of scaled streams: without a LayerNorm after the sum, each multiplies all layers above."""
     if norms_always(design, NormPlace.AFTER):

@@ -12,34 +12,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, scale_rates
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
-from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.residual import Residual, ScaledBranch
 
 OPTIONS = (
     Option("depth_mup_alpha", 1.0, "exponent of the depth, from 0.5, depth-muP, to 1, CompleteP"),
     Option("depth_mup_base", 2, "layers of the model whose settings hold at every depth", least=1),
 )
-
-
-class ScaledBranch(Residual):
-    """stream + scale * branch with a constant scale, which is not in the state dict. Shapes ``(T, B, C)``."""
-
-    def __init__(self, scale: float) -> None:
-        super().__init__()
-        self.scale = scale
-
-    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Add the scaled branch."""
-        return torch.add(stream, branch, alpha=self.scale)
-
-    def branch_scale(self) -> Tensor | None:
-        """The constant, ``(1)``."""
-        return torch.full((1,), self.scale)
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:

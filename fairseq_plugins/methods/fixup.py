@@ -21,10 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.linear_maps import AffineMap
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
 from fairseq_plugins.core.norm import AffineNorm, NormPlace, NormPlaces, no_other_norm
 from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS

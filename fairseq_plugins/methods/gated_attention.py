@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.norm import MapWith, call_maps
 
 
 class Gate(nn.Module):

@@ -15,16 +15,9 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.norm import (
-    MapWith,
-    NormPlace,
-    NormPlaces,
-    call_maps,
-    layer_norm,
-    layer_norm_parameters,
-    stock_top_norm,
-)
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, stock_top_norm
 from fairseq_plugins.core.residual import PlainResidual, Residual
 
 

@@ -29,7 +29,7 @@ from fairseq_plugins.core.norm import (
     norms_always,
     stock_top_norm,
 )
-from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream
+from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledBranch, SideStream
 
 EPSILON = 1e-7
 """Epsilon of the LayerNorm on the sum, in the released code."""
@@ -63,24 +63,20 @@ class DualStream(SideStream):
         return torch.add(self.norm(side), x, alpha=self.alpha)
 
 
-class SiameseResidual(DualResidual):
+class SiameseResidual(ScaledBranch):
     """stream + branch / c, beside it side + branch; the branch reads stream + LN(side). Shapes ``(T, B, C)``."""
 
     def __init__(self, norm: nn.Module, divisor: float) -> None:
-        super().__init__(scale=1.0)
-        self.norm, self.share = norm, 1 / divisor
-
-    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Add the smaller branch."""
-        return torch.add(stream, branch, alpha=self.share)
-
-    def branch_scale(self) -> Tensor | None:
-        """The constant, ``(1)``."""
-        return torch.full((1,), self.share)
+        super().__init__(1 / divisor)
+        self.norm = norm
 
     def read(self, stream: Tensor, side: Tensor) -> Tensor:
         """Add the norm of the side stream."""
         return stream + self.norm(side)
+
+    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+        """Add the branch to the sum of all branches."""
+        return side + branch
 
 
 def dual_stream(design: StackDesign) -> SideStream:

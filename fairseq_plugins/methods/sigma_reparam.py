@@ -22,11 +22,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_plugins.core.affine_map import AffineMap
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.linear_maps import AffineMap, replace_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.weight_form import replace_maps
 
 GAMMA = Option(
     "sigma_gamma",

@@ -19,8 +19,7 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.core.affine_map import affine_form
-from fairseq_plugins.core.norm import MapWith, call_maps
+from fairseq_plugins.core.linear_maps import MapWith, affine_form, call_maps
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import has_bf16
 

@@ -31,9 +31,9 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_plugins.checkpoints.fold import build, fold, obstacles
-from fairseq_plugins.core.affine_map import affine_form
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.history import LastState
+from fairseq_plugins.core.linear_maps import affine_form
 from fairseq_plugins.core.method import Axis, Site
 from fairseq_plugins.core.norm import AffineNorm, NormPlace, ScaledLayerNorm
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_plugins.checkpoints.fold import fold
-from fairseq_plugins.core.affine_map import affine_form
+from fairseq_plugins.core.linear_maps import affine_form
 from fairseq_plugins.methods.sigma_reparam import SpectralLinear
 from fairseq_plugins.search.precision import lower
 from tests.core.saved import saved_tensors

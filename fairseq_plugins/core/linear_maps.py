@@ -1,0 +1,109 @@
+"""Linear maps of a layer: what they add to their product (bias), and what they multiply by (weight form).
+
+A part of either axis is built with ``build(layer, design) -> None``, which changes the maps of one new layer in place:
+``q_proj, k_proj, v_proj, out_proj`` of its attentions, ``fc1`` and ``fc2``; the weight form when all other parts have
+been. ``Part.ends`` is for weight forms that change the embedding and the output projection, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.method import Axis, part
+from fairseq_plugins.errors import UserError
+
+
+class RemadeMap(nn.Linear):
+    """Base of linear maps that take the weight and the bias of another one, and keep their names.
+
+    Args:
+        linear: the map that it replaces.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        nn.Module.__init__(self)  # nn.Linear's would draw a weight that is not used
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+
+
+class AffineMap(RemadeMap):
+    """A map that computes ``matrix x + constant``; ``weight`` is a parameter of the matrix, if not the matrix itself.
+
+    The fold, the export and the search in lower precision read the two and need nothing else of it.
+    """
+
+    def matrix(self) -> Tensor:
+        """Return what it multiplies by, ``(out, in)``."""
+        return self.weight
+
+    def constant(self) -> Tensor | None:
+        """Return what a vector of biases would be, ``(out)``."""
+        return self.bias
+
+    def weight_is_drawn(self) -> None:
+        """Set what follows from the first ``weight``. Called once, under ``torch.no_grad``."""
+
+
+def affine_form(linear: nn.Linear) -> tuple[Tensor, Tensor | None] | None:
+    """Return the matrix and the constant of a linear map, or None for a class that does not say."""
+    if isinstance(linear, AffineMap):
+        return linear.matrix(), linear.constant()
+    return (linear.weight, linear.bias) if type(linear) is nn.Linear else None
+
+
+class MapWith(RemadeMap):
+    """A linear map, W ``(out, in)``, with a module before it or behind it, which it has as an attribute ``name``."""
+
+    def __init__(self, linear: nn.Linear, name: str, module: nn.Module, before: bool = True) -> None:
+        super().__init__(linear)
+        setattr(self, name, module)
+        self.name, self.before = name, before
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., in)`` to ``(..., out)``."""
+        module = getattr(self, self.name)
+        mapped: Tensor = F.linear(module(x) if self.before else x, self.weight, self.bias)
+        return mapped if self.before else module(mapped)
+
+    def around(self, linear: nn.Module) -> nn.Module:
+        """Return what computes the same with ``linear`` in place of the map alone, to decode in lower precision."""
+        module = getattr(self, self.name)
+        return nn.Sequential(module, linear) if self.before else nn.Sequential(linear, module)
+
+
+def call_maps(attention: Any) -> None:
+    """Make a stock attention call its four maps as modules, which may be more than linear maps.
+
+    Otherwise it passes their bare weights to torch, unless it believes that its sizes differ.
+    """
+    attention.skip_embed_dim_check = True
+
+
+def replace_maps(layer: nn.Module, make: Callable[[nn.Linear], AffineMap], design: StackDesign) -> None:
+    """Replace every linear map of ``layer`` by what ``make`` makes of it.
+
+    Raises:
+        UserError: another part has replaced one of them already.
+    """
+    for name, linear in [(name, one) for name, one in layer.named_modules() if isinstance(one, nn.Linear)]:
+        if type(linear) is not nn.Linear:
+            flags = ", ".join(f"--{a.value} {design.choice(a)}" for a in (Axis.NORM, Axis.ATTENTION, Axis.BIAS))
+            form = design.choice(Axis.WEIGHT_FORM)
+            raise UserError(f"--weight-form {form} needs plain linear maps, and {name} is none; choose others: {flags}")
+        owner, _, attribute = name.rpartition(".")
+        setattr(layer.get_submodule(owner), attribute, make(linear))
+    for module in layer.modules():
+        if isinstance(module, MultiheadAttention):
+            call_maps(module)
+
+
+@part(Axis.BIAS, "vector", summary="a vector each, as in the original Transformer")
+@part(Axis.WEIGHT_FORM, "plain", summary="a matrix each, as in the original Transformer")
+def keep(layer: nn.Module, design: StackDesign) -> None:
+    """Change nothing."""
