@@ -45,16 +45,15 @@ class GroupFusion(History):
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse groups that leave layers on top that nothing reads."""
     group = design.options.gtrans_group
-    if group >= 1 and design.layers % group == 0:
-        return []
-    return [f"--gtrans-group must divide the {design.layers} layers of the {design.stack.value}, not {group}"]
+    layers = f"the {design.layers} layers of the {design.stack.value}"
+    return [f"--gtrans-group must divide {layers}, not {group}"] if design.layers % group else []
 
 
 @part(
     Axis.HISTORY,
     "gtrans",
     summary="the output of the layer below, and on top of the stack a trained mean of the outputs of groups of layers",
-    options=(Option("gtrans_group", 1, "layers in a group"),),
+    options=(Option("gtrans_group", 1, "layers in a group", least=1),),
     parameters=(NewParameter("history.weight", "(G)", "0 for each of the G groups, whose factor is its sigmoid"),),
     conflicts=conflicts,
     no_fold="stock fairseq has no layer that reads more than the one below it",
