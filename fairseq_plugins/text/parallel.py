@@ -75,15 +75,15 @@ def select(inputs: Sequence[Path], output: Path, *, lines: Path) -> None:
         lines: a file of line numbers, from 1, ascending, one per line
 
     Raises:
-        UserError: a number is beyond the last line.
+        UserError: there is no such line, or it is not behind the one before.
     """
     text = enumerate(read_lines(*inputs), start=1)
 
     def selected() -> Iterator[str]:
-        for wanted in map(int, read_lines(lines)):
-            line = next((line for number, line in text if number == wanted), None)
+        for wanted in read_lines(lines):
+            line = next((line for number, line in text if str(number) == wanted), None)
             if line is None:
-                raise UserError(f"{inputs[-1]}: has no line {wanted:,}, which is in {lines}")
+                raise UserError(f"{inputs[-1]}: has no line {wanted}, which is in {lines}")
             yield line
 
     write_lines(output, selected())

@@ -257,6 +257,8 @@ def test_what_cannot_be_split_selected_or_taken_apart(tmp_path: Path) -> None:
         assert said == f"{text}: 2 lines cannot be split at every {every}th: one part would be empty"
     said = refused(parallel.select, [text], tmp_path / "x", lines=numbers)
     assert said == f"{text}: has no line 3, which is in {numbers}"
+    numbers.write_text("one\n")
+    assert refused(parallel.select, [text], tmp_path / "x", lines=numbers).startswith(f"{text}: has no line one")
     bad = write(tmp_path / "bad", ["eins\tone", "zwei"])
     said = refused(parallel.columns, bad, [tmp_path / "x", tmp_path / "y"])
     assert said == f"{bad}: line 2 has 1 columns, not 2"
