@@ -6,22 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from fairseq.optim import OPTIMIZER_REGISTRY
-from fairseq.optim.adam import FairseqAdamConfig
+from fairseq import optim
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from fairseq_plugins.training.lamb import LambConfig
-from fairseq_plugins.training.radam import RAdamConfig
-
 LR = 0.01
-CONFIGURATIONS = {
-    "radam": RAdamConfig,
-    "lamb": LambConfig,
-    "foreach_adam": FairseqAdamConfig,
-    "fused_adam": FairseqAdamConfig,
-}
-"""By the names of our optimizers in fairseq."""
 OF_TRAINING = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "fp16_no_flatten_grads", "tpu")
 
 
@@ -39,12 +28,12 @@ def updates(optimizer: torch.optim.Optimizer, p: Tensor, grads: Sequence[Tensor]
     return values
 
 
-def built(name: str, p: nn.Parameter | None = None, **values: Any) -> Any:
-    """fairseq's optimizer of this name; ``values`` are its settings."""
-    config = OmegaConf.structured(CONFIGURATIONS[name])
+def built(name: str, *parameters: nn.Parameter, **values: Any) -> Any:
+    """fairseq's optimizer of this name, by default of one parameter; ``values`` are its settings."""
+    config = OmegaConf.structured(optim.OPTIMIZER_DATACLASS_REGISTRY[name])
     common = {one: False for one in OF_TRAINING if one in config}
-    config = OmegaConf.merge(config, {**common, "lr": [LR], **values})
-    return OPTIMIZER_REGISTRY[name](config, [p if p is not None else nn.Parameter(torch.ones(2))])
+    config = OmegaConf.merge(config, {**common, "_name": name, "lr": [LR], **values})
+    return optim.build_optimizer(config, parameters or [nn.Parameter(torch.ones(2))])
 
 
 def same(found: Any, wanted: Any) -> bool:

@@ -7,30 +7,16 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from fairseq import optim
-from fairseq.optim import FairseqOptimizer
-from fairseq.optim.adam import FairseqAdamConfig
-from omegaconf import OmegaConf
 from torch import nn
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.fast_adam import Adam
-from fairseq_plugins.training.muon import MuonConfig
 from fairseq_plugins.training.rates import MATRIX, mark_and_build, multiply
 from tests.models import tiny
-from tests.training.optimizing import OF_TRAINING
-
-RATE = 0.01
-
-
-def built(kind: Any, parameters: list[nn.Parameter], **values: Any) -> FairseqOptimizer:
-    config = OmegaConf.structured(kind)
-    common = {one: False for one in OF_TRAINING if one in config}
-    return optim.build_optimizer(OmegaConf.merge(config, {**common, "lr": [RATE], **values}), parameters)
+from tests.training.optimizing import LR, built
 
 
 def pair(seed: int = 0) -> list[nn.Parameter]:
@@ -43,10 +29,10 @@ def pair(seed: int = 0) -> list[nn.Parameter]:
 
 def test_matrices_follow_pytorch_s_muon_and_the_rest_follows_adam() -> None:
     mine, theirs = pair(), pair()
-    optimizer = built(MuonConfig, mine, _name="muon", weight_decay=0.1, muon_adjust="original", muon_lr_scale=2.0)
-    apart = (Adam([theirs[0]], lr=RATE, weight_decay=0.1), torch.optim.Muon([theirs[1]], lr=2 * RATE, weight_decay=0.1))
+    optimizer = built("muon", *mine, weight_decay=0.1, muon_adjust="original", muon_lr_scale=2.0)
+    apart = (Adam([theirs[0]], lr=LR, weight_decay=0.1), torch.optim.Muon([theirs[1]], lr=2 * LR, weight_decay=0.1))
     draw = torch.Generator().manual_seed(1)
-    for rate in (RATE, RATE / 2, RATE / 4):
+    for rate in (LR, LR / 2, LR / 4):
         optimizer.set_lr(rate)
         assert optimizer.get_lr() == rate
         for p, q in zip(mine, theirs, strict=True):
@@ -65,7 +51,7 @@ def test_an_orthogonal_gradient_keeps_its_direction() -> None:
     direction = torch.linalg.qr(torch.randn(n, n, generator=torch.Generator().manual_seed(2)))[0]
     matrix = nn.Parameter(torch.zeros(n, n))
     matrix.param_group = MATRIX  # type: ignore[attr-defined]
-    optimizer = built(MuonConfig, [nn.Parameter(torch.zeros(1)), matrix], _name="muon")
+    optimizer = built("muon", nn.Parameter(torch.zeros(1)), matrix)
     optimizer.set_lr(rate)
     matrix.grad = 7 * direction
     optimizer.step()
@@ -79,32 +65,32 @@ def test_an_orthogonal_gradient_keeps_its_direction() -> None:
 def test_kinds_of_parameters_have_their_own_rates_and_epsilons_after_a_resume_too() -> None:
     table, matrix = pair()
     matrix.optim_overrides = {"factors": {"lr": 0.5, "eps": 0.25}}  # type: ignore[attr-defined]
-    values = {"_name": "adam", "adam_eps": 1e-3, "adam_betas": "(0.9, 0.98)"}
-    optimizer = built(FairseqAdamConfig, [matrix, table], **values)
+    values = {"adam_eps": 1e-3, "adam_betas": "(0.9, 0.98)"}
+    optimizer = built("adam", matrix, table, **values)
     found = [(group["params"], group["lr"], group["eps"]) for group in optimizer.param_groups]
     assert found[0][0][0] is table
-    assert [rest for _, *rest in found] == [[RATE, 1e-3], [RATE / 2, 0.25e-3]]
+    assert [rest for _, *rest in found] == [[LR, 1e-3], [LR / 2, 0.25e-3]]
     optimizer.set_lr(1.0)
     assert [group["lr"] for group in optimizer.param_groups] == [1.0, 0.5]
     state = optimizer.state_dict()
-    again = built(FairseqAdamConfig, [matrix, table], **{**values, "adam_eps": 1e-4})
+    again = built("adam", matrix, table, **{**values, "adam_eps": 1e-4})
     again.load_state_dict(state, again.optimizer_config)
-    assert [(group["lr"], group["eps"]) for group in again.param_groups] == [(RATE, 1e-4), (RATE / 2, 0.25e-4)]
+    assert [(group["lr"], group["eps"]) for group in again.param_groups] == [(LR, 1e-4), (LR / 2, 0.25e-4)]
 
 
 def test_factors_of_a_parameter_and_of_muon_s_matrices_multiply() -> None:
     table, matrix = pair()
     matrix.optim_overrides = {"factors": {"lr": 0.5}}  # type: ignore[attr-defined]
-    optimizer = built(MuonConfig, [matrix, table], _name="muon", muon_lr_scale=3.0)
+    optimizer = built("muon", matrix, table, muon_lr_scale=3.0)
     optimizer.set_lr(1.0)
     assert [group["lr"] for group in optimizer.param_groups] == [1.0, 1.5]
 
 
 def test_a_resumed_training_takes_the_factors_of_its_own_command_line() -> None:
-    state = built(MuonConfig, pair(), _name="muon", muon_lr_scale=3.0).state_dict()
-    again = built(MuonConfig, pair(), _name="muon", muon_lr_scale=2.0)
+    state = built("muon", *pair(), muon_lr_scale=3.0).state_dict()
+    again = built("muon", *pair(), muon_lr_scale=2.0)
     again.load_state_dict(state, again.optimizer_config)
-    assert [group["lr"] for group in again.param_groups] == [RATE, 2 * RATE]
+    assert [group["lr"] for group in again.param_groups] == [LR, 2 * LR]
     again.set_lr(1.0)
     assert [group["lr"] for group in again.param_groups] == [1.0, 2.0]
 
@@ -127,9 +113,9 @@ def test_weights_of_streams_are_no_matrices_of_a_layer() -> None:
 
 def test_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="finds no matrices of layers: .* add --fp16-no-flatten-grads"):
-        built(MuonConfig, [nn.Parameter(torch.zeros(9))], _name="muon")
+        built("muon", nn.Parameter(torch.zeros(9)))
     with pytest.raises(UserError, match="--muon-momentum must be at least 0 and below 1"):
-        built(MuonConfig, pair(), _name="muon", muon_momentum=1.0)
+        built("muon", *pair(), muon_momentum=1.0)
     monkeypatch.delattr(torch.optim, "Muon")
     with pytest.raises(UserError, match=r"has no torch\.optim\.Muon; install a newer one"):
-        built(MuonConfig, pair(), _name="muon")
+        built("muon", *pair())
