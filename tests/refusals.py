@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.process import users_mistake
 
 
 def problems_of(call: Callable[..., object], *given: Any, **named: Any) -> tuple[str, ...]:
@@ -22,3 +23,14 @@ def refused(call: Callable[..., object], *given: Any, **named: Any) -> str:
     (problem,) = problems_of(call, *given, **named)
     assert "\n" not in problem
     return problem
+
+
+def line_of(call: Callable[..., object], *given: Any, **named: Any) -> str | None:
+    """The line in which a command ends that makes this call; None if it keeps its trace."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011  (which one is fairseq's choice)
+        call(*given, **named)
+    mistake = users_mistake(caught.value)
+    if mistake is None:
+        return None
+    assert "\n" not in str(mistake)
+    return str(mistake)

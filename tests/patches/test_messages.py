@@ -5,7 +5,6 @@ What the commands say of their options is in ``tests/cli/test_mistakes.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,8 @@ from hydra.core.utils import JobReturn, JobStatus
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches import hydra_traces
-from fairseq_plugins.process import users_mistake
 from tests import toy
-
-
-def line_of(command: Callable[..., object], *words: object) -> str | None:
-    """The line in which a command ends that calls this; None if it keeps its trace."""
-    with pytest.raises(Exception) as caught:  # noqa: PT011  (which one is fairseq's choice)
-        command(*words)
-    mistake = users_mistake(caught.value)
-    return None if mistake is None else str(mistake)
-
+from tests.refusals import line_of
 
 REMOVE = "; remove it, or end the line in #fairseq:overwrite"
 DICTIONARIES = {
