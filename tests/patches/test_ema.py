@@ -14,6 +14,7 @@ from fairseq.trainer import Trainer
 from torch import nn
 
 from tests import toy
+from tests.faults.exact import differences
 from tests.patches.conftest import Unpatch
 
 DECAY = 0.9
@@ -36,11 +37,6 @@ def train(data: Path, directory: Path, *flags: str, updates: int = UPDATES, arch
 def average_of(state: State, kind: str = "ema") -> State:
     stored: State = state["extra_state"][kind]
     return stored
-
-
-def assert_same(first: State, second: State) -> None:
-    assert first.keys() == second.keys()
-    assert [name for name, value in first.items() if not torch.equal(value, second[name])] == []
 
 
 @pytest.mark.parametrize(
@@ -110,7 +106,7 @@ def test_an_average_starts_from_the_weights_of_a_plain_checkpoint(
             half_way = (plain["model"][name] + after["model"][name]) / 2
             torch.testing.assert_close(value, half_way, rtol=1e-6, atol=1e-7, msg=name)
     # The training itself does not notice, and an average that is no longer wanted is left behind.
-    assert_same(train(toy_data, tmp_path / "whole")["model"], after["model"])
+    assert differences(train(toy_data, tmp_path / "whole")["model"], after["model"]) == []
     assert "ema" not in train(toy_data, tmp_path, updates=5)["extra_state"]
 
 
@@ -127,7 +123,7 @@ def test_an_interval_goes_on_where_it_stopped_but_in_stock(toy_data: Path, tmp_p
         return average_of([train(toy_data, tmp_path / directory, *flags, updates=stop) for stop in stops][-1])
 
     whole = average("whole", 7)
-    assert_same(whole, average("ours", 3, 5, 7))
+    assert differences(whole, average("ours", 3, 5, 7)) == []
     unpatch(Trainer, "load_checkpoint")
     stock = average("stock", 5, 7)
     assert not any(torch.equal(value, stock[name]) for name, value in whole.items() if name.endswith("fc1.weight"))

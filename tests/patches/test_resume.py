@@ -146,8 +146,7 @@ def test_a_training_in_bf16_goes_on_with_its_master_weights_but_in_stock(
     """What stock wrote is loaded, with a warning; what is written here is loaded by stock."""
     whole = train(toy_data, tmp_path / "whole", 9)
     parts = train(toy_data, tmp_path / "parts", 4, 9)
-    assert [name for name, value in whole["model"].items() if not torch.equal(value, parts["model"][name])] == []
-    assert all(torch.equal(*pair) for pair in zip(masters(whole), masters(parts), strict=True))
+    assert differences((whole["model"], masters(whole)), (parts["model"], masters(parts))) == []
     assert any(not torch.equal(master, master.bfloat16().float()) for master in masters(whole))
 
     unpatch(FP16Optimizer, "state_dict")
@@ -160,7 +159,7 @@ def test_a_training_in_bf16_goes_on_with_its_master_weights_but_in_stock(
     monkeypatch.setattr(FP16Optimizer, "load_state_dict", inspect.unwrap(FP16Optimizer.load_state_dict))
     by_stock = train(toy_data, tmp_path / "new", 9)
     for resumed in (by_ours, by_stock):
-        assert any(not torch.equal(value, resumed["model"][name]) for name, value in whole["model"].items())
+        assert differences(whole["model"], resumed["model"])
 
 
 def built(form: str, seed: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[nn.Parameter]]:
