@@ -5,7 +5,6 @@ The task: number words on the source side, the same numbers as digits in reverse
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -74,10 +73,6 @@ def write_sentences(
 def run_preprocess(arguments: Sequence[str]) -> None:
     """``fairseq-preprocess`` in this process."""
     preprocess.main(options.get_preprocessing_parser().parse_args([*arguments, "--workers", "1"]))
-    for handler in list(preprocess.logger.handlers):  # fairseq opens a log file and never closes it
-        if isinstance(handler, logging.FileHandler):
-            preprocess.logger.removeHandler(handler)
-            handler.close()
 
 
 def binarise_text(

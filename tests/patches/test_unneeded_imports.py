@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from fairseq_plugins.patches.unneeded_imports import StandIn
+from tests import processes
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 import fairseq_plugins
@@ -35,10 +30,8 @@ def test_a_stand_in_calls_the_real_function() -> None:
 @pytest.mark.slow
 def test_the_task_and_the_criterion_have_the_real_functions() -> None:
     """Of four predictions three are right: F1 2 * 2 / (2 * 2 + 1), correlations 1 / sqrt(3)."""
-    command = [sys.executable, "-c", PROGRAM]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == 0, done.stderr
-    *numbers, rates = done.stdout.splitlines()
+    ended = processes.python("-c", PROGRAM)
+    assert ended.code == 0, ended.errors
+    *numbers, rates = ended.output.splitlines()
     assert [float(number) for number in numbers] == pytest.approx([0.8, 3**-0.5, 3**-0.5])
     assert [float(rate) for rate in rates.split()] == [0.0, 0.5, 1.0]
