@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -56,11 +57,8 @@ def assert_same(ours: list[list[dict[str, Any]]], stock: list[list[dict[str, Any
                 assert one["attention"].shape == other["attention"].shape
                 assert torch.allclose(one["attention"], other["attention"], atol=1e-5)
                 if isinstance(one["alignment"], list):  # soft, as text; else pairs of places
-                    shares, others = (
-                        [[float(share) for share in row] for row in table]
-                        for table in (one["alignment"], other["alignment"])
-                    )
-                    assert shares == [pytest.approx(row, abs=1e-5) for row in others]
+                    shares, others = (np.array(each["alignment"], dtype=float) for each in (one, other))
+                    assert shares == pytest.approx(others, abs=1e-5)
                 else:
                     assert torch.equal(one["alignment"], other["alignment"])
 
@@ -92,14 +90,9 @@ def test_fairseq_s_own_models(arch: str) -> None:
     common = {"criterion": "cross_entropy", "max_source_positions": 64, "max_target_positions": 64}
     small = {
         "lstm": {"encoder_embed_dim": 8, "encoder_hidden_size": 8, "decoder_embed_dim": 8, "decoder_hidden_size": 8},
-        "lightconv": {
-            **models.TINY,
-            "encoder_conv_dim": 16,
-            "decoder_conv_dim": 16,
-            "encoder_kernel_size_list": [3] * 3,
-        }
-        | {"decoder_kernel_size_list": [3] * 2, "encoder_conv_type": "lightweight", "decoder_conv_type": "lightweight"}
-        | {"weight_softmax": True, "weight_dropout": 0.0},
+        "lightconv": {**models.TINY, "weight_softmax": True, "weight_dropout": 0.0}
+        | {"encoder_conv_dim": 16, "encoder_kernel_size_list": [3] * 3, "encoder_conv_type": "lightweight"}
+        | {"decoder_conv_dim": 16, "decoder_kernel_size_list": [3] * 2, "decoder_conv_type": "lightweight"},
         "fconv": {"encoder_layers": "[(8, 3)] * 2", "decoder_layers": "[(8, 3)] * 2", "encoder_embed_dim": 8}
         | {"decoder_embed_dim": 8, "decoder_out_embed_dim": 8},
     }.get(arch, sizes)
@@ -127,15 +120,16 @@ def test_a_language_model_and_speech() -> None:
 
 
 def test_the_model_is_as_before() -> None:
-    model, data = models.trained("dsinit_matt_self"), models.batch()
-    state = {name: dict(vars(module)) for name, module in model.named_modules()}
-    search([model], data, search="lean")
-    after = {name: dict(vars(module)) for name, module in model.named_modules()}
-    for name, before in state.items():
-        assert before.keys() == after[name].keys()
-        assert {key: value for key, value in before.items() if key in ("beam_size", "need_attn", "training")} == {
-            key: value for key, value in after[name].items() if key in ("beam_size", "need_attn", "training")
-        }
+    model = models.trained("dsinit_matt_self")
+
+    def attributes() -> dict[str, tuple[set[str], list[Any]]]:
+        modules = {name: vars(module) for name, module in model.named_modules()}
+        changed = ("beam_size", "need_attn", "training")
+        return {name: (set(found), [found.get(one) for one in changed]) for name, found in modules.items()}
+
+    before = attributes()
+    search([model], models.batch(), search="lean")
+    assert attributes() == before
 
 
 def test_the_first_step_runs_on_sentences_finished_ones_leave_and_the_source_is_projected_once() -> None:
@@ -222,8 +216,3 @@ def test_packed_weights_change_rounding_alone(case: str) -> None:
     plain = search([model], data)
     assert_same(search([model], data, decode_precision="float32_packed"), plain)
     assert [one for one in model.modules() if isinstance(one, LowLinear)]
-
-
-def test_lowered_models_translate() -> None:
-    translations = search([models.trained("post_ln")], models.batch(), decode_precision="int8")
-    assert [len(ranked) for ranked in translations] == [3, 3, 3, 3]
