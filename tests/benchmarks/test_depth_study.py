@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -14,20 +12,13 @@ from typing import Any
 import pytest
 
 from fairseq_plugins.pipeline.results import read_run
+from tests.benchmarks.test_run_all import script
 from tests.pipeline.making import write_run
-
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "depth_study.py"
 
 
 @pytest.fixture
 def study(monkeypatch: pytest.MonkeyPatch) -> Any:
-    spec = spec_from_file_location("depth_study", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "depth_study", module)
-    spec.loader.exec_module(module)
-    return module
+    return script("depth_study", monkeypatch)
 
 
 def test_scores_and_the_test_against_the_baseline(study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

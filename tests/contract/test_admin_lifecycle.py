@@ -15,7 +15,6 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
 from fairseq_plugins.core import calibration
-from fairseq_plugins.methods.admin import AdminResidual
 from tests import models, toy
 
 XAVIER = ("--arch", "post_ln_transformer", "--base-init", "xavier")
@@ -27,12 +26,8 @@ def admin(*flags: str) -> nn.Module:
     return models.build("--arch", "admin_transformer", *flags).train()
 
 
-def residuals(model: nn.Module) -> dict[str, AdminResidual]:
-    return {name: module for name, module in model.named_modules() if isinstance(module, AdminResidual)}
-
-
 def omegas(model: nn.Module) -> dict[str, Tensor]:
-    return {name: module.omega_profiled.clone() for name, module in residuals(model).items()}
+    return {name: module.omega_profiled.clone() for name, module in models.residuals(model).items()}
 
 
 def stored_omegas(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -137,8 +132,8 @@ def test_the_table_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     rows = re.findall(row, caplog.records[0].getMessage(), re.MULTILINE)
     found = {f"{layer}.{site}_residual": (float(variance), float(omega)) for layer, site, variance, omega in rows}
     assert len(rows) == RESIDUALS
-    assert found.keys() == residuals(model).keys()
-    for name, module in residuals(model).items():
+    assert found.keys() == models.residuals(model).keys()
+    for name, module in models.residuals(model).items():
         expected = (float(module.branch_variance), float(module.omega_profiled.mean()))
         assert found[name] == pytest.approx(expected, abs=6e-5), name
 

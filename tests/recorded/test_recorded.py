@@ -26,10 +26,6 @@ def read(path: str) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def same_random_numbers() -> bool:
-    return numbers.random_numbers() == read("random_numbers.tsv")
-
-
 @pytest.mark.parametrize("case", models.CASES)
 def test_first_updates_and_weights(case: str) -> None:
     """Together, so that no model is built twice."""
@@ -38,7 +34,7 @@ def test_first_updates_and_weights(case: str) -> None:
     assert found.splitlines() == read(f"weights/{case}.tsv").splitlines()
     recorded = numbers.read_losses(read(f"losses/{case}.tsv"))
     assert list(recorded) == list(built)
-    if not same_random_numbers():
+    if numbers.random_numbers() != read("random_numbers.tsv"):
         pytest.skip("this build of PyTorch draws other random numbers than the recorded")
     for family, model in built.items():
         updates = numbers.updates(family, model)

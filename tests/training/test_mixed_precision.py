@@ -137,20 +137,9 @@ def test_the_first_line_says_what_emulation_costs(
 ) -> None:
     """Before the data is looked for, which are not there."""
     monkeypatch.setattr(mixed_precision, "has_bf16", lambda: not emulated)
-    words = [
-        "train",
-        tmp_path,
-        "--arch",
-        "transformer",
-        f"--{flag}",
-        "--cpu",
-        "--optimizer",
-        "adam",
-        "--max-tokens",
-        "9",
-    ]
+    flags = f"--{flag} --arch transformer --cpu --optimizer adam --max-tokens 9"
     with caplog.at_level(logging.INFO):
-        assert cli.main([str(word) for word in words]) == 2
+        assert cli.main(["train", str(tmp_path), *flags.split()]) == 2
     lines = [record.getMessage() for record in caplog.records]
     said = [line for line in lines if not line.startswith("--user-dir=")]  # which the terminal does not show
     wanted = "16 times as long as float32: drop --" if emulated else "transformer"
