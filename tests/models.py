@@ -189,9 +189,9 @@ class Inputs(NamedTuple):
     prev_output_tokens: Tensor
 
 
-def inputs(source: int = 7, target: int = 6, sentences: int = 3, seed: int = 3, vocabulary: int = WORDS) -> Inputs:
+def inputs(source: int = 7, target: int = 6, sentences: int = 3, vocabulary: int = WORDS) -> Inputs:
     """Random sentences; pads on the left of a source and on the right of a target, as fairseq's collater puts them."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(3)
     words = dictionary(vocabulary)
     src = torch.randint(words.nspecial, vocabulary, (sentences, source), generator=generator)
     previous = torch.randint(words.nspecial, vocabulary, (sentences, target), generator=generator)
@@ -202,28 +202,26 @@ def inputs(source: int = 7, target: int = 6, sentences: int = 3, seed: int = 3, 
     return Inputs(src, src.ne(words.pad()).sum(dim=1), previous)
 
 
-def tokens(sentences: int = 3, length: int = 9, seed: int = 3) -> Tensor:
-    """Random text ``(B, T)`` behind the end of a sentence, with pads on the right of the last: for language models."""
+def tokens() -> Tensor:
+    """Random text ``(3, 9)`` behind the end of a sentence, with pads on the right of the last: for language models."""
+    return _text(9, torch.Generator().manual_seed(3))
+
+
+def speech() -> tuple[Tensor, Tensor, Tensor]:
+    """Features with silence behind the shorter ones, their lengths, and the shifted target with pads on the right."""
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.tensor([31, 27, 18])
+    features = torch.randn(3, 31, FEATURES, generator=generator)
+    features[torch.arange(31) >= lengths.unsqueeze(1)] = 0
+    return features, lengths, _text(6, generator)
+
+
+def _text(length: int, generator: torch.Generator) -> Tensor:
     words = dictionary(WORDS)
-    generator = torch.Generator().manual_seed(seed)
-    result = torch.randint(words.nspecial, WORDS, (sentences, length), generator=generator)
+    result = torch.randint(words.nspecial, WORDS, (3, length), generator=generator)
     result[:, 0] = words.eos()
     result[-1, length - 2 :] = words.pad()
     return result
-
-
-def speech(sentences: int = 3, frames: int = 31, target: int = 6) -> tuple[Tensor, Tensor, Tensor]:
-    """Features with silence behind the shorter ones, their lengths, and the shifted target with pads on the right."""
-    generator = torch.Generator().manual_seed(3)
-    words = dictionary(WORDS)
-    features = torch.randn(sentences, frames, FEATURES, generator=generator)
-    lengths = torch.tensor([frames, frames - 4, frames - 13])
-    for row, length in enumerate(lengths):
-        features[row, length:] = 0
-    previous = torch.randint(words.nspecial, len(words), (sentences, target), generator=generator)
-    previous[:, 0] = words.eos()
-    previous[-1, target - 2 :] = words.pad()
-    return features, lengths, previous
 
 
 def residuals(stack: nn.Module) -> dict[str, Residual]:
@@ -305,12 +303,12 @@ def loss_of(model: nn.Module, data: Batch) -> Tensor:
     )
 
 
-def perturb(model: nn.Module, size: float = 0.1, seed: int = 7) -> None:
+def perturb(model: nn.Module, size: float = 0.1) -> None:
     """Move every parameter a little, as training would, so that nothing is at a special value such as zero.
 
     Embeddings of pads stay zero, as in training.
     """
-    draw = torch.Generator().manual_seed(seed)
+    draw = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(size * torch.randn(parameter.shape, generator=draw))
@@ -319,11 +317,11 @@ def perturb(model: nn.Module, size: float = 0.1, seed: int = 7) -> None:
                 module.weight[module.padding_idx].zero_()
 
 
-def trained(case: str, *flags: str, seed: int = 1, data: Batch | None = None) -> DeepTransformerModel:
+def trained(case: str, *flags: str, seed: int = 1) -> DeepTransformerModel:
     """The model of a case as if trained: it has seen data, and no parameter has its initial value. In eval mode."""
     model = build(*CASES[case], *flags, seed=seed)
     model.train()
     with torch.no_grad():
-        model(*(data or batch()).inputs)
+        model(*batch().inputs)
     perturb(model)
     return model.eval()

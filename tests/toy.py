@@ -75,29 +75,24 @@ def run_preprocess(arguments: Sequence[str]) -> None:
     preprocess.main(options.get_preprocessing_parser().parse_args([*arguments, "--workers", "1"]))
 
 
-def binarise_text(
-    directory: Path, splits: Sequence[str], source: str = "de", target: str = "en", joined: bool = True
-) -> Path:
-    """Binarise the text files in ``directory / "text"``.
+def binarise_text(directory: Path, splits: Sequence[str], source: str = "de", target: str = "en") -> Path:
+    """Binarise the text files in ``directory / "text"``, with one dictionary for both languages.
 
     Returns:
         The binarised directory, to be handed to ``fairseq-train``.
     """
     destination = directory / "data-bin"
-    arguments = ["-s", source, "-t", target, "--destdir", str(destination)]
-    arguments += ["--joined-dictionary"] if joined else []
+    arguments = ["-s", source, "-t", target, "--joined-dictionary", "--destdir", str(destination)]
     for split in splits:
         arguments += [f"--{split}pref", str(directory / "text" / split)]
     run_preprocess(arguments)
     return destination
 
 
-def binarise(
-    directory: Path, sizes: Mapping[str, int] = SIZES, source: str = "de", target: str = "en", joined: bool = True
-) -> Path:
+def binarise(directory: Path, sizes: Mapping[str, int] = SIZES, source: str = "de", target: str = "en") -> Path:
     """Write the toy corpus under ``directory`` and binarise it; returns the binarised directory."""
     write_corpus(directory / "text", sizes, source, target)
-    return binarise_text(directory, tuple(sizes), source, target, joined)
+    return binarise_text(directory, tuple(sizes), source, target)
 
 
 def parse_training(
@@ -167,25 +162,29 @@ def weights_of(checkpoint: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-def translate_toy(data: Path, checkpoint: Path, results: Path, *flags: str, split: str = "test") -> dict[int, str]:
-    """``fairseq-generate`` on one split, in this process.
+def translate_toy(data: Path, checkpoint: Path, results: Path, *flags: str) -> dict[int, str]:
+    """``fairseq-generate`` on the test set, in this process.
 
     Args:
         data: the binarised directory.
         checkpoint: the model.
-        results: a directory for ``generate-<split>.txt``, fairseq's whole report.
+        results: a directory for ``generate-test.txt``, fairseq's whole report.
         flags: further flags of ``fairseq-generate``.
-        split: which sentences.
 
     Returns:
         The best translation of each sentence by its number in the file.
     """
-    arguments = [str(data), "--path", str(checkpoint), "--gen-subset", split, "--results-path", str(results), "--cpu"]
+    arguments = [str(data), "--path", str(checkpoint), "--gen-subset", "test", "--results-path", str(results), "--cpu"]
     arguments += ["--beam", "2", "--max-len-b", "12", "--max-tokens", "400", "--num-workers", "0", *flags]
     args = options.parse_args_and_arch(options.get_generation_parser(), input_args=arguments)
     generate.main(convert_namespace_to_omegaconf(args))
+    return translations_in(results)
+
+
+def translations_in(results: Path) -> dict[int, str]:
+    """The best translation of each sentence in the report of ``fairseq-generate``, by its number in the file."""
     translations = {}
-    for line in (results / f"generate-{split}.txt").read_text(encoding="utf-8").splitlines():
+    for line in (results / "generate-test.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("H-"):
             number, _, text = line[2:].split("\t")
             translations[int(number)] = text

@@ -31,9 +31,9 @@ def checkpoint(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return toy.train_toy(toy_data, saved, "--max-update", "40", "--no-epoch-checkpoints", arch="admin_transformer")
 
 
-def lines_of(report: str, start: str = "H-") -> list[list[str]]:
-    """The lines of a report of fairseq's that begin so, split at tabs, by the number of the sentence."""
-    found = [line.split("\t") for line in report.splitlines() if line.startswith(start)]
+def lines_of(report: str) -> list[list[str]]:
+    """The translations in a report of fairseq's, each line split at tabs, by the number of the sentence."""
+    found = [line.split("\t") for line in report.splitlines() if line.startswith("H-")]
     return sorted(found, key=lambda fields: int(fields[0].rpartition("-")[2]))
 
 

@@ -60,11 +60,11 @@ def slow_but(fast: Iterable[str], cases: Iterable[str]) -> list[Any]:
     return [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 
-def by_function(places: Places, *roots: str) -> dict[str, int]:
-    """Counts by ``file function``; of files below ``roots`` only, if there are any."""
+def by_function(places: Places) -> dict[str, int]:
+    """Counts by ``file function``, of files of fairseq and of this package."""
     counts: Counter[str] = Counter()
     for place, count in places.items():
-        if place.startswith(roots or "fairseq"):
+        if place.startswith("fairseq"):
             counts[re.sub(r":\d+", "", place)] += count
     return dict(counts)
 
@@ -73,15 +73,15 @@ def of_package(places: Places) -> dict[str, int]:
     return {place: count for place, count in places.items() if place.startswith("fairseq_plugins/")}
 
 
-def train(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2, validate: bool = False) -> Training:
+def train(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2) -> Training:
     """Train without dropout: on the GPU if there is one, else on the CPU."""
-    return watched(parsed(data, directory, *flags, arch=arch, updates=updates, validate=validate))
+    return watched(parsed(data, directory, *flags, arch=arch, updates=updates))
 
 
-def parsed(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2, validate: bool = False) -> DictConfig:
+def parsed(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2) -> DictConfig:
     """The configuration of a training without dropout."""
     common = ("--dropout", "0", "--no-epoch-checkpoints", "--max-update", str(updates))
-    return toy.parse_training(data, directory, *common, *flags, arch=arch, validate=validate)
+    return toy.parse_training(data, directory, *common, *flags, arch=arch)
 
 
 def watched(config: DictConfig) -> Training:

@@ -121,7 +121,7 @@ def test_published_test_sets_are_known_by_name_and_checksum(real_corpus: Corpus,
 def prepared(tmp_path: Path) -> Path:
     """A prepared directory of the toy corpus, whole."""
     directory = tmp_path / "toy corpus"
-    toy.binarise(directory, joined=True)
+    toy.binarise(directory)
     return directory
 
 
