@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Before torch is imported, and inherited by the processes that tests start. More than one only shows that no result
 # depends on it: models this small gain nothing from a second thread.
@@ -106,6 +106,31 @@ def fairseq_deep(
     if request.param == "here":
         return processes.in_this_process(monkeypatch, capfd)
     return processes.in_its_own(tmp_path)
+
+
+@pytest.fixture
+def rates(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
+    """The rate with which each update of a training is made, by the number of updates before it.
+
+    The recipe of the toy corpus has no warm-up in this test.
+    """
+    from fairseq.trainer import Trainer
+
+    from tests import toy
+
+    warmup = toy.RECIPE.index("--warmup-updates")
+    monkeypatch.setattr(toy, "RECIPE", toy.RECIPE[:warmup] + toy.RECIPE[warmup + 2 :])
+    seen: dict[int, float] = {}
+    train_step = Trainer.train_step
+
+    def watch(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        before = trainer.get_num_updates()
+        assert before not in seen
+        (seen[before],) = {group["lr"] for group in trainer.optimizer.param_groups}
+        return train_step(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "train_step", watch)
+    return seen
 
 
 @pytest.fixture

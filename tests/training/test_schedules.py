@@ -11,7 +11,6 @@ import pytest
 import torch
 from fairseq.optim import FairseqOptimizer
 from fairseq.tasks.translation import TranslationTask
-from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError
@@ -21,24 +20,6 @@ from fairseq_plugins.training.inverse_sqrt_without_warmup import (
 )
 from tests import toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
-
-
-@pytest.fixture
-def rates(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
-    """The rate with which each update is made, by the number of updates before it."""
-    warmup = toy.RECIPE.index("--warmup-updates")
-    monkeypatch.setattr(toy, "RECIPE", toy.RECIPE[:warmup] + toy.RECIPE[warmup + 2 :])
-    seen: dict[int, float] = {}
-    train_step = Trainer.train_step
-
-    def watch(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-        before = trainer.get_num_updates()
-        assert before not in seen
-        (seen[before],) = {group["lr"] for group in trainer.optimizer.param_groups}
-        return train_step(trainer, *args, **kwargs)
-
-    monkeypatch.setattr(Trainer, "train_step", watch)
-    return seen
 
 
 def t_fixup(lr: float, constant: float, updates: int) -> dict[int, float]:
