@@ -48,7 +48,7 @@ def averaged(directory: Path, *weights: Weights) -> Weights:
     return read_checkpoint(directory / "out.pt")["model"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=8), st.integers(1, 9))
 def test_mean_of_equal_weights_is_the_weight_to_the_bit(values, times):
     mean = RunningMean()
@@ -59,7 +59,7 @@ def test_mean_of_equal_weights_is_the_weight_to_the_bit(values, times):
     assert reached.view(torch.int32).tolist() == given_bits.view(torch.int32).tolist()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.floats(-100, 100), min_size=4, max_size=4), min_size=1, max_size=12))
 def test_running_mean_is_the_mean_in_double_precision(rows):
     mean = RunningMean()

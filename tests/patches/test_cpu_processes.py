@@ -52,14 +52,11 @@ def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatc
     assert (rank.distributed_world_size, rank.distributed_rank, rank.distributed_no_spawn) == (4, 3, True)
 
 
-@pytest.fixture
-def gloo_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_logs_that_cannot_be_summed_are_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts its own in its place
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
-    yield dist.group.WORLD
-    dist.destroy_process_group()
-
-
-def test_logs_that_cannot_be_summed_are_gathered(gloo_group) -> None:
     logs = {"hypotheses": ["eins", "zwei"], "loss": 1.5}
-    assert distributed_utils.all_gather_list([logs], group=gloo_group) == [[logs]]
+    try:
+        assert distributed_utils.all_gather_list([logs], group=dist.group.WORLD) == [[logs]]
+    finally:
+        dist.destroy_process_group()

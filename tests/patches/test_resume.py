@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,19 @@ from tests.patches.conftest import Unpatch, watched
 
 UPDATES_PER_EPOCH = 12
 UPDATES = 30
-Run = Callable[..., tuple[list[list[int]], Any]]
 slow = pytest.mark.slow
 
 # --- batches ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def run(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Train up to each of these numbers of updates: the sentences of every batch in order, and the last state."""
+@pytest.mark.parametrize("stop", [pytest.param(12, marks=slow), 17, pytest.param(24, marks=slow)])
+def test_resumed_equals_uninterrupted_but_in_stock(
+    stop: int, toy_data: Path, tmp_path: Path, unpatch: Unpatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = watched(monkeypatch, "train_step")
 
-    def train(*stops: int) -> tuple[list[list[int]], Any]:
+    def run(*stops: int) -> tuple[list[list[int]], Any]:
+        """Train up to each of these numbers of updates: the sentences of every batch in order, and the last state."""
         seen.clear()
         directory = tmp_path / "-".join(map(str, stops))
         for stop in stops:
@@ -42,16 +42,11 @@ def run(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             path = toy.train_toy(toy_data, directory, *flags, "--no-epoch-checkpoints")
         return seen.copy(), state_of(path)
 
-    return train
-
-
-@pytest.mark.parametrize("stop", [pytest.param(12, marks=slow), 17, pytest.param(24, marks=slow)])
-def test_resumed_equals_uninterrupted_but_in_stock(stop: int, run: Run, unpatch: Unpatch) -> None:
     batches, whole = run(UPDATES)
     assert len(batches) == UPDATES
     assert sorted(i for batch in batches[:UPDATES_PER_EPOCH] for i in batch) == list(range(120))
-    seen, halves = run(stop, UPDATES)
-    assert seen == batches
+    resumed, halves = run(stop, UPDATES)
+    assert resumed == batches
     assert differences(whole, halves) == []
     unpatch(FairseqTask, "get_batch_iterator")
     stock, _ = run(stop + 1, UPDATES)

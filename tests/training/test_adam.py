@@ -29,7 +29,11 @@ SETTINGS: dict[str, Any] = {
 """What an update of Adam depends on, for every form of it."""
 
 
-@settings(max_examples=40, deadline=None)
+def make(kind: type[torch.optim.Optimizer], start: list[Tensor], **flags: Any) -> torch.optim.Optimizer:
+    return kind([nn.Parameter(value.clone()) for value in start], lr=LR, **flags)
+
+
+@settings(max_examples=40)
 @given(**SETTINGS, dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
 def test_weights_and_state_are_those_of_fairseq(
     shapes: list[list[int]], dtype: torch.dtype, seed: int, **values: Any
@@ -37,19 +41,16 @@ def test_weights_and_state_are_those_of_fairseq(
     """With lengths that no vector register divides, a tensor without a gradient at times, and a state handed over."""
     draw = torch.Generator().manual_seed(seed)
     start = [torch.randn(shape, generator=draw).to(dtype) for shape in shapes]
-    pairs = []
-    for kind in (StockAdam, Adam):
-        params = [nn.Parameter(value.clone()) for value in start]
-        pairs.append((params, kind(params, lr=LR, **values)))
+    stock, own = (make(kind, start, **values) for kind in (StockAdam, Adam))
+    wanted, found = (optimizer.param_groups[0]["params"] for optimizer in (stock, own))
     for update in range(4):
-        for number, (one, other) in enumerate(zip(*(params for params, _ in pairs), strict=True)):
+        for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
             one.grad = torch.randn(one.shape, generator=draw).to(dtype)
             other.grad = one.grad.clone()
             if number == update:
                 one.grad = other.grad = None
-        for _, optimizer in pairs:
-            optimizer.step()
-        (wanted, stock), (found, own) = pairs
+        stock.step()
+        own.step()
         assert same([p.data for p in found], [p.data for p in wanted])
         assert same(own.state_dict(), stock.state_dict())
         if update == 1:  # each continues with what the other has saved
@@ -78,10 +79,6 @@ def test_gradients_are_clipped_as_by_fairseq() -> None:
         assert norm.dtype == torch.float32
 
 
-def make(kind: type[torch.optim.Optimizer], start: list[Tensor], **flags: Any) -> torch.optim.Optimizer:
-    return kind([nn.Parameter(value.clone()) for value in start], lr=LR, **flags)
-
-
 def assert_one_update_is_the_same(stock: StockAdam, own: FusedAdam, tolerance: float, size: float) -> None:
     """From the same weights and state, and gradients of ``size``."""
     wanted, found = (optimizer.param_groups[0]["params"] for optimizer in (stock, own))
@@ -99,7 +96,7 @@ def assert_one_update_is_the_same(stock: StockAdam, own: FusedAdam, tolerance: f
             torch.testing.assert_close(ours["exp_avg_sq"], theirs["exp_avg_sq"], rtol=tolerance, atol=0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     **SETTINGS,
     size=st.sampled_from([1e-6, 1e-3, 1.0]),
