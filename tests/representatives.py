@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -91,7 +91,9 @@ def fewest(having: Mapping[str, set[Any]]) -> list[str]:
 def for_each(name: str, cases: Iterable[str], *reads: Reads) -> pytest.MarkDecorator:
     """Parametrise ``name`` over ``cases``: the representatives in the fast tests, the others in the slow ones only."""
     cases = list(cases)
-    fast = set(representatives(cases, *reads))
-    return pytest.mark.parametrize(
-        name, [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
-    )
+    return pytest.mark.parametrize(name, slow_but(representatives(cases, *reads), cases))
+
+
+def slow_but(fast: Collection[str], cases: Iterable[str]) -> list[Any]:
+    """The cases, for ``pytest.mark.parametrize``: all but those in ``fast`` run in the slow tests only."""
+    return [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]

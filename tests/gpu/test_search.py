@@ -11,7 +11,8 @@ from fairseq import utils
 from fairseq_plugins.core.method import METHODS
 from tests import models
 from tests.gpu.pretend import SEEN, on_gpu
-from tests.gpu.watching import IN_FLOAT32, by_function, of_package, slow_but
+from tests.gpu.watching import IN_FLOAT32, by_function, of_package
+from tests.representatives import slow_but
 from tests.search import searching
 from tests.search.test_lean import SETTINGS
 

@@ -23,7 +23,8 @@ from fairseq_plugins.training import fast_adam, lamb, moments, radam
 from tests import models
 from tests.faults.exact import differences
 from tests.gpu.pretend import on_gpu, pretended
-from tests.gpu.watching import IN_FLOAT32, Training, of_package, parsed, slow_but, train, watched
+from tests.gpu.watching import IN_FLOAT32, Training, of_package, parsed, train, watched
+from tests.representatives import slow_but
 
 PER_UPDATE = {
     "fairseq_plugins/core/stacks.py forward_scriptable": 1,

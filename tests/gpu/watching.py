@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-import pytest
 import torch
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
@@ -53,11 +52,6 @@ class Training(NamedTuple):
     losses: list[float]
     updates: list[Update]
     state: dict[str, Any]
-
-
-def slow_but(fast: Iterable[str], cases: Iterable[str]) -> list[Any]:
-    """The cases, for ``pytest.mark.parametrize``: all but those in ``fast`` run in the slow tests only."""
-    return [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 
 def by_function(places: Places) -> dict[str, int]:

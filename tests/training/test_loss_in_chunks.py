@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_plugins.training import loss_in_chunks
 from tests import models, processes, toy
 from tests.refusals import refused
+from tests.representatives import slow_but
 
 PLAIN, SMOOTHED = "cross_entropy", "label_smoothed_cross_entropy"
 WORDS = models.WORDS
@@ -212,10 +213,9 @@ BACKENDS = {
     "default": ("--ddp-backend", "pytorch_ddp"),
     "legacy": ("--ddp-backend", "legacy_ddp", "--share-all-embeddings"),
 }
-EACH_BACKEND = [pytest.param(name, marks=[pytest.mark.slow] if number else []) for number, name in enumerate(BACKENDS)]
 
 
-@pytest.mark.parametrize("backend", EACH_BACKEND)
+@pytest.mark.parametrize("backend", slow_but(("find unused",), BACKENDS))
 def test_two_processes_make_the_stock_updates(
     backend: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
