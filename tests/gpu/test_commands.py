@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import shutil
@@ -82,12 +83,8 @@ def interactive(data: Path, path: Path, lines: Sequence[str], results: Path) -> 
     """``interactive`` on these lines, on the GPU if there is one."""
     where = [] if torch.cuda.is_available() else ["--cpu"]
     words = ["interactive", data, "--path", path, "--beam", "3", "--max-len-b", "12", "--buffer-size", "8", *where]
-    before = sys.stdout
-    with results.open("w", encoding="utf-8") as sys.stdout:
-        try:
-            command(*words, "--max-tokens", "400", given="".join(f"{line}\n" for line in lines))
-        finally:
-            sys.stdout = before
+    with results.open("w", encoding="utf-8") as stream, contextlib.redirect_stdout(stream):
+        command(*words, "--max-tokens", "400", given="".join(f"{line}\n" for line in lines))
     return lines_of(results.read_text(encoding="utf-8"))
 
 

@@ -19,7 +19,7 @@ from tests.processes import Command
 
 COMMANDS = {
     "generate": "--beam 1 --max-len-b 5",
-    "interactive": "--beam 1 --input {data}/lines",
+    "interactive": "--beam 1 --input {lines}",
     "validate": "--max-tokens 400 --valid-subset valid",
 }
 
@@ -42,32 +42,26 @@ def swapped(data: Path, place: Path, name: str = "dict.de.txt") -> Path:
     return place
 
 
-@pytest.fixture(scope="module")
-def data(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The toy corpus in a directory that is a data set for both directions, and a line of text."""
-    place = tmp_path_factory.mktemp("both") / "data-bin"
-    shutil.copytree(toy_data, place)
-    (place / "lines").write_text("eins\n", encoding="utf-8")
-    return place
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_compares(
-    command: str, data: Path, toy_checkpoint: Path, tmp_path: Path, fairseq_deep: Command
+    command: str, toy_data: Path, toy_checkpoint: Path, tmp_path: Path, fairseq_deep: Command
 ) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("eins\n", encoding="utf-8")
+
     def run(data: Path, *words: str, model: Path = toy_checkpoint) -> tuple[int, str]:
-        flags = COMMANDS[command].format(data=data).split()
+        flags = COMMANDS[command].format(lines=lines).split()
         ended = fairseq_deep(command, str(data), "--path", str(model), "--cpu", *flags, *words)
         return ended.code, ended.error if ended.code else ""
 
-    assert run(data) == (0, "")
-    other = swapped(data, tmp_path / "other")
+    assert run(toy_data) == (0, "")
+    other = swapped(toy_data, tmp_path / "other")
     assert run(other) == (EXIT_CODE, other_dictionary(toy_checkpoint, "source dictionary", other))
     opposite = (
         "error: checkpoint {} translates de to en, not en to de: give --source-lang de --target-lang en, or a "
         "checkpoint of the other direction"
     )
-    assert run(data, "-s", "en", "-t", "de") == (EXIT_CODE, opposite.format(toy_checkpoint))
+    assert run(toy_data, "-s", "en", "-t", "de") == (EXIT_CODE, opposite.format(toy_checkpoint))
     # As stock fairseq writes it after `-s de -t en`: any dictionary of that size is taken.
     state = torch.load(toy_checkpoint, weights_only=True)
     del state["extra_state"][TRAINED_ON]
@@ -75,7 +69,7 @@ def test_every_command_compares(
     stock = tmp_path / "stock.pt"
     torch.save(state, stock)
     assert run(other, model=stock) == (0, "")
-    assert run(data, "-s", "en", "-t", "de", model=stock) == (EXIT_CODE, opposite.format(stock))
+    assert run(toy_data, "-s", "en", "-t", "de", model=stock) == (EXIT_CODE, opposite.format(stock))
 
 
 def test_a_language_model(tmp_path: Path, fairseq_deep: Command) -> None:
@@ -88,8 +82,8 @@ def test_a_language_model(tmp_path: Path, fairseq_deep: Command) -> None:
     assert fairseq_deep("eval-lm", str(other), *words).error == other_dictionary(model, which, other)
 
 
-def test_package(data: Path, toy_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    other = swapped(data, tmp_path / "other", "dict.en.txt")
+def test_package(toy_data: Path, toy_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    other = swapped(toy_data, tmp_path / "other", "dict.en.txt")
     (other / "text.json").write_text('{"tokeniser": "none"}')
     assert package([str(toy_checkpoint), str(tmp_path / "package"), "--data", str(other)]) == EXIT_CODE
     assert capfd.readouterr().err == other_dictionary(toy_checkpoint, "target dictionary", other) + "\n"

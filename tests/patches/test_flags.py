@@ -43,9 +43,9 @@ def parse(*flags: str) -> object:
 
 
 def test_numbers() -> None:
-    said = {words: problems_of(lambda: parse(*shlex.split(words))) for words in NUMBERS}  # noqa: B023
+    said = {words: problems_of(parse, *shlex.split(words)) for words in NUMBERS}
     assert said == {words: (line,) for words, line in NUMBERS.items()}
-    assert len(problems_of(lambda: parse("--max-tokens", "0", "--lr", "-1"))) == 2
+    assert len(problems_of(parse, "--max-tokens", "0", "--lr", "-1")) == 2
     flags = "--lr 0 --clip-norm 0 --update-freq 4,2 --warmup-updates 0 --max-epoch 0 --dropout 0 --seed 0"
     parse(*flags.split(), "--adam-betas", "(0.9, 0.98)", "--warmup-init-lr", "-1")
     options.parse_args_and_arch(options.get_generation_parser(), ["nowhere", "--retain-dropout"])
@@ -62,7 +62,7 @@ def test_configurations() -> None:
     for (group, name, value), line in wrong.items():
         config = convert_namespace_to_omegaconf(parse())
         config[group][name] = list(value) if isinstance(value, tuple) else value
-        said = problems_of(lambda: distributed_utils.call_main(config, lambda cfg: pytest.fail("it began")))  # noqa: B023
+        said = problems_of(distributed_utils.call_main, config, lambda cfg: pytest.fail("it began"))
         assert said == (line,)
 
 

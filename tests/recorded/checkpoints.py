@@ -54,11 +54,6 @@ def outputs(name: str) -> list[list[str]]:
         return OUTPUTS[STORED[name]](models, task, DIRECTORY / name)
 
 
-def outputs_text(name: str) -> str:
-    """The rows of :func:`outputs`."""
-    return "".join("\t".join(row) + "\n" for row in outputs(name))
-
-
 def _lines(directory: Path) -> list[str]:
     return (directory / "sentences.txt").read_text(encoding="utf-8").splitlines()
 
@@ -110,4 +105,4 @@ OUTPUTS: dict[str, Callable[[list[nn.Module], Any, Path], list[list[str]]]] = {
 def texts() -> Iterator[tuple[str, str]]:
     """Outputs of today's code for every checkpoint."""
     for name in STORED:
-        yield f"{name}/outputs.tsv", outputs_text(name)
+        yield f"{name}/outputs.tsv", "".join("\t".join(row) + "\n" for row in outputs(name))

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.core.method import Axis
-from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.processor import has_bf16
 from fairseq_plugins.training import mixed_precision
@@ -50,16 +49,14 @@ def test_a_training_is_near_float32_and_its_weights_are_in_float32(toy_data: Pat
 def test_residual_streams_are_in_float32_and_gradients_near_it(case: str) -> None:
     model, given = models.build(*models.CASES[case], "--dropout", "0"), models.batch(sentences=8, longest=12)
     kinds: set[torch.dtype] = set()
-    for module in model.modules():
-        if isinstance(module, Residual):
-            module.register_forward_hook(lambda module, inputs, output: kinds.add(output.dtype))
+    for residual in models.residuals(model).values():
+        residual.register_forward_hook(lambda module, inputs, output: kinds.add(output.dtype))
     losses, gradients = [], []
     for enabled in (False, True):
         model.zero_grad()
         torch.manual_seed(2)  # word dropout
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-            output = model(*given.inputs)[0].float()
-            loss = torch.nn.functional.cross_entropy(output.flatten(0, 1), given.target.flatten(), ignore_index=1)
+            loss = models.loss_of(model, given) / given.target.ne(models.dictionary().pad()).sum()
         loss.backward()
         losses.append(loss.item())
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
@@ -74,8 +71,7 @@ def in_half_precision(*flags: str) -> tuple[float, Tensor, set[str]]:
     torch.manual_seed(2)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
         with mixed_precision.half_products("cpu"):
-            output = model(*given.inputs)[0].float()
-            loss = torch.nn.functional.cross_entropy(output.flatten(0, 1), given.target.flatten(), ignore_index=1)
+            loss = models.loss_of(model, given)
         loss.backward()
     gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     return loss.item(), gradient, {one.key for one in seen.key_averages()}
