@@ -66,13 +66,12 @@ def found(case: str, name: str, dtype: torch.dtype = torch.float32, **values: An
 
 def shared(one: Found, other: Found) -> list[tuple[float, float]]:
     """Both scores of each hypothesis that both have found."""
-    scores = [
-        {tuple(words): score for words, score in zip(*sentence, strict=True)}
-        for found in (one, other)
-        for sentence in zip(found.words, found.scores, strict=True)
-    ]
-    count = len(one.words)
-    pairs = zip(scores[:count], scores[count:], strict=True)
+
+    def by_words(found: Found) -> list[dict[tuple[int, ...], float]]:
+        sentences = zip(found.words, found.scores, strict=True)
+        return [dict(zip(map(tuple, words), scores, strict=True)) for words, scores in sentences]
+
+    pairs = zip(by_words(one), by_words(other), strict=True)
     return [(score, theirs[words]) for mine, theirs in pairs for words, score in mine.items() if words in theirs]
 
 

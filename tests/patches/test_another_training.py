@@ -92,9 +92,6 @@ def test_another_architecture_of_the_same_size(go_on: Training, unpatch: Unpatch
     assert [entry["num_updates"] for entry in stock["optimizer_history"]] == [2, 4]
 
 
-RECORDING = "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2"
-
-
 @pytest.mark.parametrize(
     "flags",
     [
@@ -110,7 +107,8 @@ def test_what_may_change(go_on: Training, here: Path, flags: str) -> None:
 
 
 def test_a_criterion_that_records_is_left_again(go_on: Training) -> None:
-    assert updates(go_on(*RECORDING.split(), "--max-update", "3")) == 3
+    recording = "--criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 2"
+    assert updates(go_on(*recording.split(), "--max-update", "3")) == 3
     assert updates(go_on()) == 4
 
 
@@ -142,18 +140,13 @@ def test_the_way_out_is_one(toy_data: Path, begun: Path, tmp_path: Path) -> None
         assert updates(last) == limit
 
 
-def rewritten(directory: Path, old: str, new: str) -> Path:
-    """The toy corpus with another word in the place of one on the source side."""
-    toy.write_corpus(directory / "text")
-    for path in (directory / "text").iterdir():
-        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-    return toy.binarise_text(directory, tuple(toy.SIZES))
-
-
 def test_other_words_and_languages_with_dictionaries_of_the_same_size(
     go_on: Training, here: Path, tmp_path: Path
 ) -> None:
-    other = rewritten(tmp_path / "other", "eins", "onze")
+    toy.write_corpus(tmp_path / "other" / "text")
+    for path in (tmp_path / "other" / "text").iterdir():
+        path.write_text(path.read_text(encoding="utf-8").replace("eins", "onze"), encoding="utf-8")
+    other = toy.binarise_text(tmp_path / "other", tuple(toy.SIZES))
     with pytest.raises(UserError, match=r"settings \(source_dictionary: \w+, was \w+; target_dictionary: \w+, was"):
         go_on(data=other)
     with pytest.raises(UserError, match=r"settings \(source_lang: nl, was de\);"):

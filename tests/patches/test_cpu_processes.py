@@ -17,24 +17,18 @@ from fairseq_plugins.patches import cpu_processes
 from tests import toy
 
 TWO = ("--distributed-world-size", "2")
-FLAGS = ("--max-update", "3", "--dropout", "0", "--no-epoch-checkpoints")
-
-without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="fairseq counts GPUs, and there is one")
 
 
-def start(data: Path, directory: Path, *flags: str, call_main=None) -> Path:
-    config = toy.parse_training(data, directory, *FLAGS, *flags)
-    (call_main or distributed_utils.call_main)(config, train.main)
-    return directory / "checkpoint_last.pt"
-
-
-@without_gpu
+@pytest.mark.skipif(torch.cuda.is_available(), reason="fairseq counts GPUs, and there is one")
 def test_stock_trains_nothing(toy_data: Path, tmp_path: Path) -> None:
-    stock = inspect.unwrap(distributed_utils.call_main)
-    address = ("--distributed-init-method", f"tcp://localhost:{cpu_processes.free_port()}")
-    assert not start(toy_data, tmp_path, *TWO, *address, call_main=stock).exists()
+    def start(*flags: str) -> None:
+        config = toy.parse_training(toy_data, tmp_path, "--max-update", "3", *TWO, *flags)
+        inspect.unwrap(distributed_utils.call_main)(config, train.main)
+
+    start("--distributed-init-method", f"tcp://localhost:{cpu_processes.free_port()}")
+    assert not list(tmp_path.iterdir())
     with pytest.raises(AssertionError, match="available devices"):
-        start(toy_data, tmp_path, *TWO, call_main=stock)
+        start()
 
 
 def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
