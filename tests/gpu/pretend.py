@@ -22,7 +22,6 @@ import functools
 import os
 import pickle
 import sys
-import time
 import traceback
 import types
 import warnings
@@ -339,49 +338,6 @@ def _manual_seed_all(seed: int) -> None:
 # torch.cuda -----------------------------------------------------------------------------------------------------------
 
 
-class Event:
-    """An event of a stream; all that was asked for before it is done."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self.at = 0.0
-
-    def record(self, stream: Any = None) -> None:
-        self.at = time.perf_counter()
-
-    def elapsed_time(self, other: Event) -> float:
-        """Milliseconds."""
-        return 1000 * (other.at - self.at)
-
-    def query(self) -> bool:
-        return True
-
-    def wait(self, stream: Any = None) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        SEEN.wait(SEEN.reads)
-
-
-class Stream(contextlib.nullcontext):  # type: ignore[type-arg]
-    """A stream, in which all is done at once."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        super().__init__()
-
-    def wait_stream(self, stream: Any) -> None:
-        pass
-
-    wait_event = wait_stream
-
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event()
-        event.record()
-        return event
-
-    def synchronize(self) -> None:
-        SEEN.wait(SEEN.reads)
-
-
 @contextlib.contextmanager
 def _device(device: Any) -> Iterator[None]:
     before, _current[0] = _current[0], _number(device)
@@ -399,19 +355,11 @@ def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
-MEMORY = 80 * 2**30
 PROPERTIES = types.SimpleNamespace(
-    name="Pretended GPU", total_memory=MEMORY, major=9, minor=0, multi_processor_count=100
+    name="Pretended GPU", total_memory=80 * 2**30, major=9, minor=0, multi_processor_count=100
 )
-KINDS = {
-    "FloatTensor": torch.float32,
-    "DoubleTensor": torch.float64,
-    "HalfTensor": torch.float16,
-    "LongTensor": torch.int64,
-    "IntTensor": torch.int32,
-    "ByteTensor": torch.uint8,
-    "BoolTensor": torch.bool,
-}
+KINDS = {"FloatTensor": torch.float32, "DoubleTensor": torch.float64, "ByteTensor": torch.uint8}
+"""Classes of tensors with which fairseq makes some."""
 
 
 def _legacy(dtype: torch.dtype) -> Callable[..., Tensor]:
@@ -425,7 +373,7 @@ def _legacy(dtype: torch.dtype) -> Callable[..., Tensor]:
 
 def _torch_cuda(count: int) -> dict[str, Any]:
     """What takes the place of attributes of ``torch.cuda``."""
-    nothing = "_lazy_init init empty_cache reset_peak_memory_stats reset_max_memory_allocated set_stream ipc_collect"
+    nothing = "_lazy_init init empty_cache reset_peak_memory_stats reset_max_memory_allocated ipc_collect"
     figures = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"
     return {
         **dict.fromkeys(nothing.split(), _nothing),
@@ -442,17 +390,9 @@ def _torch_cuda(count: int) -> dict[str, Any]:
         "get_device_properties": lambda device=None: PROPERTIES,
         "get_device_name": lambda device=None: PROPERTIES.name,
         "get_device_capability": lambda device=None: (PROPERTIES.major, PROPERTIES.minor),
-        "mem_get_info": lambda device=None: (MEMORY - 2**30, MEMORY),
         "memory_summary": lambda device=None, abbreviated=False: "",
-        "memory_stats": lambda device=None: {},
         "synchronize": _synchronize,
-        "get_sync_debug_mode": lambda: _debug_mode[0],
         "set_sync_debug_mode": lambda mode: _debug_mode.__setitem__(0, int(mode not in (0, "default"))),
-        "Event": Event,
-        "Stream": Stream,
-        "stream": lambda stream: contextlib.nullcontext(),
-        "current_stream": lambda device=None: Stream(),
-        "default_stream": lambda device=None: Stream(),
         "manual_seed": _manual_seed,
         "manual_seed_all": _manual_seed_all,
         "get_rng_state": lambda device=None: _states[_number(device)].clone(),
@@ -555,7 +495,6 @@ def gpu(count: int = 1) -> Iterator[Seen]:
             (Tensor, "cuda", _cuda),
             (Tensor, "new_tensor", _new_tensor),
             (Tensor, "pin_memory", lambda self, device=None: self),
-            (Tensor, "record_stream", _nothing),
             (torch, "Generator", _around(torch.Generator, lambda generator, device=None: generator())),
             (torch, "tensor", _around(torch.tensor, _tensor)),
             (torch, "as_tensor", _as_tensor),
