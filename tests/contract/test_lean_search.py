@@ -13,24 +13,20 @@ from fairseq_plugins.search.stepping import reads_source_once
 from tests import models
 from tests.contract.test_decoding import LONGEST, concise, difference
 from tests.representatives import for_each, representatives
+from tests.search.searching import sample_of
 
 LOOSE = 1e-5
 """As a share of the scores' scale: a sum over the source in another order moves float32's last digit."""
 
 
-def sample(sentences: int = 8) -> dict[str, dict[str, torch.Tensor]]:
-    data = models.batch(sentences=sentences)
-    return {"net_input": {"src_tokens": data.source, "src_lengths": data.lengths}}
-
-
 @for_each("case", models.CASES, Axis.ATTENTION, Axis.HISTORY)
 def test_the_lean_search_finds_what_fairseq_s_finds(case: str) -> None:
-    model = concise(case)
+    model, sample = concise(case), sample_of(models.batch(sentences=8))
     assert reads_source_once(model.decoder), "the source is held once a hypothesis"
     for beam in (1, 4, 5):
         settings = {"beam_size": beam, "max_len_a": 0, "max_len_b": LONGEST}
-        stock = SequenceGenerator([model], models.dictionary(), **settings).generate([model], sample())
-        lean = LeanSearch([model], models.dictionary(), **settings).generate([model], sample())
+        stock = SequenceGenerator([model], models.dictionary(), **settings).generate([model], sample)
+        lean = LeanSearch([model], models.dictionary(), **settings).generate([model], sample)
         assert [len(ranked) for ranked in lean] == [len(ranked) for ranked in stock] == [beam] * 8
         assert len({len(ranked[0]["tokens"]) for ranked in stock}) > 1, "all sentences left the batch together"
         assert difference(lean, stock) < 5 * LOOSE  # of single words: differences of sums that are several times larger
@@ -56,5 +52,5 @@ def test_every_linear_map_can_be_lowered(case: str, precision: str, monkeypatch:
     assert all(isinstance(module, LowLinear) for module in maps)
     moved = float((after - before).abs().max() / before.std())
     assert moved < 1e-5 if precision == "float32_packed" else 0 < moved < 0.2
-    found = LeanSearch([model], models.dictionary(), beam_size=2, max_len_b=6).generate([model], sample(2))
-    assert [len(ranked) for ranked in found] == [2, 2]
+    found = LeanSearch([model], models.dictionary(), beam_size=2, max_len_b=6).generate([model], sample_of(data))
+    assert [len(ranked) for ranked in found] == [2, 2, 2, 2]
