@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from fairseq.optim import FairseqOptimizer
 from fairseq.tasks.translation import TranslationTask
-from omegaconf import OmegaConf
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.training.inverse_sqrt_without_warmup import (
-    InverseSqrtWithoutWarmup,
-    InverseSqrtWithoutWarmupConfig,
-)
 from tests import toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
+from tests.refusals import refused
 
 
 def t_fixup(lr: float, constant: float, updates: int) -> dict[int, float]:
@@ -56,16 +48,13 @@ def test_a_schedule_and_an_optimizer_by_yaml(rates: dict[int, float], toy_data: 
     assert 0.0 not in {float(value) for name, value in state["model"].items() if name.endswith(".alpha")}
 
 
-def scheduler(**values: Any) -> InverseSqrtWithoutWarmup:
-    cfg = OmegaConf.merge(OmegaConf.structured(InverseSqrtWithoutWarmupConfig), {"lr": [0.1], **values})
-    optimizer = FairseqOptimizer(cfg)
-    optimizer._optimizer = SimpleNamespace(param_groups=[{"lr": 0.0}])
-    return InverseSqrtWithoutWarmup(cfg, optimizer)
-
-
-def test_mistakes() -> None:
-    for constant in (0, -4000, math.inf):
-        with pytest.raises(UserError, match=f"--lr-decay-constant must be above 0, not {constant}"):
-            scheduler(lr_decay_constant=constant)
-    with pytest.raises(UserError, match="takes one --lr, not 2"):
-        scheduler(lr=[0.1, 0.2])
+@pytest.mark.usefixtures("rates")  # for its recipe without warm-up
+def test_mistakes(toy_data: Path, tmp_path: Path) -> None:
+    for flags, line in {
+        "--lr-decay-constant 0": "--lr-decay-constant must be above 0, not 0",
+        "--lr-decay-constant -4000": "--lr-decay-constant must be above 0, not -4000",
+        "--lr-decay-constant inf": "--lr-decay-constant must be above 0, not inf",
+        "--lr 0.1,0.2": "takes one --lr, not 2",
+    }.items():
+        scheduler = ("--lr-scheduler", "inverse_sqrt_without_warmup")
+        assert line in refused(toy.train_toy, toy_data, tmp_path, *scheduler, *flags.split())
