@@ -16,15 +16,8 @@ def full(config: str, seed: int, valid: float, bleu: float) -> dict[str, str]:
     columns = {"bleu_test": bleu, "bleu_test_averaged": bleu + 1, "chrf_test": 2 * bleu, "bleu_multi30k": bleu - 1}
     texts = {name: str(value) for name, value in columns.items()}
     p = "" if config.startswith("pre_ln") else f"0.0{seed}"
-    return line(
-        *(config, "full", "0.001", str(valid)),
-        seed=str(seed),
-        updates="100",
-        curve=curve,
-        p_test=p,
-        processor_s="7",
-        **texts,
-    )
+    more = {"seed": str(seed), "updates": "100", "curve": curve, "p_test": p, "processor_s": "7"}
+    return line(config, "full", "0.001", str(valid), **more, **texts)
 
 
 def test_the_sensitivity_is_what_half_and_twice_the_best_rate_cost() -> None:

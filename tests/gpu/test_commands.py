@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -200,17 +201,8 @@ def test_validation_with_bleu_and_tensorboard(
 ) -> None:
     """TensorBoard gets numbers, not tensors, at its own interval."""
     shown: dict[str, Any] = {}
-
-    class Writer:
-        def __init__(self, directory: str) -> None: ...
-        def add_scalar(self, name: str, value: Any, step: int) -> None:
-            shown[name] = value
-
-        def add_text(self, *args: Any) -> None: ...
-        def flush(self) -> None: ...
-        def close(self) -> None: ...
-
-    monkeypatch.setattr(progress_bar, "SummaryWriter", Writer)
+    writer = mock.Mock(add_scalar=lambda name, value, step: shown.update({name: value}))
+    monkeypatch.setattr(progress_bar, "SummaryWriter", lambda directory: writer)
     monkeypatch.setattr(progress_bar, "_tensorboard_writers", {})
 
     def train() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from typing import Any
+from itertools import pairwise
 
 import pytest
 import torch
@@ -16,30 +16,23 @@ from tests import models
 from tests.search.searching import outspoken, search, words
 
 
-def repeated(sentence: list[int], size: int) -> list[tuple[int, ...]]:
-    counts = Counter(zip(*(sentence[start:] for start in range(size)), strict=False))
-    return [ngram for ngram, count in counts.items() if count > 1]
+def repeated(sentence: list[int]) -> list[tuple[int, int]]:
+    """The bigrams that come more than once."""
+    return [bigram for bigram, count in Counter(pairwise(sentence)).items() if count > 1]
 
 
-def translations(kind: str, size: int) -> list[list[int]]:
-    found: list[list[dict[str, Any]]] = search(
-        [outspoken("post_ln")],
-        models.batch(),
-        search=kind,
-        no_repeat_ngram_size=size,
-        min_len=12,
-        max_len_a=0,
-        max_len_b=14,
-    )
-    return [sentence for ranked in found for sentence, *_ in [words(ranked)]]
+def translations(kind: str) -> list[list[int]]:
+    lengths = {"min_len": 12, "max_len_a": 0, "max_len_b": 14}
+    found = search([outspoken()], models.batch(), search=kind, no_repeat_ngram_size=2, **lengths)
+    return [words(ranked)[0] for ranked in found]
 
 
 @pytest.mark.parametrize("kind", ["lean", "fairseq"])
 def test_no_bigram_twice(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not any(repeated(sentence, 2) for sentence in translations(kind, 2))
+    assert not any(map(repeated, translations(kind)))
     stock = inspect.unwrap(NGramRepeatBlock._no_repeat_ngram)
     monkeypatch.setattr(NGramRepeatBlock, "_no_repeat_ngram", stock)
-    assert any(repeated(sentence, 2) for sentence in translations(kind, 2)), "stock blocks them by itself"
+    assert any(map(repeated, translations(kind))), "stock blocks them by itself"
 
 
 @given(st.lists(st.integers(4, 6), min_size=1, max_size=9), st.integers(2, 4))
