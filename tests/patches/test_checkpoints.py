@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
-import io
 import os
 import pickle
 import re
@@ -25,7 +23,8 @@ from fairseq.logging import meters
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches import refused_checkpoints
 from tests import toy
-from tests.refusals import line_of
+from tests.processes import full_disk_after
+from tests.refusals import line_of, refused
 
 
 def test_stock_refuses_its_own_checkpoint_and_here_it_loads(toy_checkpoint: Path) -> None:
@@ -151,20 +150,11 @@ def test_a_copy_that_is_cut_off_leaves_the_last_checkpoint_whole_but_in_stock(
 def test_a_full_disk_leaves_no_partial_file_and_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Full(io.BytesIO):
-        def write(self, _data: object) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    def full(name: str, mode: str) -> Full:
-        Path(name).write_bytes(b"the beginning")
-        return Full()
-
     monkeypatch.setattr(time, "sleep", lambda _seconds: pytest.fail("it tried again"))
     path = tmp_path / "checkpoint1.pt"
-    with monkeypatch.context() as patched:
-        patched.setattr(PathManager, "open", full)
-        with pytest.raises(UserError, match=f"^checkpoint {path} cannot be written: No space left on device$"):
-            checkpoint_utils.torch_persistent_save({"model": torch.ones(9)}, str(path))
+    with full_disk_after(100_000):
+        line = refused(checkpoint_utils.torch_persistent_save, {"model": torch.ones(100_000)}, str(path))
+    assert line == f"checkpoint {path} cannot be written: File too large"
     assert list(tmp_path.iterdir()) == []
     assert caplog.records == []
     with pytest.raises(AttributeError, match="local object"):  # another error than a full disk
