@@ -199,6 +199,7 @@ OLD_SCORER = "fairseq's scorer does not work with today's sacrebleu: use `fairse
 NO_FAIRSCALE = (
     "--zero-sharding os and --ddp-backend fully_sharded or slowmo need fairscale, which is not installed here"
 )
+NO_JSON = "--eval-bleu-args and --eval-bleu-detok-args take JSON such as '{{\"beam\": 4}}': {error}"
 FLAT_WEIGHTS = (
     "--optimizer {cfg.optimizer._name} needs separate tensors, but --fp16 flattens the master weights into one: add "
     "--fp16-no-flatten-grads, or use --memory-efficient-fp16"
@@ -209,6 +210,9 @@ LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"
 SCHEDULE = "fairseq.optim.lr_scheduler.polynomial_decay_schedule"
 MESSAGES: tuple[Message, ...] = (
     Message("fairseq.tasks.translation:setup_task", "^Could not infer language pair", not_binarised),
+    Message(
+        "fairseq.tasks.translation:build_model", r"\(char \d+\)$|must be a mapping", NO_JSON, (ValueError, TypeError)
+    ),
     Message("", r"^Dataset not found: (\S+) \((.+)\)", no_such_split, FileNotFoundError),
     Message("fairseq_cli.(interactive|validate|eval_lm):main", "NoneType", no_path, (AttributeError, TypeError)),
     Message(r"fairseq_cli.\w+:_?main", TOO_LONG, long_sentence),

@@ -9,7 +9,7 @@ declares the settings of a search gets these, and the method by which tasks buil
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fairseq import options
@@ -143,12 +143,15 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     """``Trainer.__init__`` that compares ``generation`` with ``eval_bleu_args``, the only one that a training reads.
 
     Raises:
-        UserError: validation would translate in fairseq's form, although GNMT's is set; or the weights would be lowered
-            for decoding, and could not be trained.
+        UserError: a key of ``eval_bleu_args`` is unknown; validation would translate in fairseq's form, although GNMT's
+            is set; or the weights would be lowered for decoding, and could not be trained.
     """
     task = getattr(cfg, "task", None)
     validates = bool(getattr(task, "eval_bleu", False))
     of_validation = json.loads(getattr(task, "eval_bleu_args", None) or "{}") if validates else {}
+    legal = [setting.name for setting in fields(GenerationConfigWithForm)]
+    if unknown := [unknown_name("key of eval_bleu_args", name, legal) for name in of_validation if name not in legal]:
+        raise UserError(unknown)
     precision = of_validation.get("decode_precision", FLOAT32)
     if precision != FLOAT32:
         raise UserError(

@@ -12,7 +12,7 @@ import pytest
 
 from fairseq_plugins.cli.stock import USER_DIR
 from tests import processes, toy
-from tests.refusals import refused
+from tests.refusals import line_of
 from tests.search.searching import gnmt
 
 FORM = ("--lenpen-form", "gnmt", "--lenpen", "0.6")
@@ -106,19 +106,28 @@ def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_a_training_may_carry_the_search_of_its_evaluation(data: Path, tmp_path: Path) -> None:
-    """In a YAML file; but its own validation must not be in another form unnoticed, nor lower its weights."""
+    """In a YAML file; but that of its own validation must be legal, in the same form, and not lower the weights."""
     in_another_form = 'write "lenpen_form": "gnmt" into task.eval_bleu_args as well'
     for validation, message in (
         (("--eval-bleu",), in_another_form),
         (("--eval-bleu", "--eval-bleu-args", '{"lenpen": 0.6}'), in_another_form),
         (("--eval-bleu", "--eval-bleu-args", '{"decode_precision": "int8"}'), "the weights that are to be trained"),
+        (
+            ("--eval-bleu", "--eval-bleu-args", '{"beem": 2}'),
+            "eval_bleu_args 'beem' (did you mean 'beam'?); legal values:",
+        ),
+        (
+            ("--eval-bleu", "--eval-bleu-args", "{beam: 2}"),
+            "take JSON such as '{\"beam\": 4}': Expecting property name",
+        ),
+        (("--eval-bleu", "--eval-bleu-args", "[2]"), "take JSON such as '{\"beam\": 4}': "),
         (("--eval-bleu", "--eval-bleu-args", '{"max_len_b": 9, "lenpen_form": "gnmt"}'), ""),
         ((), ""),
     ):
         config = toy.parse_training(data, tmp_path, "--max-update", "1", *validation)
         config.generation.lenpen_form = "gnmt"
         if message:
-            assert message in refused(toy.run_training, config)
+            assert message in str(line_of(toy.run_training, config))
         else:
             toy.run_training(config)
         assert (tmp_path / "checkpoint_last.pt").exists() is not bool(message)
