@@ -10,8 +10,7 @@ from fairseq_plugins.methods.dlcl import initial_weights
 from tests.core.saved import saved_tensors
 from tests.models import tiny
 
-FORMS = {"dlcl_transformer": "pre", "dlcl_post_ln_transformer": "post"}
-every_form = pytest.mark.parametrize("arch", FORMS)
+every_form = pytest.mark.parametrize("arch", ["dlcl_transformer", "dlcl_post_ln_transformer"])
 
 
 def test_initial_weights() -> None:

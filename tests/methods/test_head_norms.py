@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.method import PARTS, Axis
 from fairseq_plugins.search.step_attention import has_steps
-from tests.models import inputs as batch
-from tests.models import logits, tiny
+from tests.models import tiny
 
 
 @pytest.mark.parametrize(("attention", "normed"), [("qk_norm", ["q_proj", "k_proj"]), ("qkv_norm", None)])
@@ -22,19 +20,6 @@ def test_which_maps_have_a_norm(attention: str, normed: list[str] | None) -> Non
         names = [name for name in ("q_proj", "k_proj", "v_proj", "out_proj") if hasattr(getattr(one, name), "norm")]
         assert names == (normed or ["q_proj", "k_proj", "v_proj"])
         assert all(getattr(one, name).norm.weight.shape == (8,) for name in names)  # 16 / 2 heads
-
-
-def test_logits_stay_bounded_however_large_the_weights_are() -> None:
-    """|LN(q)| = |LN(k)| = sqrt(D) at the start, so a logit is at most sqrt(D): the weights grow a thousandfold
-    and the output hardly changes, since epsilon is all that depends on them."""
-    model = tiny("qk_norm_transformer").double().eval()
-    before = logits(model, batch())
-    with torch.no_grad():
-        for one in model.modules():
-            if isinstance(one, Attention):
-                for parameter in (one.q_proj.weight, one.q_proj.bias, one.k_proj.weight, one.k_proj.bias):
-                    parameter.mul_(1000)
-    torch.testing.assert_close(logits(model, batch()), before, rtol=1e-3, atol=1e-3)
 
 
 def test_the_norm_of_the_heads_is_the_norm_module() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -19,12 +17,6 @@ STEP = 0.3
 def next_state(solver: Solver) -> float:
     start = torch.ones(1, 1, 1, dtype=torch.float64)
     return float(solver.double()(lambda x: x + STEP * x, start, [start]).detach())
-
-
-@pytest.mark.parametrize("order", [2, 4])
-def test_a_method_of_order_n_has_the_first_terms_of_the_exponential(order: int) -> None:
-    solver = RungeKutta(1, order, "standard", whole=False)
-    assert next_state(solver) == pytest.approx(sum(STEP**k / math.factorial(k) for k in range(order + 1)), rel=1e-14)
 
 
 def test_coefficients_start_as_published() -> None:
