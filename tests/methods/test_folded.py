@@ -16,17 +16,13 @@ from tests.models import residuals, tiny
 
 SCALED: list[tuple[str, dict[str, Any]]] = [
     ("deepnet", {}),
-    ("deepnet", {"share_all_embeddings": True}),
-    ("deepnet", {"encoder_learned_pos": True, "layernorm_embedding": True}),
     ("deepnet", {"residual": "deepnorm,plain"}),
     ("deepnet", {"encoder_layers_to_keep": "0,1"}),
     ("admin_torch", {}),
-    ("admin_torch", {"admin_torch_change": "linear"}),
-    ("admin_torch", {"share_all_embeddings": True}),
-    ("admin_torch", {"admin_torch_change": "constant", "layernorm_embedding": True}),
     ("admin_torch", {"admin_torch_omega": "trained"}),
     ("admin_torch", {"admin_torch_omega": "trained,fixed", "decoder_learned_pos": True}),
 ]
+"""Tables and embeddings are those of Admin, in ``tests/checkpoints/test_fold.py``."""
 
 
 @pytest.mark.parametrize(("method", "values"), SCALED, ids=str)
