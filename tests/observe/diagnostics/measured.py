@@ -1,8 +1,10 @@
-"""Small models for the analyses, and what the papers print."""
+"""Small models for the analyses, and the tables that come out."""
 
 from __future__ import annotations
 
+import csv
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.checkpoints.fold import made_up_task
@@ -46,3 +48,9 @@ def padded(words: int = WORDS) -> Batch:
     ):
         tensor[row, places] = 1
     return made._replace(lengths=made.source.ne(1).sum(dim=1))
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a table, by the names of its columns."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))

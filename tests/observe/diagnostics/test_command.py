@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fairseq_plugins import plots
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.observe.diagnostics import gradients, jacobian, papers
 from fairseq_plugins.observe.diagnostics.analyses import OF_MODELS
 from fairseq_plugins.observe.diagnostics.command import jobs, main, parse
 from fairseq_plugins.observe.diagnostics.models import of_checkpoint
 from fairseq_plugins.observe.diagnostics.results import Settings, Table
-from tests.observe.diagnostics.measured import batch
+from tests.observe.diagnostics.measured import batch, rows
 from tests.observe.diagnostics.measured import subject as small
 from tests.representatives import representatives
 from tests.toy import train_toy
@@ -37,17 +35,6 @@ def checkpoints(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
         last = train_toy(toy_data, saved / str(updates), "--max-update", str(updates), arch="admin_transformer")
         files.append(last.rename(saved / f"after_{updates}.pt"))
     return files
-
-
-@pytest.fixture
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers only: a plot takes longer than what it shows."""
-    monkeypatch.setattr(plots, "load_pyplot", lambda: None)
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def diagnose(output: Path, *argv: str) -> int:

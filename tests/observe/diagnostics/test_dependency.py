@@ -76,13 +76,6 @@ def test_post_ln_divides_and_scales_by_gain_and_omega(method: str) -> None:
         assert torch.allclose(found[number, : number + 2], shares(parts), atol=1e-5)
 
 
-def test_the_branch_of_base_size_has_the_share_of_its_variance() -> None:
-    """Var F / (1 + Var F) with Xavier's Var F of 0.32 behind a feed-forward sub-layer of base size: 0.242."""
-    inputs = batch(words=300)
-    model = subject("post_ln", words=300, **wide(512, 1, base_init="xavier")).ready(inputs)
-    assert newest(dependency(model, inputs)["encoder"])[1] == pytest.approx(0.242, abs=0.015)
-
-
 def test_post_ln_is_constant_and_the_others_fall_as_one_by_i() -> None:
     inputs = batch(words=300)
     for method, expected, tolerance in (("post_ln", 0, 0.1), ("admin", 1, 0.3), ("pre_ln", 1, 0.3)):

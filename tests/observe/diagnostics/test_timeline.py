@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 
@@ -14,21 +13,8 @@ from fairseq_plugins.observe.diagnostics import timeline
 from fairseq_plugins.observe.diagnostics.command import main
 from fairseq_plugins.observe.recorder import Entry
 from tests import toy
-
-EVERY_UPDATE = (
-    *("--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--diagnostics-interval", "1"),
-    *("--no-epoch-checkpoints", "--save-interval-updates", "1", "--max-update", "3"),
-)
-
-
-@pytest.fixture
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots, "load_pyplot", lambda: None)
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
+from tests.observe.diagnostics.measured import rows
+from tests.observe.recording import FEW, ON
 
 
 def write(path: Path, *entries: Entry) -> Path:
@@ -69,7 +55,8 @@ def test_the_table_has_every_number_from_the_bottom_up(no_plots: None, tmp_path:
 def test_alpha_is_the_checkpoints(toy_data: Path, no_plots: None, tmp_path: Path) -> None:
     """An entry of the recorder has the weights that its update began with."""
     run = tmp_path / "a rezero"
-    toy.train_toy(toy_data, run / "checkpoints", *EVERY_UPDATE, "--rezero-alpha", "0.5", arch="rezero_transformer")
+    flags = (*ON, *FEW, "3", "--save-interval-updates", "1", "--rezero-alpha", "0.5")
+    toy.train_toy(toy_data, run / "checkpoints", *flags, arch="rezero_transformer")
     assert main(["timeline", str(run), "--output", str(tmp_path / "out")]) == 0
     gates = [row for row in rows(tmp_path / "out" / "timeline.csv") if row["kind"] == "branch_scale"]
     assert len(gates) == 3 * 10

@@ -15,9 +15,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.trainer import Trainer
 
 from tests import toy
-
-ON = ("--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--diagnostics-interval", "1")
-FEW = ("--no-epoch-checkpoints", "--max-update")
+from tests.observe.recording import FEW, ON
 
 
 class Faults:

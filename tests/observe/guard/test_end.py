@@ -23,7 +23,7 @@ from fairseq_plugins.pipeline import continuing
 from fairseq_plugins.pipeline.fairseq_log import read_log
 from fairseq_plugins.pipeline.verdicts import judge
 from tests import processes, toy
-from tests.observe.guard.conftest import ON
+from tests.observe.recording import ON
 
 TOO_HIGH = ("--lr", "50", "--lr-scheduler", "fixed", "--clip-norm", "0", "--max-update", "20")
 

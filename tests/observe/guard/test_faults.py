@@ -12,6 +12,7 @@ from fairseq.trainer import Trainer
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.observe.recorder import read
 from tests.observe.guard.conftest import Faults, Training, places
+from tests.observe.recording import overflow_on_a_cpu
 
 STOP = ("--divergence-action", "stop")
 INF, NAN = math.inf, math.nan
@@ -89,18 +90,11 @@ def test_a_gradient(training: Training, faults: Faults) -> None:
     assert "decoder.layers.1.ffn/gradient_norm" not in bad
 
 
-HALF = ("--fp16", "--memory-efficient-fp16")
-
-
-@pytest.fixture
-def _overflows_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """fairseq moves one number to a GPU when it skips an overflow; that is all that keeps it from doing so on a CPU."""
-    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
-
-
-@pytest.mark.usefixtures("_overflows_on_a_cpu")
-def test_a_loss_scale_that_is_looked_for_is_no_fault(training: Training, said: Callable[[], list[str]]) -> None:
-    run = training.run("run", *HALF, *STOP, "--fp16-init-scale", str(2**26))
+def test_a_loss_scale_that_is_looked_for_is_no_fault(
+    training: Training, said: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overflow_on_a_cpu(monkeypatch)
+    run = training.run("run", "--fp16", "--memory-efficient-fp16", "--fp16-init-scale", str(2**26), *STOP)
     assert [entry.applied for entry in read(run / "recorder.jsonl")].count(False) > 3
     assert said() == []
 

@@ -17,7 +17,8 @@ from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins, target_e
 from fairseq_plugins.observe.recorder import read
 from fairseq_plugins.pipeline.verdicts import unigram_entropy
 from tests import toy
-from tests.observe.guard.conftest import FEW, ON, Training, differing
+from tests.observe.guard.conftest import Training, differing
+from tests.observe.recording import FEW, ON
 from tests.representatives import for_each
 from tests.speech_to_text import audio
 

@@ -75,15 +75,6 @@ def test_a_damaged_line_is_left_out_and_costs_no_other(tmp_path: Path) -> None:
         assert read(path) == [entry(2), entry(4)], line
 
 
-def test_resuming_drops_what_comes_after_and_a_torn_line(tmp_path: Path) -> None:
-    path = tmp_path / "recorder.jsonl"
-    path.write_text("".join(entry(update).to_json() + "\n" for update in (2, 4, 6)) + '{"update": 8, "val')
-    file = EntryFile(path)
-    file.resume(4)
-    file(entry(6, loss=7.0))
-    assert read(path) == [entry(2), entry(4), entry(6, loss=7.0)]
-
-
 def test_a_full_disk_costs_one_entry_and_no_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

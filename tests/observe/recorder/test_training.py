@@ -25,11 +25,9 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.recorder import Entry, read
 from tests import processes, toy
 from tests.language_model import text
+from tests.observe.recording import FEW, ON, overflow_on_a_cpu
 from tests.representatives import for_each
 
-BASE = "label_smoothed_cross_entropy"
-ON = ("--criterion", f"{BASE}_with_diagnostics", "--diagnostics-interval", "1")
-FEW = ("--no-epoch-checkpoints", "--max-update")
 EXACT = ("--dropout", "0")
 
 
@@ -243,8 +241,7 @@ def test_resuming_goes_on_where_the_checkpoint_is(toy_data: Path, tmp_path: Path
 def test_an_overflow_is_recorded_as_not_applied(
     toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # fairseq moves one number to a GPU when it skips an overflow; that is all that keeps it from doing so on a CPU.
-    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
+    overflow_on_a_cpu(monkeypatch)
     flags = ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", str(2**40))
     entry = recorded(toy_data, tmp_path, *flags, updates=1)[0]
     assert (entry.update, entry.applied) == (1, False)

@@ -1,0 +1,13 @@
+"""What the tests of the command share."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairseq_plugins import plots
+
+
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers only: a plot takes longer than what it shows."""
+    monkeypatch.setattr(plots, "load_pyplot", lambda: None)
