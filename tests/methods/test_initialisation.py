@@ -55,15 +55,20 @@ def model(arch: str, **values: Any) -> nn.Module:
     return build(arch, **{**SIZES, **values})
 
 
+def assert_deviation(values: Tensor, deviation: float, kurtosis: float, what: str) -> None:
+    """Mean 0 and this deviation, each within four of its standard errors; ``kurtosis`` is that of the distribution."""
+    size = values.numel()
+    assert abs(float(values.mean())) <= 4 * deviation / math.sqrt(size), what
+    error = math.sqrt((kurtosis - 1) / size)
+    assert float(values.square().mean()) == pytest.approx(deviation**2, rel=4 * error), what
+
+
 def assert_uniform(values: Tensor, bound: float, what: str) -> None:
-    """``values`` look drawn from U(-bound, bound): none beyond, some near, mean and deviation within four sigma."""
+    """``values`` look drawn from U(-bound, bound): none beyond, some near, mean and deviation as they should be."""
     largest, size = float(values.abs().max()), values.numel()
     assert largest <= bound * (1 + 1e-6), f"{what}: {largest} beyond {bound}"
     assert largest >= bound * (1 - 12 / size), f"{what}: {largest} is too far within {bound}"
-    deviation = bound / math.sqrt(3)
-    assert abs(float(values.mean())) <= 4 * deviation / math.sqrt(size), what
-    # The variance of the square of a uniform number is 4/45 of the bound's fourth power.
-    assert float(values.square().mean()) == pytest.approx(deviation**2, rel=4 * math.sqrt(4 / 5 / size)), what
+    assert_deviation(values, bound / math.sqrt(3), kurtosis=1.8, what=what)
 
 
 def assert_layer(layer: nn.Module, weights: dict[str, float], biases: dict[str, float], what: str) -> None:

@@ -5,24 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import pytest
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins.core.initialisation import linear_maps
-from tests.methods.test_initialisation import D, model
+from tests.methods.test_initialisation import D, assert_deviation, assert_uniform, model
 
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
 # Of the models of test_initialisation: five encoder and four decoder layers.
 BETA = {"encoder": 0.87 * (5**4 * 4) ** (-1 / 16), "decoder": 48**-0.25}
 GAMMA = {"encoder": math.sqrt(math.log(12) * math.log(10) / 3), "decoder": math.sqrt(math.log(12))}
-
-
-def assert_deviation(values: Tensor, deviation: float, kurtosis: float, what: str) -> None:
-    """Mean 0 and this deviation, each within four of its standard errors; ``kurtosis`` is that of the distribution."""
-    size = values.numel()
-    assert abs(float(values.mean())) <= 4 * deviation / math.sqrt(size), what
-    error = math.sqrt((kurtosis - 1) / size)
-    assert float(values.square().mean()) == pytest.approx(deviation**2, rel=4 * error), what
 
 
 def gain_of(name: str, gain: float, cross: bool) -> float:
@@ -67,8 +58,7 @@ def test_the_released_rule_draws_as_linear_does_and_scales_the_biases_too() -> N
     for method, option, gains, cross in RELEASED:
         for name, linear, gain in maps_of(model(f"{method}_transformer", **{option: "released"}), gains, cross):
             bound, what = gain / math.sqrt(linear.in_features), f"{method} {name}"
-            assert_deviation(linear.weight.detach(), bound / math.sqrt(3), kurtosis=1.8, what=what)
-            assert float(linear.weight.detach().abs().max()) <= bound * (1 + 1e-6), what
+            assert_uniform(linear.weight.detach(), bound, what)
             assert 0.8 * bound < float(linear.bias.detach().abs().max()) <= bound * (1 + 1e-6), what
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 import torch
 from torch import nn
 
@@ -55,7 +54,6 @@ def test_tables() -> None:
         ours, stock = tables(model("t_fixup_transformer", **sharing)), tables(model("transformer", **sharing))
         for mine, drawn, factor in zip(ours, stock, factors, strict=True):
             torch.testing.assert_close(mine, drawn * factor, rtol=1e-6, atol=0)
-            assert float(mine[4:].detach().std()) == pytest.approx(D**-0.5 * factor, rel=0.06)
         assert not ours[0][1].any(), "the row of the pad"
 
 

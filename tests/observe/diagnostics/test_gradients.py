@@ -11,9 +11,8 @@ import torch.nn.functional as F
 
 from fairseq_plugins.observe.diagnostics import gradients
 from fairseq_plugins.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of
+from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
-
-NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 
 
 @pytest.mark.parametrize("method", ["post_ln", "pre_ln", "b2t", "dlcl", "dsinit_matt"])

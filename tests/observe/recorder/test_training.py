@@ -167,13 +167,12 @@ def test_every_method(toy_data: Path, tmp_path: Path, method: str, models: list[
     check_every_residual(models[0], entry)
 
 
-def test_a_language_model(tmp_path: Path, models: list[torch.nn.Module]) -> None:
-    flags = [*text.RECIPE, *text.TINY_MODEL, "--criterion", "cross_entropy_with_diagnostics", *ON[2:]]
-    arguments = [str(text.binarise(tmp_path)), "--save-dir", str(tmp_path / "run"), "--disable-validation"]
-    arguments += ["--arch", "admin_transformer_lm", *flags, "--max-update", "2"]
-    args = toy.options.parse_args_and_arch(toy.options.get_training_parser(), input_args=arguments)
-    toy.run_training(toy.convert_namespace_to_omegaconf(args))
-    for entry in read(tmp_path / "run" / "recorder.jsonl"):
+def test_a_language_model(characters: Path, tmp_path: Path, models: list[torch.nn.Module]) -> None:
+    flags = ("--criterion", "cross_entropy_with_diagnostics", *ON[2:], "--max-update", "2")
+    text.train(characters, tmp_path, "admin_transformer_lm", *flags)
+    entries = read(tmp_path / "recorder.jsonl")
+    assert len(entries) == 2
+    for entry in entries:
         check_every_residual(models[0], entry)
 
 
