@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch import nn
 
+from fairseq_plugins.core.attention import Attention
+from fairseq_plugins.core.method import PARTS, Axis
 from fairseq_plugins.methods.derf import DynamicErf
 from fairseq_plugins.methods.dyt import DynamicTanh
 from fairseq_plugins.methods.rms_norm import RMSNorm
@@ -96,6 +98,13 @@ def test_one_stack_may_keep_its_layer_norms() -> None:
     model = tiny("deep_transformer", norm="pre", norm_module="layer_norm,derf")
     assert {type(one) for one in model.encoder.modules()} & {nn.LayerNorm, DynamicErf} == {nn.LayerNorm}
     assert {type(one) for one in model.decoder.modules()} & {nn.LayerNorm, DynamicErf} == {DynamicErf}
+
+
+def test_heads_have_the_norm_module_of_the_stack() -> None:
+    for module in PARTS[Axis.NORM_MODULE]:
+        model = tiny("deep_transformer", norm="pre", attention="qk_norm", norm_module=module)
+        kinds = {type(one.q_proj.norm) for one in model.modules() if isinstance(one, Attention)}
+        assert kinds == {type(model.encoder.layers[0].final_layer_norm)}
 
 
 def test_starts_of_dyt() -> None:
