@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from fairseq import utils
-from torch import Tensor, nn
 
 from fairseq_plugins.methods.looklinear import LINEAR_WHEN_MIRRORED
 from tests.methods.test_initialisation import DEPTH, model
@@ -12,10 +11,6 @@ from tests.models import tiny
 
 SIZE = 64
 """Width of the models in double precision; the feed-forward is four times as wide."""
-
-
-def feed_forward(layer: nn.Module, x: Tensor) -> Tensor:
-    return layer.fc2(layer.activation_dropout_module(layer.activation_fn(layer.fc1(x))))
 
 
 @torch.no_grad()
@@ -28,7 +23,7 @@ def test_every_feed_forward_is_linear() -> None:
     for base in ("xavier", "xavier_biased", "fairseq"):
         built = tiny("looklinear_transformer", base_init=base, **sizes).double().eval()
         for layer in (*built.encoder.layers, *built.decoder.layers):
-            output = feed_forward(layer, x)
+            output = layer.fc2(layer.activation_fn(layer.fc1(x)))
             assert float(output.std()) > 0.1
             product = layer.fc2.weight[:, : 2 * SIZE] @ layer.fc1.weight[: 2 * SIZE]
             torch.testing.assert_close(output, x @ product.t(), rtol=0, atol=1e-12)

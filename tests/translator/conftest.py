@@ -1,4 +1,4 @@
-"""A package of a tiny model that was really prepared, trained and packaged, once for these tests."""
+"""A package of a tiny model that was really prepared, trained and packaged, once for these tests; and the command."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hydra.core.global_hydra import GlobalHydra
 
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.pipeline import commands
 from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.package import open_package, write_manifest
-from tests import toy
+from tests import processes, toy
 
 UPDATES = "40"
 
@@ -53,3 +54,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def package(made: Made, tmp_path: Path) -> Path:
     """A copy, which a test may change."""
     return Path(shutil.copytree(made.package, tmp_path / "package"))
+
+
+@pytest.fixture
+def deep(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> processes.Command:
+    """``fairseq-deep`` in this process, and with it the commands that it starts; a word may be a path."""
+    command = processes.in_this_process(monkeypatch, capfd)
+
+    def run(*words: object) -> processes.Ended:
+        GlobalHydra.instance().clear()
+        return command(*map(str, words))
+
+    def inside(*words: object, **_: object) -> None:
+        assert run(*words[len(commands.DEEP) :]).code == 0
+
+    monkeypatch.setattr(commands, "run", inside)
+    return run

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 
-from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline.configuration import quoted
-from tests import hostile, processes
-from tests.processes import Ended
+from tests import hostile
+from tests.processes import Command
 from tests.translator.conftest import Made
 
 RECIPE = """
@@ -26,7 +23,6 @@ lr_scheduler: {_name: inverse_sqrt}
 dataset: {max_tokens: 400}
 optimization: {max_update: 2}
 """
-Deep = Callable[..., Ended]
 
 
 @pytest.fixture
@@ -39,19 +35,7 @@ def here(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-@pytest.fixture
-def deep(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Deep:
-    command = processes.in_this_process(monkeypatch, capfd)
-
-    def run(*words: object) -> Ended:
-        GlobalHydra.instance().clear()
-        return command(*map(str, words))
-
-    monkeypatch.setattr(commands, "run", lambda *words, **__: run(*words[len(commands.DEEP) :]))
-    return run
-
-
-def test_run_refuses_what_fairseq_would_read_as_another_path(made: Made, tmp_path: Path, deep: Deep) -> None:
+def test_run_refuses_what_fairseq_would_read_as_another_path(made: Made, tmp_path: Path, deep: Command) -> None:
     (tmp_path / "run.yaml").write_text(RECIPE, encoding="utf-8")
     for name in ("a:b", "${oc.env:HOME}", "${common.seed}"):
         path = Path(shutil.copytree(made.data / "data-bin", tmp_path / name))
@@ -62,7 +46,7 @@ def test_run_refuses_what_fairseq_would_read_as_another_path(made: Made, tmp_pat
             assert "is not supported in a path" in ended.error
 
 
-def test_text_and_packages_in_any_directory(here: Path, made: Made, deep: Deep) -> None:
+def test_text_and_packages_in_any_directory(here: Path, made: Made, deep: Command) -> None:
     sets = ["--train", here / "raw/train", "--valid", here / "raw/valid", "--test", f"test={here / 'raw/test'}"]
     ended = deep("prepare", here / "data", *sets, "--workers", "1", "--size", "60", "--lower-case", "1")
     assert ended.code == 0, ended.errors
@@ -77,7 +61,7 @@ def test_text_and_packages_in_any_directory(here: Path, made: Made, deep: Deep) 
     assert list(here.parent.rglob("executed")) == []
 
 
-def test_a_leading_dash_is_an_option_or_refused_in_one_line(here: Path, deep: Deep) -> None:
+def test_a_leading_dash_is_an_option_or_refused_in_one_line(here: Path, deep: Command) -> None:
     for words in (["prepare", "-data"], ["translate", "-package"], ["verify-data", "-data"], ["run", "-c", "d", "r"]):
         ended = deep(*words)
         assert (ended.code, len(ended.errors.splitlines())) == (2, 1), ended.errors

@@ -14,10 +14,9 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 from fairseq_plugins.errors import EXIT_CODE
-from fairseq_plugins.pipeline import commands
 from fairseq_plugins.translator import translate
-from tests import hostile, processes
-from tests.processes import Ended
+from tests import hostile
+from tests.processes import Command, Ended
 from tests.translator.conftest import Made
 
 ANCHOR = "Ja, eins zwei!"
@@ -43,18 +42,12 @@ class Place(NamedTuple):
 
 
 @pytest.fixture
-def place(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Place:
-    run = processes.in_this_process(monkeypatch, capfd)
-
-    def deep(*words: object, given: bytes = b"") -> Ended:
+def place(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deep: Command) -> Place:
+    def with_input(*words: object, given: bytes = b"") -> Ended:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-        return run(*map(str, words))
+        return deep(*words)
 
-    def inside(*words: object, **__: object) -> None:
-        assert deep(*words[len(commands.DEEP) :]).code == 0
-
-    monkeypatch.setattr(commands, "run", inside)
-    return Place(tmp_path, made, deep)
+    return Place(tmp_path, made, with_input)
 
 
 # --- the commands: from bytes to what has become of each sentence -----------------------------------------------------
