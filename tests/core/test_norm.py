@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 
-from fairseq_plugins.errors import UserError
 from tests.models import tiny
 
 
@@ -42,9 +40,3 @@ COUNTS: list[tuple[str, dict[str, object], int, int]] = [
 def test_number_of_layer_norms() -> None:
     for arch, settings, layers, top in COUNTS:
         assert norms_of(tiny(arch, **settings)) == {"layers": layers, "top": top}, (arch, settings)
-
-
-def test_a_norm_on_top_where_it_has_no_say_is_refused() -> None:
-    for arch in ("post_ln_transformer", "pre_ln_transformer", "admin_transformer"):
-        with pytest.raises(UserError, match="--norm-on-top has no effect here: it belongs to --norm branch and"):
-            tiny(arch, norm_on_top="yes")

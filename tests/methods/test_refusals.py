@@ -13,6 +13,7 @@ MAPS = "--weight-form sigma needs plain linear maps, and"
 MIRRORS = "--init looklinear mirrors one half of the feed-forward width in the other:"
 TANH = "--init looklinear cannot make a feed-forward sub-layer with --activation-fn tanh linear"
 APART = "--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier"
+ON_TOP = "--norm-on-top has no effect here: it belongs to --norm branch and"
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     *(("deepnet", {"norm": norm}, f"--residual deepnorm {SCALES} {norm}") for norm in ("pre", "branch", "none")),
     *(("admin_torch", {"norm": norm}, f"--residual admin_torch {SCALES} {norm}") for norm in ("pre", "branch", "none")),
@@ -36,6 +37,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("deep", {"norm": "fixup", "bias": "fixup", "weight_form": "sigma"}, MAPS),
     ("deep", {"norm": "pre", "attention": "qk_norm", "weight_form": "sigma"}, MAPS),
     ("deep", {"base_init": "xavier_apart", "no_cross_attention": True}, APART),
+    *((one, {"norm_on_top": "yes"}, ON_TOP) for one in ("post_ln", "pre_ln", "admin")),
     ("branch_norm", {"branch_norm_updates": "0"}, "--branch-norm-updates must be at least 1, not 0"),
     ("deepscale", {"deepscale_k": 0.0}, "--deepscale-k must be above 0, not 0"),
     ("deepscale", {"deepscale_k": -1.0}, "--deepscale-k must be above 0, not -1"),

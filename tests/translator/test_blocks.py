@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.translator.blocks import Blocks, part_of, translate_missing
 from fairseq_plugins.translator.translate import Translator, main
 from tests.refusals import refused
@@ -47,9 +48,7 @@ def test_parts_in_any_order_make_the_whole(tmp_path: Path, end: str) -> None:
     assert [number for number, _ in blocks.missing()] == [1, 4]
     blocks.file(0).with_name("0000000.elsewhere.7").write_text("what a killed job has left\n")
     assert translate_missing(Blocks(source, output, {"beam": 5}, lines=4), upper, (0, 1), group=1)
-    opened = gzip.open if end else open
-    with opened(output, "rt", encoding="utf-8") as stream:
-        assert stream.read().splitlines() == [line.upper() for line in TEXT]
+    assert list(read_lines(output)) == [line.upper() for line in TEXT]
     assert sorted(path.name for path in blocks.directory.iterdir()) == [".lock", "settings"]
     before = output.stat().st_mtime_ns
     assert translate_missing(blocks, upper, (0, 1), group=1)
@@ -108,9 +107,7 @@ def test_where_a_disk_has_no_locks_two_machines_join_at_once(
 
     monkeypatch.setattr(first, "_write_whole", late)
     assert first.join()
-    opened = gzip.open if end else open
-    with opened(output, "rt", encoding="utf-8") as stream:
-        assert stream.read().splitlines() == TEXT
+    assert list(read_lines(output)) == TEXT
     assert sorted(path.name for path in first.directory.iterdir()) == ["settings"]
 
 
