@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq import tasks
 from fairseq.data import Dictionary
+from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_plugins.core.method import Axis
@@ -45,8 +47,6 @@ def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], me
 
 
 def test_the_entropy_is_that_of_the_text(toy_data: Path, training: Training) -> None:
-    from fairseq import tasks
-
     task = tasks.setup_task(toy.parse_training(toy_data, training.directory).task)
     task.load_dataset("train")
     state = torch.random.get_rng_state()
@@ -57,13 +57,9 @@ def test_the_entropy_is_that_of_the_text(toy_data: Path, training: Training) -> 
 
 
 def test_the_entropy_of_transcripts_is_counted_without_their_sound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    speech_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairseq import tasks
-    from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
-
-    data = audio.write(tmp_path / "data")
-    task = tasks.setup_task(audio.parse_training(data, tmp_path, "pre_ln_s2t_transformer_s").task)
+    task = tasks.setup_task(audio.parse_training(speech_data, tmp_path, "pre_ln_s2t_transformer_s").task)
     task.load_dataset("train")
     monkeypatch.setattr(SpeechToTextDataset, "_get_source_audio", None)
     texts = [task.dataset("train").get_tokenized_tgt_text(index) for index in range(len(task.dataset("train")))]
