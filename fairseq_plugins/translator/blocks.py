@@ -86,6 +86,8 @@ class Blocks:
         own = self._own(number)
         done = write_lines(own, translations)
         os.replace(own, self.file(number))
+        if self.output.exists():
+            self.file(number).unlink(missing_ok=True)
         return done
 
     def _own(self, number: int) -> Path:
@@ -168,5 +170,11 @@ def translate_missing(
     translated = chain.from_iterable(stream(groups()))
     for first in translated:
         number, length = begun.popleft()
-        blocks.write(number, chain([first], islice(translated, length - 1)))
+        try:
+            blocks.write(number, chain([first], islice(translated, length - 1)))
+        except (UserError, FileNotFoundError):
+            # Who took this job for dead has done its block, joined all, and removed what it was writing.
+            if not blocks.output.exists():
+                raise
+            break
     return blocks.join()

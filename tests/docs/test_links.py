@@ -49,6 +49,13 @@ def test_links_lead_somewhere() -> None:
     assert lost == []
 
 
+def test_named_tests_exist() -> None:
+    named = re.findall(r"`(test_\w+)", (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"))
+    programs = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 5
+    assert [name for name in named if f"def {name}(" not in programs] == []
+
+
 EXAMPLES = {"fairseq_plugins/methods/laurel.py", "tests/methods/test_laurel.py"}
 """Files that a page tells the reader to write."""
 

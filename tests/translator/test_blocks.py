@@ -111,6 +111,26 @@ def test_where_a_disk_has_no_locks_two_machines_join_at_once(
     assert sorted(path.name for path in first.directory.iterdir()) == ["settings"]
 
 
+@pytest.mark.parametrize("after", [0, 2])
+def test_a_job_that_was_taken_for_dead_ends_with_the_output_of_the_other(
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other joins when the job has translated so many of the five lines of its last block."""
+    source, output = written(tmp_path / "in", TEXT[:5]), tmp_path / "out"
+    slow, other = (Blocks(source, output, {}, lines=5) for _ in range(2))
+    monkeypatch.setattr(other, "_own", lambda number: other.file(number).with_name(f"{number:07d}.elsewhere.7"))
+
+    def overtaken(groups: Iterator[list[str]]) -> Iterator[list[str]]:
+        for number, group in enumerate(groups):
+            if number == after:
+                assert translate_missing(other, upper, (0, 1), group=5)
+            yield [line.upper() for line in group]
+
+    assert translate_missing(slow, overtaken, (0, 1), group=1)
+    assert list(read_lines(output)) == [line.upper() for line in TEXT[:5]]
+    assert {path.name for path in slow.directory.iterdir()} == {"settings", ".lock"}
+
+
 def test_a_text_that_is_read_only_once_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "it is read more than once" in refused(Blocks, tmp_path / "pipe", tmp_path / "out", {})
