@@ -110,8 +110,9 @@ def test_as_many_numbers_as_test_sets_or_names_in_the_metric_and_their_mean() ->
     assert means == 15 + 2 + 3 + 1  # Tables 1, 2 and 8, and the README
 
 
-def test_every_table_has_its_script() -> None:
-    tables = rows_by_table()
+def test_every_table_has_its_script_and_every_script_its_table() -> None:
+    tables, scripts = rows_by_table(), {path.name for path in (CONFIGS.parent / "scripts/reproduce").glob("*.sh")}
+    assert {name for name in scripts if not name.startswith(("multi30k", "tatoeba"))} == {row.script for row in ROWS}
     assert sum(map(len, tables.values())) == len(ROWS)
     for (paper, _), rows in tables.items():
         (command,) = {row.command for row in rows}

@@ -1,4 +1,4 @@
-"""Steps of a pipeline: run, failed or interrupted."""
+"""Commands of a pipeline: run, failed or interrupted."""
 
 from __future__ import annotations
 
@@ -12,20 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.commands import run, step
-from fairseq_plugins.text.parallel import check_files, copy
+from fairseq_plugins.pipeline.commands import run
 from tests.scripts.running import ROOT, environment
-
-
-def test_a_step_of_text_runs_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "text").write_text("ONE\n")
-    step(copy, tmp_path / "text", tmp_path / "copy")
-    assert (tmp_path / "copy").read_text() == "ONE\n"
-    step(check_files, [tmp_path / "text", tmp_path / "copy"])
-    assert capsys.readouterr().out == f"{tmp_path}/text {tmp_path}/copy: 1 lines each\n"
-    with pytest.raises(UserError, match="absent: no such file"):
-        step(copy, tmp_path / "absent", tmp_path / "copy")
 
 
 def test_settings_reach_the_command_and_a_failure_ends_us_with_its_code(tmp_path: Path) -> None:

@@ -36,15 +36,6 @@ def test_a_system_that_is_better_in_every_sample() -> None:
     assert {(one.p, one.difference) for one in same.values()} == {(1.0, 0.0)}
 
 
-def test_the_baseline_is_the_first_or_the_one_named() -> None:
-    systems = {"bad": BAD, "fair": FAIR, "good": GOOD}
-    assert {one.system for one in by_test(systems).values()} == {"fair", "good"}
-    assert {one.baseline for one in by_test(systems).values()} == {"bad"}
-    against_good = by_test(systems, baseline="good")
-    assert {one.system for one in against_good.values()} == {"bad", "fair"}
-    assert all(one.difference < 0 for one in against_good.values())
-
-
 def test_the_largest_p_value_over_the_pairs_of_runs_counts() -> None:
     base, runs = [BAD, LIKE], [GOOD, ALIKE]
     found = by_test({"base": base, "system": runs})

@@ -276,9 +276,9 @@ def test_bad_text_is_one_line_and_mended_it_may_go_to_the_same_directory(
 
 @pytest.fixture
 def splits(tmp_path: Path) -> Path:
-    """Training text of ten pairs; ``valid`` and ``test`` share one and two of their four with it."""
+    """Training text of ten pairs and a blank one; ``valid`` and ``test`` share one and two of their four with it."""
     for name, numbers in (("train", range(10)), ("valid", (3, 20, 21, 22)), ("test", (3, 3, 30))):
-        blank = [""] if name == "test" else []
+        blank = [] if name == "valid" else [""]
         write(tmp_path / name, *([*blank, *(f"{end} {number}" for number in numbers)] for end in LANGUAGES))
     write(tmp_path / "copy", *(lines(tmp_path / f"train.{language}") for language in LANGUAGES))
     write(tmp_path / "half", ["de 1", "de 2"], ["en 2", "en 2"])

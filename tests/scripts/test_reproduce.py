@@ -14,12 +14,10 @@ import pytest
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline import reproduce
-from fairseq_plugins.pipeline.published import ROWS
 from tests.scripts.running import contents, refusal
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REPRODUCE = CHECKOUT / "scripts" / "reproduce"
-SCRIPTS = sorted(path.name for path in REPRODUCE.glob("*.sh") if not path.name.startswith(("multi30k", "tatoeba")))
 
 
 def chain(script: str, out: Path, *names: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -55,10 +53,6 @@ def check_references(evaluation: Path) -> None:
         assert check["differing"] == 0
     assert (check["problem"], check["accepted"]) == ("", "")
     assert all(map(ALLOWED.fullmatch, check["allowed"]))
-
-
-def test_every_table_has_its_script_and_the_other_way_round() -> None:
-    assert SCRIPTS == sorted({row.script for row in ROWS})
 
 
 REFUSED: tuple[tuple[str, dict[str, str], str], ...] = (

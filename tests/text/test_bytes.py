@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -32,12 +31,6 @@ def test_the_bytes_come_back(tmp_path_factory: pytest.TempPathFactory, content: 
     back = bytes(ord("\n") if token == "\n" else int(token) for token in found)
     # One token for each byte, and one more where the last line has no end.
     assert back == (content if content.endswith(b"\n") else content + b"\n")
-
-
-def test_no_token_is_a_special_one_of_fairseq() -> None:
-    dictionary = Dictionary()
-    special = {dictionary.symbols[number] for number in range(dictionary.nspecial)}
-    assert special.isdisjoint(str(byte) for byte in range(256))
 
 
 @given(st.binary(min_size=20, max_size=300))

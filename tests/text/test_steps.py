@@ -278,12 +278,6 @@ def test_checking_counts_pairs_and_blank_ones(tmp_path: Path) -> None:
     assert refused(parallel.check_files, [one, blank]) == f"{blank}: all lines are blank"
 
 
-def test_pairs_are_shared_with_both_sides() -> None:
-    training = [("a", "b"), ("c", "d"), ("", "")]
-    held_out = {"one": [("a", "b"), ("a", "b"), ("a", "d"), ("", "")], "two": [("x", "y")]}
-    assert parallel.shared_rows(training, held_out) == {"one": 2, "two": 0}
-
-
 # ---- subwords ----------------------------------------------------------------------------------------------------
 
 WORDS = "low low low low low lower lower newest newest newest newest newest newest widest widest widest"
