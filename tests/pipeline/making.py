@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.texts import write
+
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 
 
@@ -31,7 +33,7 @@ def write_scores(
     metrics = [{"name": name, "value": value, "signature": SIGNATURE} for name, value in scores.items()]
     (place / "score.json").write_text(json.dumps({"sentences": 3, "metrics": metrics}))
     for name, lines in zip(("hypotheses.txt", "references.txt"), texts or (), strict=False):
-        (place / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write(place / name, lines)
 
 
 def write_run(

@@ -25,6 +25,7 @@ from fairseq_plugins.pipeline.results import read_run
 from tests import toy
 from tests.pipeline.making import write_run
 from tests.refusals import refused
+from tests.texts import write
 
 TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
 
@@ -270,8 +271,7 @@ def generated(index: int, reference: str, translation: str) -> list[str]:
 
 def read(place: Path, lines: list[str], raw: list[str]) -> Texts:
     (place / "generate.log").write_text("".join(lines), encoding="utf-8", newline="\n")
-    (place / "raw.en").write_text("".join(f"{line}\n" for line in raw), encoding="utf-8", newline="\n")
-    return texts_of(place / "generate.log", place / "raw.en", place / "test.tok.en")
+    return texts_of(place / "generate.log", write(place / "raw.en", raw), place / "test.tok.en")
 
 
 def test_translations_and_references_stand_in_the_order_of_the_test_set(tmp_path):

@@ -22,7 +22,9 @@ from fairseq_plugins.text.description import Description
 from fairseq_plugins.text.markup import segments
 from fairseq_plugins.text.moses import normaliser, tokeniser
 from tests.refusals import problems_of
+from tests.scripts.archives import TED_SETS
 from tests.speech_to_text import audio
+from tests.texts import write
 
 PUBLISHED = [
     "He said that it's a well-known fact, didn't he?",
@@ -30,12 +32,6 @@ PUBLISHED = [
     "The „Grub“ isn't on the map; it's a village.",
     "She doesn't know what isn't known: that's life.",
 ]
-
-
-def write(path: Path, lines: Sequence[str]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 def binarise(prefix: Path, dictionary: Path, lines: Sequence[str], known: Sequence[str] | None = None) -> None:
@@ -184,8 +180,7 @@ def test_unknown_tokens_are_taken_from_the_text_that_was_binarised_else_their_li
 @pytest.mark.slow
 def test_the_published_iwslt_test_set_passes_in_lower_case_and_in_no_other(real_corpus, tmp_path):
     published = real_corpus("iwslt14_deen")
-    names = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-    files = [published / "orig_xml" / f"IWSLT14.{name}.de-en.en.xml" for name in names]
+    files = [published / "orig_xml" / f"IWSLT14.{name}.de-en.en.xml" for name in TED_SETS]
     raw, text = [sentence for path in files for sentence in segments(path)], list(read_lines(published / "test.tok.en"))
     changed = {"test": ["apostrophes"]}
     result = check(prepared(tmp_path / "1", raw, text, lower_case=True, changed=changed))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 WORDS = ("the cat sat on the mat", "a dog barks at night , loudly", "we saw two red birds in the old tree", "it rained")
 """A test set that can be counted by hand."""
@@ -26,14 +25,3 @@ def swapped(sentences: Sequence[str], every: int) -> list[str]:
             words[:2] = reversed(words[:2])
         result.append(" ".join(words))
     return result
-
-
-def read(path: Path, count: int | None = None) -> list[str]:
-    """The first ``count`` lines of a file."""
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")[:count]
-
-
-def write(path: Path, sentences: Sequence[str]) -> Path:
-    """One sentence a line."""
-    path.write_text("".join(f"{sentence}\n" for sentence in sentences), encoding="utf-8", newline="\n")
-    return path

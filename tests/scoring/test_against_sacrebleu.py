@@ -17,7 +17,8 @@ from fairseq_plugins.scoring.metrics import METRICS, value_of
 from fairseq_plugins.scoring.scores import score
 from fairseq_plugins.scoring.significance import compare
 from fairseq_plugins.scoring.text import moses, split_compounds
-from tests.scoring.made_up import dropped, read, swapped, write
+from tests.scoring.made_up import dropped, swapped
+from tests.texts import read, write
 
 SENTENCES = 250
 """Of each test set; TER takes its time."""
@@ -32,7 +33,7 @@ def sacrebleu(*arguments: object) -> str:
 @pytest.fixture
 def texts(real_corpus: Callable[[str], Path], tmp_path: Path) -> tuple[Path, Path, Path]:
     """The references of newstest2014 and two made-up outputs of it, as files."""
-    references = read(real_corpus("wmt_news") / "newstest2014.de", SENTENCES)
+    references = read(real_corpus("wmt_news") / "newstest2014.de")[:SENTENCES]
     first = dropped(references, 7)
     return (
         write(tmp_path / "reference", references),

@@ -16,7 +16,8 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, value_of
 from fairseq_plugins.scoring.suspicions import suspicions
 from fairseq_plugins.scoring.text import read_sentences
-from tests.scoring.made_up import dropped, swapped, write
+from tests.scoring.made_up import dropped, swapped
+from tests.texts import write
 
 REFERENCE = [f"Sentence {number} says that the {number % 7} cats on mat {number % 11} slept." for number in range(30)]
 OUTPUTS = {

@@ -65,10 +65,6 @@ def killed_at(moment: Path, lock: Path, script: str, *arguments: object, **setti
         fcntl.flock(held, fcntl.LOCK_EX)
 
 
-def lines(path: Path) -> list[str]:
-    return path.read_bytes().decode().split("\n")[:-1]
-
-
 def contents(directory: Path) -> dict[str, bytes]:
     """Every file below ``directory``, by its path."""
     files = [path for path in sorted(directory.rglob("*")) if path.is_file()]

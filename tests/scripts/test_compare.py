@@ -16,7 +16,7 @@ from fairseq_plugins.pipeline import compare
 from fairseq_plugins.pipeline.compare import How, Training, run_directory, train_all
 from tests import toy
 from tests.scripts import test_evaluate, test_train
-from tests.scripts.running import lines
+from tests.texts import read as lines
 
 ADMIN, POST_LN = (f"configs/multi30k_de_en/{method}_3e3d.yaml" for method in ("admin", "post_ln"))
 

@@ -15,7 +15,8 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.checkpoints.files import read_checkpoint
 from tests import processes, toy
-from tests.scripts.running import lines, times
+from tests.scripts.running import times
+from tests.texts import read as lines
 
 OPTIONS = ("--average=last-epochs=3", "--beam=2", "--length-penalty=0.5", "--device=cpu")
 EPOCHS = 12

@@ -21,7 +21,8 @@ from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace
 from fairseq_plugins.text.parallel import check_files, copy
 from fairseq_plugins.text.steps import tokenise
 from tests import toy
-from tests.scripts.running import contents, lines
+from tests.scripts.running import contents
+from tests.texts import read as lines
 
 LANGUAGES = ("de", "en")
 PLAIN = "--tokeniser none --subwords none --workers 1".split()

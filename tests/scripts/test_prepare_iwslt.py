@@ -11,7 +11,8 @@ from fairseq.data import Dictionary, data_utils
 
 from tests.scripts import archives
 from tests.scripts.fakes import without_binarising
-from tests.scripts.running import completed, contents, killed_at, lines, refusal, times
+from tests.scripts.running import completed, contents, killed_at, refusal, times
+from tests.texts import read as lines
 
 SCRIPT = "prepare_iwslt14_de_en.sh"
 MARKED = {"de": ["Ein Haus, z.B. dies."], "en": ["It’s a house, e.g. this."]}

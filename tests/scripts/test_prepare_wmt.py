@@ -13,7 +13,8 @@ import pytest
 from fairseq_plugins.cli.main import main
 from tests.scripts import archives
 from tests.scripts.fakes import without_binarising
-from tests.scripts.running import completed, contents, lines, refusal
+from tests.scripts.running import completed, contents, refusal
+from tests.texts import read as lines
 
 DE, FR = "prepare_wmt14_en_de.sh", "prepare_wmt14_en_fr.sh"
 # One pair of each training text by which its treatment is seen: punctuation, hyphens, escapes; and one to be dropped.

@@ -10,19 +10,15 @@ from hypothesis import strategies as st
 from sacrebleu.dataset import DATASETS
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.lines import write_lines
 from fairseq_plugins.text.markup import extract_sgm, extract_ted, segments
 from tests.refusals import refused
 from tests.scripts.archives import sgm
+from tests.texts import read, write
 
 
 def written(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
-
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30).filter(
@@ -37,7 +33,7 @@ def test_any_text_is_what_sacrebleu_reads(tmp_path_factory: pytest.TempPathFacto
     ours = list(segments(path))
     # What `sacrebleu --echo` would print of WMT'14.
     DATASETS["wmt14/full"]._convert_format(str(path), str(directory / "theirs"))
-    assert [" ".join(line.split()) for line in ours] == lines_of(directory / "theirs")
+    assert [" ".join(line.split()) for line in ours] == read(directory / "theirs")
     assert [line.strip() for line in lines] == ours
 
 
@@ -63,18 +59,18 @@ def test_titles_and_descriptions_of_talks_are_sentences(tmp_path: Path) -> None:
     tags = tmp_path / "tags"
     head = ["<url>http://www.ted.com/x.html</url>", "<keywords>talks, arts</keywords>", "<talkid>1</talkid>"]
     more = ["<title>A B: Titel</title>", "<description>TED Talk Subtitles</description>", " Ein Satz & noch einer. "]
-    write_lines(tags, [*head, "<speaker>A B</speaker>", *more])
+    write(tags, [*head, "<speaker>A B</speaker>", *more])
     extract_ted([tags], tmp_path / "out", kind="tags")
     kept = ["<speaker>A B</speaker>", "A B: Titel", "TED Talk Subtitles", " Ein Satz & noch einer. "]
-    assert lines_of(tmp_path / "out") == kept
-    write_lines(tags, head)
+    assert read(tmp_path / "out") == kept
+    write(tags, head)
     with pytest.raises(UserError, match=f"{tags}: contains no sentence"):
         extract_ted([tags], tmp_path / "out", kind="tags")
 
 
 def test_apostrophes_of_talks_become_straight(tmp_path: Path) -> None:
     xml = tmp_path / "xml"
-    write_lines(xml, ["<doc>", '<seg id="1"> Es geht’s gut. </seg>', "<title>x</title>", '<seg id="12">Ja. </seg> '])
+    write(xml, ["<doc>", '<seg id="1"> Es geht’s gut. </seg>', "<title>x</title>", '<seg id="12">Ja. </seg> '])
     for straight, first in ((False, "Es geht’s gut."), (True, "Es geht's gut.")):
         extract_ted([xml, xml], tmp_path / "out", kind="xml", straight_apostrophes=straight)
-        assert lines_of(tmp_path / "out") == [first, "Ja.", first, "Ja."]
+        assert read(tmp_path / "out") == [first, "Ja.", first, "Ja."]

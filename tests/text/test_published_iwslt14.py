@@ -11,8 +11,8 @@ from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.markup import segments
 from fairseq_plugins.text.moses import tokeniser
 from fairseq_plugins.text.subwords import load_bpe
+from tests.scripts.archives import TED_SETS
 
-TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 SENTENCES = 6750
 LANGUAGES = pytest.mark.parametrize("language", ["de", "en"])
 
@@ -23,7 +23,7 @@ def published(real_corpus: Callable[[str], Path]) -> Path:
 
 
 def raw_sentences(published: Path, language: str) -> list[str]:
-    files = [published / "orig_xml" / f"IWSLT14.{name}.de-en.{language}.xml" for name in TEST_SETS]
+    files = [published / "orig_xml" / f"IWSLT14.{name}.de-en.{language}.xml" for name in TED_SETS]
     return [sentence.replace("’", "'") for path in files for sentence in segments(path)]
 
 

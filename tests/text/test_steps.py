@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,15 +16,7 @@ from fairseq_plugins.text.moses import detokeniser, tokeniser
 from fairseq_plugins.text.steps import detokenise, tokenise
 from fairseq_plugins.text.words import joined, lower_case, straightened
 from tests.refusals import refused
-
-
-def write(path: Path, lines: Iterable[str]) -> Path:
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
-    return path
-
-
-def read(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+from tests.texts import read, write
 
 
 def made(step: Callable[..., object], *files: object, **options: object) -> list[str]:

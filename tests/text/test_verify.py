@@ -5,16 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from fairseq import options
-from fairseq_cli import preprocess
 
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.text import measure, verify
 from tests import toy
+from tests.texts import read, write
 
 Corpus = Callable[[str], Path]
 
@@ -38,24 +37,14 @@ class Result:
         return next(file for file in self.files if file.path == path)
 
 
-def write(path: Path, lines: Iterable[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
-
-
 # ---- real text ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def iwslt(real_corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prepared directory with the canonical test and validation sets, binarised with the canonical dictionaries."""
-    source, directory = real_corpus("iwslt14_deen"), tmp_path_factory.mktemp("iwslt 14")
-    (directory / "text").mkdir()
-    flags = ["-s", "de", "-t", "en", "--destdir", str(directory / "data-bin"), "--workers", "1"]
+def test_canonical_iwslt_agrees_in_every_published_count(real_corpus: Corpus, tmp_path: Path) -> None:
+    """In a prepared directory with the canonical test and validation sets and dictionaries."""
+    source, directory = real_corpus("iwslt14_deen"), tmp_path / "iwslt 14"
+    (directory / "text").mkdir(parents=True)
+    flags = ["-s", "de", "-t", "en", "--destdir", str(directory / "data-bin")]
     flags += ["--srcdict", str(source / "dict.de.txt"), "--tgtdict", str(source / "dict.en.txt")]
     for split in ("valid", "test"):
         for language in ("de", "en"):
@@ -63,12 +52,8 @@ def iwslt(real_corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path
             shutil.copy(source / f"{split}.tok.{language}", directory / "text")
         flags += [f"--{split}pref", str(directory / "text" / split)]
     shutil.copy(source / "code", directory / "codes")
-    preprocess.main(options.get_preprocessing_parser().parse_args(flags))
-    return directory
-
-
-def test_canonical_iwslt_agrees_in_every_published_count(iwslt: Path) -> None:
-    result = Result(iwslt)
+    toy.run_preprocess(flags)
+    result = Result(directory)
     assert (result.corpus, result.bad) == ("iwslt14-de-en", [])
     # Rows, tokens and unknown words of public logs of fairseq-preprocess.
     for name, published in {
@@ -79,7 +64,7 @@ def test_canonical_iwslt_agrees_in_every_published_count(iwslt: Path) -> None:
     }.items():
         file = result.file(f"data-bin/{name}.bin")
         assert (file.rows, file.tokens, file.unk) == published
-    assert result.file("text/test.de").sha256 == hashlib.sha256((iwslt / "text/test.de").read_bytes()).hexdigest()
+    assert result.file("text/test.de").sha256 == hashlib.sha256((directory / "text/test.de").read_bytes()).hexdigest()
     same = result.says("same")
     for path in ("text/test.tok.en", "codes", "data-bin/dict.de.txt"):
         assert f"{path}: exactly the published file" in same
@@ -128,7 +113,7 @@ def prepared(tmp_path: Path) -> Path:
 def test_unknown_corpus_is_only_counted(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "BLOCK", 7)
     for language in ("de", "en"):
-        lines = lines_of(prepared / "text" / f"train.{language}")
+        lines = read(prepared / "text" / f"train.{language}")
         # The tokenised training text may be longer than the cleaned one; a name may have a dot.
         write(prepared / "text" / f"train.tok.{language}", [*lines, "drei"])
         for name in (f"my.test.{language}", f"my.test.tok.{language}"):
@@ -140,7 +125,7 @@ def test_unknown_corpus_is_only_counted(prepared: Path, monkeypatch: pytest.Monk
     result = Result(prepared)
     assert (result.corpus, result.bad) == (None, [])
     text, binary = result.file("text/train.de"), result.file("data-bin/train.de-en.de.bin")
-    words = [line.split() for line in lines_of(prepared / "text" / "train.de")]
+    words = [line.split() for line in read(prepared / "text" / "train.de")]
     assert text.rows == binary.rows == len(words) == 120
     assert text.tokens == binary.tokens == sum(map(len, words)) + 120
     assert text.types == binary.types == len({word for line in words for word in line})
@@ -150,11 +135,11 @@ def test_unknown_corpus_is_only_counted(prepared: Path, monkeypatch: pytest.Monk
 
 
 def test_forms_of_one_text_that_differ_are_named(prepared: Path) -> None:
-    first, *others = lines_of(prepared / "text" / "train.de")
+    first, *others = read(prepared / "text" / "train.de")
     write(prepared / "text" / "train.de", [first + " drei", *others])
-    write(prepared / "text" / "test.en", lines_of(prepared / "text" / "test.en")[:-1])
+    write(prepared / "text" / "test.en", read(prepared / "text" / "test.en")[:-1])
     for language in ("de", "en"):
-        write(prepared / "raw" / f"valid.{language}", lines_of(prepared / "text" / f"valid.{language}")[1:])
+        write(prepared / "raw" / f"valid.{language}", read(prepared / "text" / f"valid.{language}")[1:])
     assert [line.partition(" tokens, but")[0] for line in Result(prepared).bad] == [
         "test: unequal numbers of rows: text/test.de has 60, text/test.en has 59",
         "data-bin/test.de-en.en.bin: 60 rows, but text/test.en has 59",
@@ -168,9 +153,9 @@ def test_text_of_a_language_model(tmp_path: Path) -> None:
     """As prepare_enwik8.sh writes it; an empty line is text there, too."""
     for split, lines in (("train", ["1 2 3", "", "2"]), ("valid", ["1 1"])):
         write(tmp_path / "text" / f"{split}.txt", lines)
-    flags = ["--only-source", "--workers", "1", "--destdir", str(tmp_path / "data-bin")]
+    flags = ["--only-source", "--destdir", str(tmp_path / "data-bin")]
     flags += ["--trainpref", str(tmp_path / "text" / "train.txt"), "--validpref", str(tmp_path / "text" / "valid.txt")]
-    preprocess.main(options.get_preprocessing_parser().parse_args(flags))
+    toy.run_preprocess(flags)
     result = Result(tmp_path)
     assert result.bad == []
     for path in ("text/train.txt", "data-bin/train.bin"):
@@ -237,7 +222,7 @@ def test_binarised_text_that_fairseq_cannot_read(prepared: Path, capsys: pytest.
 
 def test_another_dictionary_or_none(prepared: Path) -> None:
     path = prepared / "data-bin" / "dict.de.txt"
-    words = [line for line in lines_of(path) if not line.startswith("madeupword")]
+    words = [line for line in read(path) if not line.startswith("madeupword")]
     write(path, words)
     assert Result(prepared).bad == []
     # Without the rarest word, the last.
@@ -260,7 +245,7 @@ def test_pairs_of_the_training_text_in_other_sets(tmp_path: Path) -> None:
         write(tmp_path / f"train.{language}", (f"{language} {number}" for number in range(10)))
         write(tmp_path / f"test.{language}", [f"{language} 3", f"{language} 3", f"{language} 4", f"{language} 30"])
         write(tmp_path / f"valid.{language}", [f"{language} 40", f"{'de' if language == 'de' else 'other'} 5"])
-        write(tmp_path / f"dev2.{language}", lines_of(tmp_path / f"valid.{language}"))
+        write(tmp_path / f"dev2.{language}", read(tmp_path / f"valid.{language}"))
     assert Result(tmp_path).says("note")[:2] == [
         "dev2: the same text as valid, on which checkpoints are chosen",
         "test: 3 of 4 pairs are also in train",

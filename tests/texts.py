@@ -1,0 +1,18 @@
+"""Files of text, one sentence a line: only a line feed ends a line, whatever else is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def write(path: Path, lines: Iterable[str]) -> Path:
+    """Write a file, and the directory that it is in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    return path
+
+
+def read(path: Path) -> list[str]:
+    """The lines of a file."""
+    return path.read_bytes().decode().split("\n")[:-1]
