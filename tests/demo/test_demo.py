@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.core.method import METHODS as REGISTERED
 from fairseq_plugins.demo.command import METHODS, checked_methods, configuration, main, parser, prepare
 from fairseq_plugins.demo.corpus import write_corpus
+from tests.scripts.running import report_of
 
 FLAGS = "--bpe-operations 20"
 CHANGES = "dataset.max_tokens=200 optimization.max_update=12 checkpoint.save_interval_updates=3 generation.beam=1"
@@ -84,8 +84,7 @@ def test_the_report_has_the_score_of_the_translations_and_nothing_is_made_twice(
     arguments = ["--out", str(out), "--methods", "post_ln,admin", "--data", str(tmp_path / "text"), *TINY]
     assert main(arguments) == 0
     references = (out / "data" / "raw" / "test.en").read_text(encoding="utf-8").splitlines()
-    with (out / "report" / "report.csv").open(encoding="utf-8", newline="") as stream:
-        reported = {row["method"]: float(row["test sacreBLEU"]) for row in csv.DictReader(stream)}
+    reported = {row["method"]: float(row["test sacreBLEU"]) for row in report_of(out)}
     for method in ("post_ln", "admin"):
         place = out / method / "seed1" / "evaluation" / "test"
         hypotheses = (place / "hypotheses.txt").read_text(encoding="utf-8").splitlines()

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.pipeline.commands import run
-from tests.scripts.running import ROOT, environment
+from tests.scripts.running import ROOT, environment, wait_for
 
 
 def test_settings_reach_the_command_and_a_failure_ends_us_with_its_code(tmp_path: Path) -> None:
@@ -47,9 +46,7 @@ def interrupted(place: Path, end: Callable[[subprocess.Popen[str]], None], *comm
         text=True,
         start_new_session=True,
     ) as job:
-        while not (place / "begun").exists():
-            assert job.poll() is None
-            time.sleep(0.01)
+        wait_for(place / "begun", job)
         end(job)
         assert job.stderr is not None
         assert job.stderr.read() == "\ninterrupted; the same command continues where this one stopped\n"

@@ -14,7 +14,7 @@ import pytest
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.workspace import Workspace
 from tests.refusals import refused
-from tests.scripts.running import environment
+from tests.scripts.running import environment, wait_for
 
 
 def enter(workspace: Workspace) -> None:
@@ -54,9 +54,7 @@ with Workspace(Path({str(tmp_path)!r})).claimed():
     run("bash", "-c", WAIT)
 """
     with subprocess.Popen([sys.executable, "-c", program], env=environment(), stdin=subprocess.PIPE) as job:
-        while not (tmp_path / "child").exists():
-            assert job.poll() is None
-            time.sleep(0.01)
+        wait_for(tmp_path / "child", job)
         job.kill()
         job.wait()
         assert "in use by another job" in refused(enter, Workspace(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
 import os
 import shlex
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """SOURCE TARGET CODES JOINED SIZE DRY_RUN ARCHIVE_DIR CACHE CHECKSUMS VARIANT JOINT_CODES
@@ -48,6 +50,13 @@ def refusal(script: str, *arguments: object, **settings: str) -> str:
     return line.removeprefix("error: ")
 
 
+def wait_for(path: Path, job: subprocess.Popen[Any]) -> None:
+    """Wait until a job has made a file; fails if it ends before."""
+    while not path.exists():
+        assert job.poll() is None, (f"it ended before {path} was there", *job.communicate())
+        time.sleep(0.005)
+
+
 def killed_at(moment: Path, lock: Path, script: str, *arguments: object, **settings: str) -> None:
     """Run a script until ``moment`` exists, kill it and its children, and wait until ``lock`` is free."""
     job = subprocess.Popen(
@@ -56,13 +65,17 @@ def killed_at(moment: Path, lock: Path, script: str, *arguments: object, **setti
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
-    while not moment.exists():
-        assert job.poll() is None, f"it ended before {moment} was there"
-        time.sleep(0.005)
+    wait_for(moment, job)
     os.killpg(job.pid, signal.SIGKILL)
     job.wait()
     with open(lock) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
+
+
+def report_of(out: Path) -> list[dict[str, str]]:
+    """A row for each training of the report that a chain has made."""
+    with (out / "report" / "report.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 def contents(directory: Path) -> dict[str, bytes]:

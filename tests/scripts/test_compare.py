@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,8 @@ from fairseq_plugins.pipeline import compare
 from fairseq_plugins.pipeline.compare import How, Training, run_directory, train_all
 from tests import toy
 from tests.scripts import test_evaluate, test_train
+from tests.scripts.fakes import program
+from tests.scripts.running import report_of
 from tests.texts import read as lines
 
 ADMIN, POST_LN = (f"configs/multi30k_de_en/{method}_3e3d.yaml" for method in ("admin", "post_ln"))
@@ -71,11 +72,9 @@ sys.exit(int(os.environ.get(f"{command}_{place.parent.name}", "0")))
 
 def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int) -> tuple[list[Training], How]:
     """Trainings of a and b, and a Python whose ``run`` waits until so many are begun."""
-    program = tmp_path / "python"
     (tmp_path / "step.py").write_text(STEP)
-    program.write_text(f'#!/usr/bin/env bash\nexec {sys.executable} {tmp_path}/step.py "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setattr(compare, "DEEP", (str(program), "-m", "fairseq_plugins.cli"))
+    python = program(tmp_path / "python", f'#!/usr/bin/env bash\nexec {sys.executable} {tmp_path}/step.py "$@"\n')
+    monkeypatch.setattr(compare, "DEEP", (python, "-m", "fairseq_plugins.cli"))
     monkeypatch.setenv("WANTED", str(wanted))
     trainings = [
         Training(Path(f"{name}.yaml"), tmp_path, run_directory(tmp_path, Path(f"{name}.yaml"), 1), ()) for name in "ab"
@@ -135,7 +134,6 @@ def test_from_prepared_text_to_a_report(tmp_path: Path) -> None:
     mean = {name: (two[0][name] + two[1][name]) / 2 for name in averaged}
     torch.testing.assert_close(averaged, mean, rtol=1e-5, atol=1e-6)
     hypotheses, references = lines(place / "evaluation/test/hypotheses.txt"), lines(data / "raw/test.en")
-    with (out / "report" / "report.csv").open(encoding="utf-8", newline="") as stream:
-        [row] = csv.DictReader(stream)
+    [row] = report_of(out)
     assert (row["method"], row["seed"], row["updates"]) == ("post_ln_3e3d", "3", "111")
     assert float(row["test sacreBLEU"]) == pytest.approx(BLEU().corpus_score(hypotheses, [references]).score)

@@ -12,8 +12,8 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tests.scripts.archives import write_archive, write_archives
-from tests.scripts.fakes import without_binarising
-from tests.scripts.running import contents, refusal, run
+from tests.scripts.fakes import program, without_binarising
+from tests.scripts.running import completed, contents, refusal, run
 
 PARTS = ("train-clean-100", "train-clean-360", "train-other-500", "dev-clean", "dev-other", "test-clean", "test-other")
 
@@ -39,8 +39,7 @@ def words(directory: Path, split: str) -> list[list[str]]:
 @pytest.mark.slow
 def test_enwik8(here: Path) -> None:
     write_archives("enwik8", here / "archives", 200)
-    done = run("prepare_enwik8.sh", here / "made", **settings(here))
-    assert done.returncode == 0, done.stderr
+    completed("prepare_enwik8.sh", here / "made", **settings(here))
     made = here / "made"
     sizes = {split: (made / "raw" / split).stat().st_size for split in ("train", "valid", "test")}
     whole = sum(sizes.values())
@@ -59,8 +58,7 @@ def test_enwik8(here: Path) -> None:
 
 def test_wikitext103(here: Path) -> None:
     write_archives("wikitext103", here / "archives", 40)
-    done = run("prepare_wikitext103.sh", here / "made", **settings(here, PYTHON=without_binarising(here)))
-    assert done.returncode == 0, done.stderr
+    completed("prepare_wikitext103.sh", here / "made", **settings(here, PYTHON=without_binarising(here)))
     made = here / "made"
     published = zipfile.ZipFile(here / "archives/wikitext-103-v1.zip")
     for split in ("train", "valid", "test"):
@@ -77,9 +75,8 @@ def test_wikitext103(here: Path) -> None:
 
 def test_asked_for_a_dry_run_nothing_is_made(tmp_path: Path) -> None:
     for script in ("prepare_enwik8.sh", "prepare_wikitext103.sh", "prepare_librispeech.sh"):
-        done = run(script, tmp_path / "made", DRY_RUN="1", CACHE=str(tmp_path / "cache"))
-        assert done.returncode == 0, done.stderr
-        assert " -m fairseq_plugins.cli download " in done.stdout
+        printed = completed(script, tmp_path / "made", DRY_RUN="1", CACHE=str(tmp_path / "cache"))
+        assert " -m fairseq_plugins.cli download " in printed
         assert refusal(script, tmp_path / "one", tmp_path / "two").startswith("one directory, not 2")
     assert list(tmp_path.iterdir()) == []
 
@@ -92,8 +89,8 @@ def write_librispeech(directory: Path) -> None:
 
 def prep_python(directory: Path) -> str:
     """A Python whose fairseq program sees the recordings and writes small tables; it is stopped once."""
-    program = directory / "prep-python"
-    program.write_text(
+    return program(
+        directory / "prep-python",
         f"""#!/usr/bin/env bash
 case $1 in
     *prep_librispeech_data.py)
@@ -114,10 +111,8 @@ case $1 in
         touch "$3/spm_unigram$7".{{model,txt}} ;;
     -c) [[ $2 == *sox_effects* ]] || exec {sys.executable} "$@" ;;
 esac
-"""
+""",
     )
-    program.chmod(0o755)
-    return str(program)
 
 
 def test_librispeech(tmp_path: Path) -> None:
@@ -127,8 +122,7 @@ def test_librispeech(tmp_path: Path) -> None:
     stopped = run("prepare_librispeech.sh", tmp_path / "made", **chosen)
     assert stopped.returncode == 4
     assert not (tmp_path / "made/data-bin").exists()
-    done = run("prepare_librispeech.sh", tmp_path / "made", **chosen)
-    assert done.returncode == 0, done.stderr
+    completed("prepare_librispeech.sh", tmp_path / "made", **chosen)
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked[1].endswith(f"--output-root {tmp_path}/made/features --vocab-type unigram --vocab-size 1000")
     made = tmp_path / "made"
@@ -143,8 +137,8 @@ def test_librispeech(tmp_path: Path) -> None:
         assert row.startswith(f"{part}\tzip")
     assert {"config.yaml", "spm_unigram1000.model", "spm_unigram1000.txt"} <= set(os.listdir(made / "data-bin"))
     before = contents(made / "data-bin")
-    again = run("prepare_librispeech.sh", tmp_path / "made", **chosen)
-    assert (again.returncode, contents(made / "data-bin") == before) == (0, True)
+    completed("prepare_librispeech.sh", tmp_path / "made", **chosen)
+    assert contents(made / "data-bin") == before
     assert len((tmp_path / "asked").read_text().splitlines()) == 2
 
 

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.pipeline.machine import Machine
 from fairseq_plugins.pipeline.run import Request, make_plan
 from tests import toy
-from tests.scripts.running import ROOT, refusal
+from tests.scripts.running import ROOT, refusal, wait_for
 
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
 POST_LN = ADMIN.with_name("post_ln_3e3d.yaml")
@@ -63,12 +63,6 @@ def start(data: Path, run: Path, *changes: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-
-
-def wait_for(path: Path, child: subprocess.Popen[str]) -> None:
-    while not path.exists():
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.01)
 
 
 def train_here(request: Request) -> Path:
