@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.cli.main import main
-from tests import toy
+from tests import processes, toy
+
+NO_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
@@ -58,16 +60,14 @@ def test_generate_without_a_locale(module: str, toy_data: Path, tmp_path: Path) 
     model = toy.train_toy(toy_data, tmp_path, "--max-update", "1", arch="admin_transformer")
     own = [] if "plugins" in module else ["--user-dir", "fairseq_plugins"]
     words = [*module.split(), str(toy_data), "--path", str(model), "--cpu", "--beam", "1", *own]
-    none = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
     root = Path(__file__).resolve().parents[2]
-    ended = subprocess.run([sys.executable, "-m", *words], capture_output=True, cwd=root, env={**os.environ, **none})
+    environment = {**os.environ, **NO_LOCALE}
+    ended = subprocess.run([sys.executable, "-m", *words], capture_output=True, cwd=root, env=environment)
     assert ended.returncode == 0, ended.stderr.decode()
     assert "fünf" in ended.stdout.decode("utf-8")
 
 
 def test_a_mistake_without_a_locale_is_a_line() -> None:
-    none = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
-    words = [sys.executable, "-m", "fairseq_plugins.cli", "übersetze"]
-    ended = subprocess.run(words, capture_output=True, check=False, env={**os.environ, **none})
-    assert (ended.returncode, ended.stdout) == (2, b"")
-    assert ended.stderr.startswith(rb"error: unknown command '\udcc3\udcbcbersetze'")
+    ended = processes.python("-m", "fairseq_plugins.cli", "übersetze", **NO_LOCALE)
+    assert (ended.code, ended.output) == (2, "")
+    assert ended.errors.startswith(r"error: unknown command '\udcc3\udcbcbersetze'")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,19 +23,8 @@ from tests.config.published import CONFIGS, NAMES, completed, completed_file, co
 from tests.models import dictionary
 from tests.models import task as translation_task
 
-
-def _load() -> ModuleType:
-    sys.path.insert(0, str(CONFIGS))  # as `python configs/generate.py` has it
-    spec = importlib.util.spec_from_file_location("configs_generate", CONFIGS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-generate = _load()
+sys.path.insert(0, str(CONFIGS))  # as `python configs/generate.py` has it
+generate = import_module("configs.generate")
 
 
 def model_of(config: DictConfig, source: int = 50, target: int = 50) -> torch.nn.Module:

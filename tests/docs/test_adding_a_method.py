@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "adding_a_method.md"
@@ -53,16 +52,11 @@ def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
     imports.write_text(text.replace("    ds_init,\n", "    ds_init,\n    laurel,\n"), encoding="utf-8")
 
     # Here, where the imported module exists, the linter can tell whose it is.
-    linted = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", METHOD, TEST], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert linted.returncode == 0, linted.stdout
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    result = subprocess.run(
-        [sys.executable, "-c", RUN, TEST], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "4 passed" in result.stdout
+    linted = processes.python("-m", "ruff", "check", METHOD, TEST, cwd=tmp_path)
+    assert linted.code == 0, linted.output
+    ended = processes.python("-c", RUN, TEST, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert ended.code == 0, ended.output + ended.errors
+    assert "4 passed" in ended.output
     methods = (tmp_path / "docs/methods.md").read_text(encoding="utf-8")
     assert "\n## LAuReL-RW\n" in methods
     assert "| `encoder_attn_residual.alpha` | `decoder.layers.I.` | `(1)` | parameter | 1, or" in methods

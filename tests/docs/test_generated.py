@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from docs import depth_tables
+from docs import depth_tables, generate
 from fairseq_plugins import patches
 from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, Method, NewParameter, Part, all_options
 from fairseq_plugins.core.residual import only_branches
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-generate = _load()
 ADDS_PARAMETERS = [part for axis in (Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY) for part in PARTS[axis].values()]
 ALL_PARTS = [part for parts in PARTS.values() for part in parts.values()]
 

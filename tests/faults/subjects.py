@@ -103,9 +103,8 @@ class Training(Subject):
 
     def wrong(self, place: Path, whole: Path) -> Iterator[str]:
         """Differences between two trainings that have ended."""
+        yield from super().wrong(place, whole)
         found, expected = files_of(place), files_of(whole)
-        yield from (f"{name} is too many" for name in found.keys() - expected.keys())
-        yield from (f"{name} is missing" for name in expected.keys() - found.keys())
         for name in found.keys() & expected.keys():
             if name.endswith(".pt"):
                 different = differences(state_of(expected[name]), state_of(found[name]))

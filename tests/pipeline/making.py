@@ -12,16 +12,22 @@ from tests.texts import write
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 
 
+def train_line(updates: int, nll: str, wps: str = "1000") -> str:
+    """A line of a training log about updates."""
+    record = {"epoch": 1, "loss": "9", "nll_loss": nll, "wps": wps, "wpb": "1000", "num_updates": str(updates)}
+    return f"2026-01-01 00:00:00 | INFO | train_inner | {json.dumps(record)}\n"
+
+
+def valid_line(updates: int, **losses: str) -> str:
+    """A line of a training log about a validation; ``losses`` are named as fairseq does."""
+    record = {"epoch": 1, "valid_loss": "9", **losses, "valid_num_updates": str(updates)}
+    return f"2026-01-01 00:00:00 | INFO | valid | {json.dumps(record)}\n"
+
+
 def log_text(valid: Mapping[int, float], speeds: Sequence[float] = (1000.0,)) -> str:
     """A training log with validations and speeds."""
-    lines = []
-    for place, speed in enumerate(speeds, start=1):
-        record = {"epoch": 1, "loss": "9", "nll_loss": "8", "wps": str(speed), "wpb": "1000", "num_updates": str(place)}
-        lines.append(f"2026-01-01 00:00:00 | INFO | train_inner | {json.dumps(record)}")
-    for updates, loss in valid.items():
-        record = {"epoch": 1, "valid_loss": "9", "valid_nll_loss": str(loss), "valid_num_updates": str(updates)}
-        lines.append(f"2026-01-01 00:00:00 | INFO | valid | {json.dumps(record)}")
-    return "\n".join(lines) + "\n"
+    trained = [train_line(place, "8", str(speed)) for place, speed in enumerate(speeds, start=1)]
+    return "".join([*trained, *(valid_line(updates, valid_nll_loss=str(loss)) for updates, loss in valid.items())])
 
 
 def write_scores(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import random
-import tarfile
 import threading
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +13,7 @@ import pytest
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline.download import get
+from tests.scripts.archives import packed
 from tests.scripts.server import Server, serving
 
 
@@ -42,16 +40,10 @@ def download(name: str, *urls: str) -> int:
     return main(["download", name, *urls])
 
 
-def tar(kind: str, *names: str, size: int = 3000) -> bytes:
-    """An archive whose members are incompressible."""
-    stream = io.BytesIO()
+def noise(*names: str) -> dict[str, bytes]:
+    """Files that are incompressible."""
     generator = random.Random(str(names))
-    with tarfile.open(fileobj=stream, mode=f"w:{kind}") as archive:
-        for name in names:
-            member = tarfile.TarInfo(name)
-            member.size = size
-            archive.addfile(member, io.BytesIO(generator.randbytes(size)))
-    return stream.getvalue()
+    return {name: generator.randbytes(3000) for name in names}
 
 
 def pin(tmp_path: Path, content: bytes, kind: str = "sha256") -> str:
@@ -60,7 +52,7 @@ def pin(tmp_path: Path, content: bytes, kind: str = "sha256") -> str:
     return known
 
 
-ARCHIVE = tar("gz", "training/a b.de", "training/a b.en", "other/c.fr")
+ARCHIVE = packed("x.tgz", noise("training/a b.de", "training/a b.en", "other/c.fr"))
 
 
 def test_the_sum_of_what_nobody_knows_is_printed_and_nothing_is_downloaded_twice(
@@ -95,16 +87,13 @@ def test_a_known_sum_is_checked(
 def test_a_damaged_archive_without_a_known_sum_gets_no_name(
     server: Server, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    noise, stream = random.Random(1).randbytes(3000), io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("a", noise)
     whole = {
         "x.tgz": ARCHIVE,
-        "x.tar": tar("", "a", "b"),
-        "x.gz": gzip.compress(noise),
-        "x.zip": stream.getvalue(),
+        "x.tar": packed("x.tar", noise("a", "b")),
+        "x.gz": packed("x.gz", noise("a")),
+        "x.zip": packed("x.zip", noise("a")),
         "y.tgz": gzip.decompress(ARCHIVE),  # as some proxies give it
-        "notes.txt": noise,
+        "notes.txt": noise("a")["a"],
     }
     kept = []
     for name, content in whole.items():

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from fairseq_plugins.observe.guard.guarding import record as guard_record
 from fairseq_plugins.outcomes import DIVERGED
 from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
-
-PREFIX = "2026-01-02 03:04:05 | INFO |"
-
-
-def train_line(updates: int, nll: str, wps: str = "1000") -> str:
-    record = {"epoch": 1, "loss": "9", "nll_loss": nll, "wps": wps, "ups": "2", "num_updates": str(updates)}
-    return f"{PREFIX} train_inner | {json.dumps(record)}\n"
-
-
-def valid_line(updates: int, **losses: str) -> str:
-    record = {"epoch": 1, "valid_loss": "9", **losses, "valid_num_updates": str(updates)}
-    return f"{PREFIX} valid | {json.dumps(record)}\n"
+from tests.pipeline.making import train_line, valid_line
 
 
 def log_of(*lines: str) -> TrainingLog:
@@ -58,7 +45,7 @@ def test_a_loss_that_is_not_finite_is_seen_wherever_it_stands():
 
 def test_what_the_guard_did_is_read_as_it_was_written():
     text = "loss 40 bits; first in a {b} (c); skip"
-    log = log_of(f"{PREFIX} fairseq_cli.train.guard | {guard_record(3, text)}\n")
+    log = log_of(f"2026-01-02 03:04:05 | INFO | fairseq_cli.train.guard | {guard_record(3, text)}\n")
     assert (log.updates, log.ended_by_guard, log.failure) == (2, "", "")
     log = log_of(guard_record(3, text), guard_record(7, text, ends="loss 40 bits"))
     # It logs before its update is made.

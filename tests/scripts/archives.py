@@ -251,25 +251,28 @@ def write_files(directory: Path, files: Files) -> None:
         path.write_bytes(content)
 
 
-def write_archive(path: Path, files: Files) -> None:
-    """Write ``files`` as a tar, a zip or a compressed file, by the suffix; equal content gives equal bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as pack:
+def packed(archive: str, files: Files) -> bytes:
+    """``files`` as a tar, a zip or a compressed file, by the archive's name; equal content gives equal bytes."""
+    stream = io.BytesIO()
+    if archive.endswith(".zip"):
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as pack:
             for name, content in files.items():
                 pack.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
-        return
-    if path.suffix == ".gz" and not path.name.endswith(".tar.gz"):
+        return stream.getvalue()
+    if archive.endswith(".gz") and not archive.endswith(".tar.gz"):
         [content] = files.values()
-    else:
-        tar = io.BytesIO()
-        with tarfile.open(fileobj=tar, mode="w") as pack:
-            for name, text in files.items():
-                entry = tarfile.TarInfo(name)
-                entry.size = len(text)
-                pack.addfile(entry, io.BytesIO(text))
-        content = tar.getvalue()
-    path.write_bytes(content if path.suffix == ".tar" else gzip.compress(content, mtime=0))
+        return gzip.compress(content, mtime=0)
+    with tarfile.open(fileobj=stream, mode="w") as pack:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            pack.addfile(entry, io.BytesIO(content))
+    return stream.getvalue() if archive.endswith(".tar") else gzip.compress(stream.getvalue(), mtime=0)
+
+
+def write_archive(path: Path, files: Files) -> None:
+    """Write ``files`` in one."""
+    write_files(path.parent, {path.name: packed(path.name, files)})
 
 
 def write_archives(corpus: str, directory: Path, count: int = 400) -> None:
