@@ -13,6 +13,7 @@ from tests import processes
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "adding_a_method.md"
 METHOD, TEST = "fairseq_plugins/methods/laurel.py", "tests/methods/test_laurel.py"
+"""The files that it tells the reader to write."""
 RUN = """
 import runpy, sys
 import pytest

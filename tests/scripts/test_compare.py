@@ -19,8 +19,6 @@ from tests.scripts.fakes import program
 from tests.scripts.running import report_of
 from tests.texts import read as lines
 
-ADMIN, POST_LN = (f"configs/multi30k_de_en/{method}_3e3d.yaml" for method in ("admin", "post_ln"))
-
 
 def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = "multi30k_de_en/admin_3e3d model.dropout=0 --seeds 1 2 --precision fp32 --tensorboard --beam 7 --dry-run"
@@ -29,7 +27,7 @@ def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd
     assert errors == ""
     commands = [line.partition(" fairseq_plugins.cli ")[2] for line in output.splitlines()]
     places = [f"{tmp_path}/out/admin_3e3d/seed{seed}" for seed in (1, 2)]
-    config = Path(ADMIN).resolve()
+    config = test_train.ADMIN
     assert commands[:-1] == [
         command
         for seed, place in enumerate(places, start=1)

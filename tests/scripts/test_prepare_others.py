@@ -14,6 +14,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from tests.scripts.archives import write_archive, write_archives
 from tests.scripts.fakes import program, without_binarising
 from tests.scripts.running import completed, contents, refusal, run
+from tests.texts import write
 
 PARTS = ("train-clean-100", "train-clean-360", "train-other-500", "dev-clean", "dev-other", "test-clean", "test-other")
 
@@ -144,11 +145,10 @@ def test_librispeech(tmp_path: Path) -> None:
 
 def test_tatoebas_held_out_sets_are_those_of_the_text_that_is_given(here: Path) -> None:
     for name, kept in (("first", "eins zwei drei"), ("second", "rot blau weiss")):
-        (here / name).mkdir()
         for part in ("train", "valid", "test"):
             lines = ["a b c d"] if part == "train" else ["a b c d", kept]
             for language in ("de", "en"):
-                (here / name / f"{part}.{language}").write_text("".join(f"{line}\n" for line in lines))
+                write(here / name / f"{part}.{language}", lines)
         # It ends there, since no such test set exists.
         nowhere = here / "nowhere"
         said = refusal("prepare_tatoeba.sh", here / "made", "--raw", here / name, "--multi30k", nowhere)

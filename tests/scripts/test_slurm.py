@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -90,9 +89,6 @@ exec {sys.executable} "$@"
     return {**slurm_of_two_nodes(tmp_path), "SLURM_SUBMIT_DIR": str(ROOT), **own, **quiet}
 
 
-WHERE = (("batch", "compare"), ("0", "run"), ("1", "run"))
-
-
 @needs_cpu
 @pytest.mark.slow
 def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, str], tmp_path: Path) -> None:
@@ -109,8 +105,7 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
     record = json.loads((run / "run.json").read_text())
     assert (record["nodes"], record["processes"], record["update_freq"]) == (2, 2, [1])
 
-    asked = Counter((tmp_path / "asked").read_text().splitlines())
-    assert asked == {f"{where} {command}": 1 for where, command in WHERE}
+    assert sorted((tmp_path / "asked").read_text().splitlines()) == ["0 run", "1 run", "batch compare"]
     assert done.stdout.count("generate.log: creating") == 1
     assert (out / "report" / "report.csv").is_file()
     assert [path.parent.name for path in run.glob("evaluation/*/score.json")] == ["test"]

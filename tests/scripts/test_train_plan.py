@@ -27,10 +27,11 @@ from fairseq_plugins.pipeline.machine import Machine, chosen
 from fairseq_plugins.pipeline.run import Plan, Request, begun, make_plan
 from fairseq_plugins.pipeline.sharing import Batches, share
 from tests import toy
+from tests.config.published import CONFIGS
 from tests.processes import Command
 from tests.refusals import refused
+from tests.texts import write
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ADMIN = CONFIGS / "multi30k_de_en" / "admin_3e3d.yaml"
 CPU = Machine((), True)
 BF16_CPU = Machine((), True, fast_bf16=True)
@@ -304,11 +305,10 @@ def test_bleu_of_validations_is_not_the_identity_of_a_training(data: Path, tmp_p
 
 
 def log_of(directory: Path, *lines: str) -> Path:
-    log = directory / "train.log"
-    log.write_text("".join(f"{line}\n" for line in lines))
-    return log
+    return write(directory / "train.log", lines)
 
 
+FINISHED = '{"num_updates": 1200, "epochs": 9}'
 TRAIN = '2026-01-01 | INFO | train | {"epoch": 7, "train_loss": "3", "train_num_updates": "312"}'
 
 
@@ -349,15 +349,12 @@ def test_a_finished_run_is_left_alone_and_other_settings_are_refused(data: Path,
     torch.save({"model": {}}, run / "checkpoints" / "checkpoint1.pt")
     said = "optimization.lr: [0.5], was [0.001]); use another directory, or delete it"
     assert refused(begun, other) == f"{run}: contains a training with other settings ({said}"
-    (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
+    (run / "finished").write_text(FINISHED)
     (line,) = (again := begun(request)).lines
     assert line == f"{run}: finished (1200 updates, 9 epochs) already, nothing to do"
     assert again.ending is not None
     assert (again.ending.exit_code, again.command) == (0, ())
     assert (run / "run.json").read_bytes() == before
-
-
-FINISHED = '{"num_updates": 1200, "epochs": 9}'
 
 
 def finished_run(data: Path, run: Path, updates: int | None = 1200, *changes: str) -> Request:
@@ -461,7 +458,7 @@ def test_a_schedule_that_follows_the_length_keeps_it(data: Path, tmp_path: Path)
     published = (CONFIGS / "iwslt14_de_en" / "admin_6e6d_no_warmup.yaml").read_text()
     config.write_text(published.replace("  total_num_update: 100000\n", ""))
     begun(Request(config, data, run, ("optimization.max_update=1200",)))
-    (run / "finished").write_text('{"num_updates": 1200, "epochs": 9}')
+    (run / "finished").write_text(FINISHED)
     with pytest.raises(UserError, match=r"lr_scheduler.total_num_update: 1300.*, was 1200"):
         begun(Request(config, data, run, ("optimization.max_update=1300",)))
 

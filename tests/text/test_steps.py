@@ -208,10 +208,10 @@ def apart(one: Sequence[str], other: Sequence[str]) -> bool:
     return list(min(one, other, key=len)) in removed and abs(len(one) - len(other)) == 1
 
 
-WORDS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)
+FEW = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)
 
 
-@given(one=WORDS, other=WORDS)
+@given(one=FEW, other=FEW)
 def test_lines_share_a_pattern_if_they_are_a_word_apart_and_only_then(one: list[str], other: list[str]) -> None:
     patterns = [set(parallel._one_word_open(" ".join(words))) for words in (one, other)]
     assert bool(patterns[0] & patterns[1]) == apart(one, other)
