@@ -16,7 +16,6 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.checkpoints import files
 from fairseq_plugins.cli.main import main
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline import averaging, corpus, decoding, evaluate
 from fairseq_plugins.pipeline.decoding import Plan, TestSet, make_plan
 from fairseq_plugins.pipeline.evaluate import parser
@@ -164,11 +163,10 @@ def test_every_named_test_set_is_decoded_under_its_split(data):
     assert decoding.test_sets(data, []) == both
     assert decoding.test_sets(data, ["newstest2015"]) == both[1:]
     assert decoding.test_sets(data, ["valid"]) == [TestSet("valid", "valid")]
-    with pytest.raises(UserError, match=r"unknown test set 'newstest20144' \(did you mean 'newstest2014'\?\)"):
-        decoding.test_sets(data, ["newstest20144"])
+    misspelt = refused(decoding.test_sets, data, ["newstest20144"])
+    assert "unknown test set 'newstest20144' (did you mean 'newstest2014'?)" in misspelt
     (data / "test_sets").write_text("test newstest2014\n")
-    with pytest.raises(UserError, match="test_sets: each line must be"):
-        decoding.test_sets(data, [])
+    assert "test_sets: each line must be" in refused(decoding.test_sets, data, [])
 
 
 def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
@@ -250,8 +248,8 @@ def test_the_published_row_says_what_is_averaged_else_the_last_that_are_there(tm
     assert averaging.inputs("last-updates=2", run.checkpoints) == updates[-2:]
     assert averaging.inputs("none", run.checkpoints) == [run.checkpoints / "checkpoint_last.pt"]
     assert averaging.inputs("a.pt", run.checkpoints) == [Path("a.pt")]
-    with pytest.raises(UserError, match="only 3 checkpoints saved by epoch, fewer than the 4 requested"):
-        averaging.inputs("last-epochs=4", run.checkpoints)
+    too_few = refused(averaging.inputs, "last-epochs=4", run.checkpoints)
+    assert "only 3 checkpoints saved by epoch, fewer than the 4 requested" in too_few
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------
@@ -288,8 +286,7 @@ def test_tokenised_references_are_those_from_before_the_subwords(tmp_path):
     texts = read(tmp_path, generated(0, "a <<unk>> word", "a word"), ["A rare word"])
     assert texts.tokenised_references == ["a rare word"]
     (tmp_path / "test.tok.en").write_text("one\ntwo\n")
-    with pytest.raises(UserError, match=r"test\.tok\.en: 2 lines, but"):
-        read(tmp_path, generated(0, "x", "x"), ["x"])
+    assert "test.tok.en: 2 lines, but" in refused(read, tmp_path, generated(0, "x", "x"), ["x"])
 
 
 def test_a_lost_sentence_stops_the_evaluation(tmp_path):
@@ -310,8 +307,7 @@ def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path):
     log, text, scores = (tmp_path / name for name in ("eval-lm.log", "test", "score.json"))
     text.write_bytes(b"x" * 2000)
     log.write_text("nothing\n")
-    with pytest.raises(UserError, match=r"eval-lm\.log: fairseq-deep eval-lm printed no loss$"):
-        write_perplexity(log, text, scores)
+    assert refused(write_perplexity, log, text, scores) == f"{log}: fairseq-deep eval-lm printed no loss"
     log.write_text(
         "2026 | INFO | fairseq_cli.eval_lm | Evaluated 1,000 tokens in 2.0s (500.00 tokens/s)\n"
         "2026 | INFO | fairseq_cli.eval_lm | Loss (base 2): 3.0000, Perplexity: 8.00\n"

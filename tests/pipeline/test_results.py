@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.results import find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import unigram_entropy, verdict_of
 from tests.pipeline.making import write_run, write_scores
-from tests.refusals import problems_of
+from tests.refusals import problems_of, refused
 
 
 def test_everything_is_read(tmp_path):
@@ -74,8 +73,7 @@ def test_runs_are_found_below_a_directory_each_once(tmp_path):
     none, absent = problems_of(find_runs, [tmp_path / "all" / "report", tmp_path / "absent"])
     assert none.startswith(f"{tmp_path}/all/report: not a run")
     assert absent == f"{tmp_path}/absent: no such directory"
-    with pytest.raises(UserError, match="not a run: it contains none of run.json"):
-        read_run(tmp_path / "all" / "report")
+    assert "not a run: it contains none of run.json" in refused(read_run, tmp_path / "all" / "report")
 
 
 GUARDED = {"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "Minimum loss scale reached"}

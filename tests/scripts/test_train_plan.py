@@ -106,8 +106,7 @@ def test_examples_of_sharing() -> None:
         (of(4, tokens=None), "a batch has no limit of tokens or sentences"),
         (replace(of(4), equal=True), "those of a language model are not cut"),
     ):
-        with pytest.raises(UserError, match=obstacle):
-            share(uncut, 1, None, 8)
+        assert obstacle in refused(share, uncut, 1, None, 8)
 
 
 def test_batches_that_are_cut(data: Path, tmp_path: Path) -> None:
@@ -133,8 +132,8 @@ def test_the_gpus_of_a_configuration_count(data: Path, tmp_path: Path) -> None:
     assert overrides(plan)["distributed_training.distributed_world_size"] == "8"
     assert plan.record["tokens_per_update"] == 4096 * 4 * 4
     assert plan.command[plan.command.index("--nproc_per_node") + 1] == "8"
-    with pytest.raises(UserError, match="--processes 8: this machine has 1 GPUs"):
-        planned(data, tmp_path, *written_for, machine=Machine(("T4",), False), processes=8)
+    too_many = refused(planned, data, tmp_path, *written_for, machine=Machine(("T4",), False), processes=8)
+    assert "--processes 8: this machine has 1 GPUs" in too_many
 
 
 # Precision ---------------------------------------------------------------------------------------------------------
@@ -166,10 +165,9 @@ def test_precision() -> None:
     for wanted, machine, message in (
         ("fp16", CPU, "--precision fp16 needs a GPU"),
         ("bf16", V100, "V100 does not support bfloat16; use fp16"),
-        ("fp61", H100, r"unknown --precision 'fp61' \(did you mean 'fp16'\?\)"),
+        ("fp61", H100, "unknown --precision 'fp61' (did you mean 'fp16'?)"),
     ):
-        with pytest.raises(UserError, match=message):
-            chosen(wanted, "fp32", machine)
+        assert message in refused(chosen, wanted, "fp32", machine)
 
 
 def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_path: Path) -> None:
@@ -195,21 +193,20 @@ def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_
 
 
 def test_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="contains de-en, but the configuration translates fr-en"):
-        planned(data, tmp_path, "task.source_lang=fr")
+    french = refused(planned, data, tmp_path, "task.source_lang=fr")
+    assert "contains de-en, but the configuration translates fr-en" in french
     shutil.copytree(data, tmp_path / "data-bin")
     dictionary = tmp_path / "data-bin" / "dict.en.txt"
     dictionary.write_text(f"{dictionary.read_text()}neu 1\n")
-    with pytest.raises(UserError, match="--share-all-embeddings needs one dictionary for both languages"):
-        planned(tmp_path, tmp_path / "run")
+    two = refused(planned, tmp_path, tmp_path / "run")
+    assert "--share-all-embeddings needs one dictionary for both languages" in two
     (tmp_path / "data-bin" / "train.de-en.de.bin").write_bytes(b"")
-    with pytest.raises(UserError, match=r"train\.de-en\.de\.bin: empty"):
-        planned(tmp_path, tmp_path / "run")
+    assert "train.de-en.de.bin: empty" in refused(planned, tmp_path, tmp_path / "run")
     shutil.copytree(data, tmp_path / "other")
     for name in ("valid.de-en.en.idx", "train.de-en.de.bin", "dict.en.txt"):
         (tmp_path / "other" / name).unlink()
-        with pytest.raises(UserError, match=f"other: contains no {name}; is it an output of"):
-            planned(tmp_path / "other", tmp_path / "run")
+        missing = refused(planned, tmp_path / "other", tmp_path / "run")
+        assert f"other: contains no {name}; is it an output of" in missing
 
 
 def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> None:
@@ -230,19 +227,19 @@ def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> 
 
 
 def test_a_configuration_that_cannot_be_read(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"admin_3d3e\.yaml: no such file \(did you mean '.*admin_3e3d\.yaml'\?\)"):
-        planned(data, tmp_path, config=ADMIN.with_name("admin_3d3e.yaml"))
+    misspelt = ADMIN.with_name("admin_3d3e.yaml")
+    line = f"{misspelt}: no such file (did you mean '{ADMIN}'?)"
+    assert refused(planned, data, tmp_path, config=misspelt) == line
     config = tmp_path / "latin.yaml"
     config.write_bytes(ADMIN.read_bytes() + "# schön\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"latin\.yaml: not UTF-8 \(byte 0xf6\)$"):
-        planned(data, tmp_path / "run", config=config)
+    assert refused(planned, data, tmp_path / "run", config=config) == f"{config}: not UTF-8 (byte 0xf6)"
 
 
 def test_loggers(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairseq_plugins.pipeline.run.find_spec", lambda _: None)
     for wanted, package in (({"tensorboard": True}, "tensorboardX"), ({"wandb_project": "deep"}, "wandb")):
-        with pytest.raises(UserError, match=f"needs a package that is not installed: pip install {package}"):
-            planned(data, tmp_path, **wanted)
+        line = refused(planned, data, tmp_path, **wanted)
+        assert line.endswith(f"needs a package that is not installed: pip install {package}")
     monkeypatch.setattr("fairseq_plugins.pipeline.run.find_spec", lambda _: True)
     told = overrides(planned(data, tmp_path, tensorboard=True, wandb_project="deep"))
     assert told["common.tensorboard_logdir"] == f"'{tmp_path}/tensorboard'"
@@ -384,8 +381,8 @@ def test_a_finished_run_goes_on_if_it_is_made_longer(data: Path, tmp_path: Path)
         ("max_update=1300", "max_epoch=20"),
         ("max_update=1100",),
     ):
-        with pytest.raises(UserError, match=r"with other settings \(optimization.max_"):
-            begun(replace(request, changes=[f"optimization.{limit}" for limit in shorter]))
+        changes = [f"optimization.{limit}" for limit in shorter]
+        assert "with other settings (optimization.max_" in refused(begun, replace(request, changes=changes))
         assert begun(request).ending is not None
     for longer in ("max_update=1300", "max_update=0"):
         other = replace(request, changes=[f"optimization.{longer}"])
@@ -394,8 +391,7 @@ def test_a_finished_run_goes_on_if_it_is_made_longer(data: Path, tmp_path: Path)
         assert begun(other).ending is None
         assert not (run / "finished").exists()
         # It is that training now.
-        with pytest.raises(UserError, match="with other settings"):
-            begun(request)
+        assert "with other settings" in refused(begun, request)
         (run / "finished").write_text(FINISHED)
 
 
@@ -459,8 +455,8 @@ def test_a_schedule_that_follows_the_length_keeps_it(data: Path, tmp_path: Path)
     config.write_text(published.replace("  total_num_update: 100000\n", ""))
     begun(Request(config, data, run, ("optimization.max_update=1200",)))
     (run / "finished").write_text(FINISHED)
-    with pytest.raises(UserError, match=r"lr_scheduler.total_num_update: 1300.*, was 1200"):
-        begun(Request(config, data, run, ("optimization.max_update=1300",)))
+    line = refused(begun, Request(config, data, run, ("optimization.max_update=1300",)))
+    assert re.search(r"lr_scheduler.total_num_update: 1300.*, was 1200", line)
 
 
 def test_a_diverged_run_does_not_go_on(data: Path, tmp_path: Path) -> None:
@@ -496,8 +492,8 @@ def test_a_training_of_a_version_without_a_rate_for_embeddings_keeps_that_of_its
     for rate in (None, 0.3):
         new = {**same, "configuration": {"model": {"dropout": 0.3, "embedding_dropout": rate}}}
         check_unchanged(old, new, tmp_path)
-    with pytest.raises(UserError, match=r"model.embedding_dropout: 0.1, was None"):
-        check_unchanged(old, {**same, "configuration": {"model": {"dropout": 0.3, "embedding_dropout": 0.1}}}, tmp_path)
+    new = {**same, "configuration": {"model": {"dropout": 0.3, "embedding_dropout": 0.1}}}
+    assert "model.embedding_dropout: 0.1, was None" in refused(check_unchanged, old, new, tmp_path)
 
 
 @pytest.mark.slow
@@ -508,9 +504,9 @@ def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path
     text = tmp_path / "moved" / "train.de-en.de.bin"
     content = text.read_bytes()
     text.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(UserError, match="dictionaries or training files differ"):
-        check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
+    other = planned(tmp_path / "moved", tmp_path).record
+    assert "dictionaries or training files differ" in refused(check_unchanged, old, other, tmp_path)
     (tmp_path / "moved" / "dict.en.txt").write_text((data / "dict.en.txt").read_text() + "neu 1\n")
     other = planned(tmp_path / "moved", tmp_path, "model.share_all_embeddings=false").record
-    with pytest.raises(UserError, match="dictionaries or training files differ; model.share_all_embeddings: False"):
-        check_unchanged(old, other, tmp_path)
+    both = "dictionaries or training files differ; model.share_all_embeddings: False"
+    assert both in refused(check_unchanged, old, other, tmp_path)

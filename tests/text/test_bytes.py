@@ -9,8 +9,8 @@ from fairseq.tokenizer import tokenize_line
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.text.bytes import cut, write_tokens
+from tests.refusals import refused
 
 
 def tokens(path: Path) -> list[str]:
@@ -45,9 +45,8 @@ def test_no_byte_is_lost_in_cutting(tmp_path_factory: pytest.TempPathFactory, co
 
 
 def test_too_little_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "raw").write_bytes(b"0123456789")
-    with pytest.raises(UserError, match="raw: 10 bytes, too few to cut into three parts"):
-        cut(tmp_path / "raw", tmp_path / "parts")
-    (tmp_path / "raw").write_bytes(b"")
-    with pytest.raises(UserError, match="raw: empty"):
-        write_tokens(tmp_path / "raw", tmp_path / "text")
+    raw = tmp_path / "raw"
+    raw.write_bytes(b"0123456789")
+    assert refused(cut, raw, tmp_path / "parts") == f"{raw}: 10 bytes, too few to cut into three parts"
+    raw.write_bytes(b"")
+    assert refused(write_tokens, raw, tmp_path / "text") == f"{raw}: empty"
