@@ -20,6 +20,7 @@ FAST = {
     "fairseq-deep train --l": set(),
     "fairseq-deep nothing --l": set(),
 }
+# Of commands that import fairseq.
 SLOW = {"fairseq-deep diagnose --check": {"--checkpoint"}, "fairseq-deep fold --f": {"--force"}}
 
 
@@ -33,13 +34,9 @@ def completed(line: str, place: Path) -> set[str]:
     return {word.strip() for word in answer.read_text().split("\n") if word}
 
 
-def test_commands_and_options_are_completed(tmp_path: Path) -> None:
-    assert {line: completed(line, tmp_path) for line in FAST} == FAST
-
-
-@pytest.mark.slow
-def test_so_are_those_of_commands_that_import_fairseq(tmp_path: Path) -> None:
-    assert {line: completed(line, tmp_path) for line in SLOW} == SLOW
+@pytest.mark.parametrize("lines", [FAST, pytest.param(SLOW, marks=pytest.mark.slow)], ids=["fast", "slow"])
+def test_commands_and_options_are_completed(lines: dict[str, set[str]], tmp_path: Path) -> None:
+    assert {line: completed(line, tmp_path) for line in lines} == lines
 
 
 def test_nothing_is_imported_for_it_otherwise() -> None:

@@ -16,14 +16,10 @@ from fairseq_plugins.demo.command import METHODS, checked_methods, configuration
 from fairseq_plugins.demo.corpus import write_corpus
 from tests.scripts.running import report_of
 
-FLAGS = "--bpe-operations 20"
 CHANGES = "dataset.max_tokens=200 optimization.max_update=12 checkpoint.save_interval_updates=3 generation.beam=1"
-TINY = [*FLAGS.split(), *CHANGES.split(), "dataset.validate_interval_updates=3"]
-TINY += [
-    f"model.{side}_{size}"
-    for side in ("encoder", "decoder")
-    for size in ("layers=2", "embed_dim=16", "ffn_embed_dim=16", "attention_heads=2")
-]
+SIZES = ("layers=2", "embed_dim=16", "ffn_embed_dim=16", "attention_heads=2")
+TINY = ["--bpe-operations", "20", *CHANGES.split(), "dataset.validate_interval_updates=3"]
+TINY += [f"model.{side}_{size}" for side in ("encoder", "decoder") for size in SIZES]
 
 
 def test_which_methods_are_trained() -> None:

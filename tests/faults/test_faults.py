@@ -18,10 +18,12 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="copies of a p
 
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 STAGES = ("prepared", "evaluation", "package")
-EACH = (
-    *((name, fault, 3) for name in STAGES for fault in ("kill", "full disk")),
+SLOW = (
+    *((name, "full disk", 3) for name in STAGES),
+    *((name, "kill", 3) for name in STAGES[1:]),
     *(("prepared", fault, 3) for fault in ("kill one", "terminate")),
     ("evaluation", "kill one", 3),
+    ("fp32", "kill", 20),
     ("bf16", "kill", 3),
     ("amp", "kill one", 2),
     ("two processes", "kill one", 2),
@@ -34,25 +36,14 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     return Workshop(tmp_path_factory.mktemp("faults"))
 
 
-def come_through(workshop: Workshop, subject: str, fault: str, hits: int) -> None:
+@pytest.mark.parametrize(
+    ("subject", "fault", "hits"),
+    [("prepared", "kill", 4), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+)
+def test_a_command_that_is_hit(workshop: Workshop, subject: str, fault: str, hits: int) -> None:
     outcome = workshop.campaign(SUBJECTS[subject], fault, hits, SEED)
     assert outcome.failures == []
     assert (outcome.hits, outcome.through > 0) == (hits, True)
-
-
-def test_a_preparation_that_is_killed(workshop: Workshop) -> None:
-    come_through(workshop, "prepared", "kill", 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("subject", "fault", "hits"), EACH)
-def test_a_command_that_is_hit(workshop: Workshop, subject: str, fault: str, hits: int) -> None:
-    come_through(workshop, subject, fault, hits)
-
-
-@pytest.mark.slow
-def test_a_training_that_is_killed_twenty_times(workshop: Workshop) -> None:
-    come_through(workshop, "fp32", "kill", 20)
 
 
 def wait_for(path: Path, job: Job) -> None:
