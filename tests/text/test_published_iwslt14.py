@@ -7,43 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.lines import read_lines, write_lines
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.text.markup import segments
 from fairseq_plugins.text.moses import tokeniser
 from fairseq_plugins.text.subwords import load_bpe
 from tests.scripts.archives import TED_SETS
+from tests.texts import write
 
-SENTENCES = 6750
 LANGUAGES = pytest.mark.parametrize("language", ["de", "en"])
-
-
-@pytest.fixture(scope="module")
-def published(real_corpus: Callable[[str], Path]) -> Path:
-    return real_corpus("iwslt14_deen")
-
-
-def raw_sentences(published: Path, language: str) -> list[str]:
-    files = [published / "orig_xml" / f"IWSLT14.{name}.de-en.{language}.xml" for name in TED_SETS]
-    return [sentence.replace("’", "'") for path in files for sentence in segments(path)]
-
-
-def written(path: Path, lines) -> bytes:
-    write_lines(path, lines)
-    return path.read_bytes()
+Corpus = Callable[[str], Path]
 
 
 @LANGUAGES
-def test_tokens_of_the_test_set_are_the_published_bytes(published: Path, language: str, tmp_path: Path) -> None:
+def test_tokens_of_the_test_set_are_the_published_bytes(real_corpus: Corpus, language: str, tmp_path: Path) -> None:
     """Moses' Perl made them."""
-    raw = raw_sentences(published, language)
-    assert len(raw) == SENTENCES
-    tokens = written(tmp_path / "tokens", map(tokeniser(language, lower_case=True), raw))
-    assert tokens == (published / f"test.tok.{language}").read_bytes()
+    published = real_corpus("iwslt14_deen")
+    files = [published / "orig_xml" / f"IWSLT14.{name}.de-en.{language}.xml" for name in TED_SETS]
+    raw = [sentence.replace("’", "'") for path in files for sentence in segments(path)]
+    assert len(raw) == 6750
+    tokens = write(tmp_path / "tokens", map(tokeniser(language, lower_case=True), raw))
+    assert tokens.read_bytes() == (published / f"test.tok.{language}").read_bytes()
 
 
 @LANGUAGES
 @pytest.mark.parametrize("split", ["valid", "test"])
-def test_subwords_are_the_published_bytes(published: Path, language: str, split: str, tmp_path: Path) -> None:
+def test_subwords_are_the_published_bytes(real_corpus: Corpus, language: str, split: str, tmp_path: Path) -> None:
+    published = real_corpus("iwslt14_deen")
     bpe = load_bpe(published / "code")
     subwords = map(bpe.process_line, read_lines(published / f"{split}.tok.{language}"))
-    assert written(tmp_path / "subwords", subwords) == (published / f"{split}.{language}").read_bytes()
+    assert write(tmp_path / "subwords", subwords).read_bytes() == (published / f"{split}.{language}").read_bytes()
