@@ -24,9 +24,7 @@ NAMES = sorted(
 @cache
 def content(name: str) -> dict[str, Any]:
     """The file as it stands."""
-    values = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
-    assert isinstance(values, dict)
-    return values
+    return yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 @cache

@@ -48,7 +48,6 @@ def interrupted(place: Path, end: Callable[[subprocess.Popen[str]], None], *comm
     ) as job:
         wait_for(place / "begun", job)
         end(job)
-        assert job.stderr is not None
         assert job.stderr.read() == "\ninterrupted; the same command continues where this one stopped\n"
         assert job.wait() == 130
 

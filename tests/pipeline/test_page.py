@@ -161,7 +161,6 @@ def test_text_of_others_is_never_markup_and_nothing_is_fetched(runs: Path, tmp_p
     assert (tags.tags.count("script"), tags.tags.count("img"), tags.addresses) == (3, 0, [])
     assert text.count(html.escape(HOSTILE)) == 2  # a sentence and a device
     packed = re.search(r'id="data">([\w+/=]+)</script>', text)
-    assert packed is not None
     assert json.loads(gzip.decompress(base64.b64decode(packed[1])))["runs"] == data_of(runs)["runs"]
 
 

@@ -349,7 +349,6 @@ def test_a_finished_run_is_left_alone_and_other_settings_are_refused(data: Path,
     (run / "finished").write_text(FINISHED)
     (line,) = (again := begun(request)).lines
     assert line == f"{run}: finished (1200 updates, 9 epochs) already, nothing to do"
-    assert again.ending is not None
     assert (again.ending.exit_code, again.command) == (0, ())
     assert (run / "run.json").read_bytes() == before
 
@@ -438,7 +437,6 @@ def test_the_check_of_a_killed_command_ends_with_it() -> None:
     """Otherwise the copy waits for its next task for ever, and keeps the directory locked."""
     command = subprocess.Popen([sys.executable, "-c", ENDLESS_CHECK], stdout=subprocess.PIPE, start_new_session=True)
     try:
-        assert command.stdout is not None
         assert command.stdout.readline() == b"checking\n"
         command.kill()
         # The end of the output: no process holds it any more.
@@ -464,9 +462,7 @@ def test_a_diverged_run_does_not_go_on(data: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "finished").write_text(
         '{"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "NaN"}'
     )
-    ending = begun(longer).ending
-    assert ending is not None
-    assert ending.exit_code == 1
+    assert begun(longer).ending.exit_code == 1
 
 
 def test_a_dry_run_makes_nothing_and_a_mistake_is_one_line_for_each_problem(
