@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -92,7 +93,9 @@ class Progress:
 def glance(logs: Mapping[Path, LogReader]) -> str:
     """One line for the trainings that have begun and not ended, by their directories; empty if there is none."""
     running = {run: log for run, log in logs.items() if run.is_dir() and not (run / FINISHED).exists()}
-    statuses = {run.parent.name: status(log.poll()) for run, log in running.items()}
+    seeds = Counter(run.parent for run in running)
+    names = {run: run.parent.name + (f"/{run.name}" if seeds[run.parent] > 1 else "") for run in running}
+    statuses = {names[run]: status(log.poll()) for run, log in running.items()}
     # Of several there is room for the updates only.
     short = {name: text.partition(",")[0] for name, text in statuses.items()}
     return ", ".join(f"{name}: {text}" for name, text in (short if len(short) > 1 else statuses).items())

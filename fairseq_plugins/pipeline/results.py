@@ -191,9 +191,10 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
 
 def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
     scores = (_read_object(directory / SCORES, problems) or {}).get("metrics") or []
-    metrics = {
-        score["name"]: Metric(score["name"], score["value"], score.get("signature") or "")
-        for score in scores
-        if score["value"] is not None
-    }
+    try:
+        found = [Metric(score["name"], score["value"], score.get("signature") or "") for score in scores]
+    except (AttributeError, KeyError, TypeError):
+        problems.append(f"{directory / SCORES}: its scores have no names or no values")
+        found = []
+    metrics = {metric.name: metric for metric in found if metric.value is not None}
     return Evaluation(directory.name, directory, metrics, settings_in(directory))

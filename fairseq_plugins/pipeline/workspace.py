@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import locked, write_whole
+from fairseq_plugins.lines import read_lines
 
 SETTINGS = "settings"
 """The file with the settings of the results, one ``NAME=VALUE`` per line."""
@@ -69,8 +70,7 @@ class Workspace:
         path = self.directory / SETTINGS
         if not path.is_file():
             return
-        lines = path.read_text(encoding="utf-8").splitlines()
-        before = [line for line in lines if only is None or line.partition("=")[0] in only]
+        before = [line for line in read_lines(path) if only is None or line.partition("=")[0] in only]
         differences = list(unified_diff(_lines(settings), before, n=0, lineterm=""))[2:]
         changed = [f"was {line[1:]}" if line[0] == "+" else line[1:] for line in differences if line[0] != "@"]
         if changed:
@@ -114,7 +114,7 @@ def require_apart(results: Path, data: Path, name: str) -> None:
 def settings_in(directory: Path) -> dict[str, str]:
     """The values of a directory's file of settings by their names; empty if there is none."""
     path = directory / SETTINGS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = read_lines(path) if path.is_file() else ()
     return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
 
 

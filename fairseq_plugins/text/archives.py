@@ -75,7 +75,8 @@ def known_checksums() -> dict[str, str]:
     except (OSError, UnicodeDecodeError):
         raise UserError(f"{path}: cannot be read; CHECKSUMS names the file of known checksums") from None
     lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
-    return {words[1]: words[0] for words in lines if len(words) == 2 and len(words[0]) in _KINDS}
+    pairs = (words for words in lines if len(words) == 2 and len(words[0]) in _KINDS)
+    return {name.removeprefix("*"): digest.lower() for digest, name in pairs}
 
 
 def checksum_like(known: str, path: Path) -> str:

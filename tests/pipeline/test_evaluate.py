@@ -316,6 +316,9 @@ def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path):
     # 1000 tokens of 3 bits are 3000 bits on 2000 bytes.
     values = {metric["name"]: metric["value"] for metric in json.loads(scores.read_text())["metrics"]}
     assert values == {"perplexity": 8.0, "bits per token": 3.0, "bits per byte": 1.5}
+    log.write_text("Evaluated 1,000 tokens in 2.0s\nLoss (base 2): 1100.0000, Perplexity: inf\n")  # it has diverged
+    write_perplexity(log, text, scores)
+    assert json.loads(scores.read_text())["metrics"][0]["value"] == math.inf
 
 
 def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_left_out(tmp_path, monkeypatch, capsys):

@@ -97,7 +97,7 @@ def test_trainings_at_a_glance(tmp_path: Path) -> None:
     for line in SECOND.splitlines():
         log.take(line)
     assert status(log) == "40 updates, train loss 4.25, valid 3.50 bits/token, 1,200 tokens/s"
-    runs = [tmp_path / name / "seed1" for name in "abc"]
+    runs = [tmp_path / name for name in ("a/seed1", "b/seed1", "c/seed1", "b/seed2")]
     logs = {run: LogReader(run / "train.log") for run in runs}
     for run in runs[:2]:
         run.mkdir(parents=True)
@@ -105,5 +105,8 @@ def test_trainings_at_a_glance(tmp_path: Path) -> None:
     assert glance(logs) == "a: 20/100 updates, b: 20/100 updates"
     (runs[0] / "finished").touch()
     assert glance(logs) == "b: 20/100 updates, train loss 9.00, 1,200 tokens/s, ETA 0:02:40"
-    (runs[1] / "finished").touch()
+    runs[3].mkdir()
+    assert glance(logs) == "b/seed1: 20/100 updates, b/seed2: starting"
+    for run in (runs[1], runs[3]):
+        (run / "finished").touch()
     assert glance(logs) == ""

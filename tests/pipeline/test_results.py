@@ -48,6 +48,11 @@ DAMAGES = (
     ("finished", "half", "finished: not JSON: "),
     ("train.log", None, "train.log: no such file"),
     ("evaluation/test/score.json", '{"metrics": [', "score.json: not JSON: "),
+    (
+        "evaluation/test/score.json",
+        '{"metrics": [{"name": "sacreBLEU"}]}',
+        "score.json: its scores have no names or no v",
+    ),
     ("evaluation/test/score.json", None, "score.json: no such file"),
 )
 
