@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, write_whole
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.pipeline.checkout import commit
 from fairseq_plugins.pipeline.commands import interruptible
@@ -124,7 +126,9 @@ def evaluate(args: argparse.Namespace) -> None:
         if plan.run.finished is None:
             say(f"{args.run}: the training has not finished; evaluating it after {plan.updates} updates")
         made_with = (("average", plan.average), ("updates", str(plan.updates)))
-        _remember(workspace, made_with, model)
+        # Another directory than the run's own may be given for another run, too.
+        of_run = (("run", str(args.run.resolve())),) if args.output else ()
+        _remember(workspace, (*made_with, *of_run), model)
         search = f", beam {plan.beam}, length penalty {plan.length_penalty}" if plan.beam else ""
         say(f"{args.run}: {plan.average}{search}")
         places = {test_set: Workspace(workspace.directory / test_set.name) for test_set in plan.test_sets}
@@ -190,6 +194,9 @@ def _evaluate(plan: Plan, test_set: TestSet, model: Path, workspace: Workspace) 
         make(place / SCORES, lambda target: write_perplexity(log, test_set.published, target))
     else:
         texts = texts_of(log, test_set.published, plan.data / "text" / f"{test_set.name}.tok.{plan.target}")
+        before = place / REFERENCES
+        if (place / SCORES).exists() and before.exists() and list(read_lines(before)) != list(texts.references):
+            raise UserError(f"{place}: scored against other references than {test_set.published}; delete it")
         make(place / SCORES, lambda target: _write_scores(plan, texts, target))
     make(place / "signature", lambda target: sign(plan, model, place, target))
     for name in ("score.txt", "signature"):

@@ -10,7 +10,7 @@ import os
 import runpy
 import shlex
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -168,9 +168,20 @@ def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Se
     kept = []
     for words in evaluations:
         flags = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
-        if sets := [word for word in words[:flags] if word in prepared]:
+        sets = [word for word in words[:flags] if word in prepared]
+        if sets or not flags:
             kept.append([*sets, *words[flags:]])
     return kept or [[]]
+
+
+def require_known(given: Iterable[tuple[str, str, str]], corpora: Collection[str]) -> None:
+    """Refuse settings of a preparation (corpus, name, value) whose corpus is misspelt.
+
+    Raises:
+        UserError: with every such corpus.
+    """
+    if unknown := [unknown_name("corpus of --prepare", of, corpora) for of, _, _ in given if of not in corpora]:
+        raise UserError(unknown)
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
@@ -239,6 +250,7 @@ def _reproduce(args: Namespace, how: How) -> None:
         raise UserError(unknown_name("table", f"{args.paper} {args.table}", [" ".join(key) for key in tables]))
     rows = tables[args.paper, args.table]
     wanted = trainings(rows, args.only)
+    require_known(args.prepare, {row.config.partition("/")[0] for row in rows})
     out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem + ("_smoke" if args.smoke else ""))
     if args.smoke:
         wanted = of_each_method(wanted)

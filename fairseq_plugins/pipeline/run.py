@@ -370,10 +370,10 @@ def begun(request: Request) -> Plan:
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
-    if longer and made_of_it:
-        # Refused now: the evaluation would refuse only after hours of training, and a package would hold old weights.
+    if made_of_it and (longer or not any((request.run / CHECKPOINTS).glob("*.pt"))):
+        # Refused now: the evaluation would refuse only after hours of training, or take what is there for its own.
         raise UserError(
-            f"{' and '.join(made_of_it)}: made of the shorter training; to train on, move or delete what is named"
+            f"{' and '.join(made_of_it)}: made of an earlier training; to train on, move or delete what is named"
         )
     from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
 

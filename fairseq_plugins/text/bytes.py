@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import require_no_input
 from fairseq_plugins.lines import whole_files
 
 SHARES = {"train": 90, "valid": 5, "test": 5}
@@ -30,6 +31,8 @@ def cut(source: Path, place: Path) -> None:
     sizes[-1] += size - sum(sizes)
     if 0 in sizes:
         raise UserError(f"{source}: {size:,} bytes, too few to cut into three parts")
+    for split in SHARES:
+        require_no_input(place / split, [source])
     place.mkdir(parents=True, exist_ok=True)
     with open(source, "rb") as stream:
         for split, count in zip(SHARES, sizes, strict=True):

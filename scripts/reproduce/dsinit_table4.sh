@@ -9,8 +9,8 @@ export DATA=${DATA:-$OUT/data}
 (from_environment reproduce DS-Init 'Table 4' "$@" --prepare wmt14_en_de:VARIANT=dsinit --evaluate valid)
 for run in "$OUT"/wmt14_en_de/*/seed*; do
     log=$run/evaluation/valid/validate.log
-    # A training that diverged has no average.
-    [[ $DRY_RUN == 0 && -e $run/averaged.pt && ! -e $log ]] || continue
+    # A training that diverged has no average, and those of Table 3 alone are not evaluated here.
+    [[ $DRY_RUN == 0 && -e $run/averaged.pt && -d $run/evaluation/valid && ! -e $log ]] || continue
     "$PYTHON" -m fairseq_plugins.cli validate "$DATA/wmt14_en_de/data-bin" --path "$run/averaged.pt" \
         --max-tokens "${MAX_TOKENS:-4000}" --no-progress-bar >"$log.partial"
     mv -- "$log.partial" "$log"

@@ -321,6 +321,41 @@ def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path):
     assert json.loads(scores.read_text())["metrics"][0]["value"] == math.inf
 
 
+def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path, monkeypatch, capsys):
+    for number, name in enumerate(("first", "second")):
+        write_run(tmp_path / name, seed=number)
+    for name, text in (("data/raw", "the cat sat on the mat"), ("others", "a dog ran to the old house")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "test.en").write_text(f"{text}\n")
+
+    def made_plan(args):
+        test_set = TestSet("test", "test", (args.references or args.data / "raw") / "test.en")
+        return Plan("translation", read_run(args.run), args.data, args.data, (test_set,), metrics=("sacrebleu",))
+
+    def decoded(plan, test_set, model, log):
+        (text,) = test_set.published.read_text().splitlines()
+        log.write_text("".join(generated(0, text, text)))
+
+    monkeypatch.setattr(evaluate, "make_plan", made_plan)
+    monkeypatch.setattr(evaluate, "decode", decoded)
+    monkeypatch.setattr(evaluate, "_average", lambda plan, target, warned: target.write_text("weights"))
+    monkeypatch.setattr(
+        evaluate, "write_check", lambda plan, test_set, target, accepted: target.write_text('{"accepted": ""}')
+    )
+    out = ["--output", str(tmp_path / "out")]
+
+    def evaluated(name, *options):
+        evaluate.evaluate(evaluate.parser().read([str(tmp_path / name), str(tmp_path / "data"), *out, *options]))
+
+    evaluated("first")
+    assert "100.00" in capsys.readouterr().out
+    other = f"{tmp_path / 'out'} was made with other settings (run={tmp_path / 'second'}; was run={tmp_path / 'first'})"
+    assert refused(evaluated, "second").startswith(other)
+    line = f"{tmp_path}/out/test: scored against other references than {tmp_path}/others/test.en; delete it"
+    assert refused(evaluated, "first", f"--references={tmp_path / 'others'}") == line
+    evaluated("first")
+
+
 def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_left_out(tmp_path, monkeypatch, capsys):
     made: list[list[int]] = []
     losses = {"averaged": 0.0, "checkpoint_1_400": 4.0}

@@ -57,6 +57,17 @@ def test_a_mistake_is_one_line_before_anything_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_options_for_an_unknown_corpus_are_refused_and_those_for_all_test_sets_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["reproduce", "Admin", "Table 2", "--prepare", "iwslt14_deen:SIZE=1", "--dry-run"]
+    assert main(command) == 2
+    assert "unknown corpus of --prepare 'iwslt14_deen' (did you mean 'iwslt14_de_en'?)" in capsys.readouterr().err
+    (tmp_path / "test_sets").write_text("test\ttest14\n")
+    given = [["test14", "test15"], ["--beam", "10"], ["test15"]]
+    assert reproduce.of_prepared(given, tmp_path) == [["test14"], ["--beam", "10"]]
+
+
 def test_a_dry_run_names_every_training_or_at_toy_size_one_of_each_method(tmp_path: Path) -> None:
     for smoke, corpora, seeds in (("0", ["iwslt14_de_en"], 5), ("1", ["iwslt14_de_en", "wmt14_en_de"], 1)):
         printed = chain("admin_table2.sh", tmp_path / "out", *corpora, SMOKE=smoke, DRY_RUN="1").splitlines()

@@ -403,7 +403,7 @@ def test_a_run_is_made_longer_neither_without_checkpoints_nor_with_what_was_made
     (run / "checkpoints" / "checkpoint_last.pt").unlink()
     before = (run / "run.json").read_bytes()
     no_checkpoint = f"{run}/checkpoints has no checkpoint_last.pt, from which the finished training could go on"
-    made_of_it = ": made of the shorter training; to train on, move or delete what is named"
+    made_of_it = ": made of an earlier training; to train on, move or delete what is named"
     wrong = []
     for names in ((), ("evaluation",), ("averaged.pt",), ("evaluation", "averaged.pt")):
         for name in names:
@@ -417,6 +417,10 @@ def test_a_run_is_made_longer_neither_without_checkpoints_nor_with_what_was_made
     assert wrong == []
     assert (run / "finished").exists()
     assert (run / "run.json").read_bytes() == before
+    for place in ("finished", *(run / "checkpoints").glob("*.pt")):
+        (run / place).unlink()
+    (run / "averaged.pt").mkdir()
+    assert refused(begun, longer) == f"{run / 'averaged.pt'}{made_of_it}", "a training that begins anew"
 
 
 ENDLESS_CHECK = """
