@@ -28,7 +28,7 @@ def is_damaged(path: Path) -> bool:
 
 
 def restore_last_checkpoint(directory: Path) -> list[str]:
-    """Remove damaged checkpoints; if the last one is gone, restore it from the newest whole one.
+    """Remove damaged checkpoints; if the last one is gone, restore it from the newest one that is whole.
 
     The directory may be absent. Returns a message for each change.
     """
@@ -45,7 +45,10 @@ def restore_last_checkpoint(directory: Path) -> list[str]:
     updates: dict[Path, int] = {}
     for path in sorted(directory.glob("checkpoint*.pt")):
         with suppress(UserError):
-            updates[path] = num_updates(read_checkpoint(path)) or 0
+            state = read_checkpoint(path)
+            # A training does not go on from an average, which has no state of the optimizer.
+            if state.get("last_optimizer_state"):
+                updates[path] = num_updates(state) or 0
     if updates:
         newest = max(updates, key=lambda path: updates[path])
         with whole_file(last) as partial:

@@ -113,6 +113,11 @@ def _forward(trainer: Trainer, forward: Callable[..., Any], *args: Any, **kwargs
         return forward(*args, **kwargs)
 
 
+def keep_features(convert: Callable[..., Any], trainer: Trainer, sample: Any) -> Any:
+    """``Trainer._fp_convert_sample``, which would round the features of speech for weights that are in float32."""
+    return sample if in_bf16(trainer.cfg) else convert(trainer, sample)
+
+
 def say_what_it_costs(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
     """``distributed.utils.call_main`` of a training whose bfloat16 the processor emulates: the first line says so."""
     common = cfg.common
@@ -141,5 +146,6 @@ def install() -> None:
     """Wrap what builds trainer and optimizer, and what keeps activations; a second call changes nothing."""
     wrap(distributed_utils, "call_main", say_what_it_costs, order=5)  # the others change `main`
     wrap(Trainer, "__init__", build_mixed, order=70)
+    wrap(Trainer, "_fp_convert_sample", keep_features)
     wrap(AMPOptimizer, "build_optimizer", without_scale)
     wrap(CheckpointFunction, "forward", recompute_alike)

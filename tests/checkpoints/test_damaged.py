@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,8 +18,12 @@ from tests.refusals import refused
 from tests.scripts.running import contents
 
 
-def save(path: Path, updates: int) -> Path:
-    state = {"model": {"w": torch.full((500,), float(updates))}, "optimizer_history": [{"num_updates": updates}]}
+def save(path: Path, updates: int, **state: Any) -> Path:
+    state = {
+        **(state or {"last_optimizer_state": {"state": {}}}),
+        "model": {"w": torch.full((500,), float(updates))},
+        "optimizer_history": [{"num_updates": updates}],
+    }
     with open(path, "wb") as stream:
         torch.save(state, stream)
     return path
@@ -37,13 +42,14 @@ def test_the_last_is_restored_from_the_newest_by_updates_not_by_name(tmp_path: P
     save(tmp_path / "checkpoint_1_900.pt", 900)
     newest = save(tmp_path / "checkpoint_best.pt", 1000)
     save(tmp_path / "checkpoint9.pt", 800)
+    save(tmp_path / "checkpoint.avg10.pt", 1000, last_optimizer_state=None)  # an average, from which none goes on
     last = tmp_path / "checkpoint_last.pt"
     last.write_bytes(newest.read_bytes()[:700])
     (tmp_path / "checkpoint_1_1000.pt.tmp").write_bytes(b"PK")
     messages = restore_last_checkpoint(tmp_path)
     assert last.read_bytes() == newest.read_bytes()
     assert messages == [f"{last}: truncated, removed", f"{last}: restored from checkpoint_best.pt"]
-    names = ["checkpoint9.pt", "checkpoint_1_900.pt", "checkpoint_best.pt", "checkpoint_last.pt"]
+    names = ["checkpoint.avg10.pt", "checkpoint9.pt", "checkpoint_1_900.pt", "checkpoint_best.pt", "checkpoint_last.pt"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from fairseq.trainer import Trainer
 from torch import Tensor
 
 from fairseq_plugins.cli import main as cli
@@ -141,3 +143,12 @@ def test_the_first_line_says_what_emulation_costs(
     wanted = "16 times as long as float32: drop --" if emulated else "transformer"
     assert wanted in said[0]
     assert any(line.startswith(f"--{flag}: this CPU") for line in said) is emulated
+
+
+@pytest.mark.parametrize("amp", [True, False])
+def test_features_of_speech_have_the_type_of_the_weights(amp: bool) -> None:
+    """Else the first validation, which has no autocast, would end in a trace."""
+    common = SimpleNamespace(amp=amp, bf16=True, fp16=False, cpu=True)
+    trainer: Any = SimpleNamespace(cfg=SimpleNamespace(common=common))
+    converted = Trainer._fp_convert_sample(trainer, {"net_input": {"src_tokens": torch.ones(2, 3, 80)}})
+    assert converted["net_input"]["src_tokens"].dtype == (torch.float32 if amp else torch.bfloat16)
