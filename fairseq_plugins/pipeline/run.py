@@ -168,9 +168,6 @@ def train(request: Request) -> int:
     place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
     with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():
         log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
-        if log.exists() and not request.dry_run and not _has_begun(request.run):
-            # The numbers of an earlier attempt are not those of what begins anew.
-            os.replace(log, log.with_name(f"{log.name}.before"))
         since, screen = log.stat().st_size if log.exists() else 0, Screen()
         # Only the first machine logs the numbers.
         trains, code = _trained(request, log, None if request.quiet or request.rank else Progress(log, since, screen))
@@ -180,10 +177,6 @@ def train(request: Request) -> int:
         ending = say_how_it_ended(request.run, code, log, since)
         (Screen(sys.stderr) if ending.exit_code else screen).say(f"{request.run}: {ending.sentence()}")
         return ending.exit_code
-
-
-def _has_begun(run: Path) -> bool:
-    return (run / FINISHED).exists() or any((run / CHECKPOINTS).glob("*.pt"))
 
 
 # --- the plan for this machine --------------------------------------------------------------------------------------
@@ -370,7 +363,7 @@ def begun(request: Request) -> Plan:
     plan = make_plan(request)
     old, ending = read_record(request.run / SETTINGS), finished(request.run)
     # Without a checkpoint, for example after a wrong value, the settings may change.
-    if old is not None and _has_begun(request.run):
+    if old is not None and (ending is not None or any((request.run / CHECKPOINTS).glob("*.pt"))):
         check_unchanged(old, plan.record, request.run)
     longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
     if ending is not None and not longer and not is_lost(request.run, ending, plan.record):

@@ -24,7 +24,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.configuration import quoted
 from fairseq_plugins.pipeline.continuing import check_unchanged, finished, say_how_it_ended
 from fairseq_plugins.pipeline.machine import Machine, chosen
-from fairseq_plugins.pipeline.run import Plan, Request, begun, make_plan, train
+from fairseq_plugins.pipeline.run import Plan, Request, begun, make_plan
 from fairseq_plugins.pipeline.sharing import Batches, share
 from tests import toy
 from tests.config.published import CONFIGS
@@ -421,22 +421,6 @@ def test_a_run_is_made_longer_neither_without_checkpoints_nor_with_what_was_made
         (run / place).unlink()
     (run / "averaged.pt").mkdir()
     assert refused(begun, longer) == f"{run / 'averaged.pt'}{made_of_it}", "a training that begins anew"
-
-
-def test_the_log_of_a_training_that_begins_anew_has_no_numbers_of_an_earlier_attempt(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[bool] = []
-    request, log = finished_run(data, tmp_path / "run"), tmp_path / "run" / "train.log"
-    monkeypatch.setattr("fairseq_plugins.pipeline.run._trained", lambda *_: (seen.append(log.exists()), 0))
-    for gone in ("", "finished", "checkpoints/checkpoint_last.pt"):
-        if gone:
-            (request.run / gone).unlink()
-        log.write_text("Loss is NaN")
-        for dry_run in (True, False):
-            train(replace(request, dry_run=dry_run))
-    assert seen == [True, True, True, True, True, False]
-    assert (request.run / "train.log.before").read_text() == "Loss is NaN"
 
 
 ENDLESS_CHECK = """
