@@ -129,6 +129,8 @@ class Guard:
         loss, nll, tokens, size, length = values
         if not any("nll_loss" in output for output in self.outputs):
             nll = loss
+        elif getattr(trainer.get_criterion(), "rdrop_alpha", 0) > 0:
+            nll /= 2  # R-Drop computes each sentence twice, and fairseq counts its tokens once
         return Update(
             trainer.get_num_updates() + 1,
             loss / (size or 1.0) / math.log(2),

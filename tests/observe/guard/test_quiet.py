@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,9 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.observe.guard import plateau
+from fairseq_plugins.observe.guard.guarding import Guard
 from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins, target_entropy
+from fairseq_plugins.observe.guard.signals import Update
 from fairseq_plugins.observe.recorder import read
 from fairseq_plugins.pipeline.verdicts import unigram_entropy
 from tests import toy
@@ -44,6 +47,23 @@ def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], me
     run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{method}_transformer", updates=36)
     assert said() == []
     assert not (run / "divergence").exists()
+
+
+def test_r_drop_has_the_loss_of_a_token_and_not_of_two(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It computes every sentence twice: without dropout nothing else changes in the first update."""
+    seen: list[Update] = []
+    update = Guard._seen
+
+    def watch(guard: Guard, *given: Any) -> Update:
+        seen.append(update(guard, *given))
+        return seen[-1]
+
+    monkeypatch.setattr(Guard, "_seen", watch)
+    criterion = ("--criterion", "label_smoothed_cross_entropy_with_rdrop_with_diagnostics", "--label-smoothing", "0.1")
+    for alpha in ("0", "5"):
+        flags = (*criterion, "--rdrop-alpha", alpha, *STOP, "--dropout", "0", "--max-update", "1", "--no-save")
+        toy.train_toy(training.data, training.directory / alpha, *flags, arch="pre_ln_transformer")
+    assert seen[1].nll == pytest.approx(seen[0].nll, rel=1e-5)
 
 
 def test_the_entropy_is_that_of_the_text(toy_data: Path, training: Training) -> None:
