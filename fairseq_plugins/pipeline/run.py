@@ -363,14 +363,15 @@ def begun(request: Request) -> Plan:
     plan = make_plan(request)
     old, ending = read_record(request.run / SETTINGS), finished(request.run)
     # Without a checkpoint, for example after a wrong value, the settings may change.
-    if old is not None and (ending is not None or any((request.run / CHECKPOINTS).glob("*.pt"))):
+    begins = not any((request.run / CHECKPOINTS).glob("*.pt"))
+    if old is not None and (ending is not None or not begins):
         check_unchanged(old, plan.record, request.run)
     longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
     if ending is not None and not longer and not is_lost(request.run, ending, plan.record):
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
-    if made_of_it and (longer or not any((request.run / CHECKPOINTS).glob("*.pt"))):
+    if made_of_it and (longer or begins):
         # Refused now: the evaluation would refuse only after hours of training, or take what is there for its own.
         raise UserError(
             f"{' and '.join(made_of_it)}: made of an earlier training; to train on, move or delete what is named"

@@ -115,7 +115,7 @@ def _forward(trainer: Trainer, forward: Callable[..., Any], *args: Any, **kwargs
 
 def keep_features(convert: Callable[..., Any], trainer: Trainer, sample: Any) -> Any:
     """``Trainer._fp_convert_sample``, which would round the features of speech for weights that are in float32."""
-    return sample if in_bf16(trainer.cfg) else convert(trainer, sample)
+    return sample if trainer.cfg.common.amp else convert(trainer, sample)
 
 
 def say_what_it_costs(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
