@@ -33,6 +33,11 @@ BASELINE = "pre_ln"
 FIRST = ("pre_ln", "admin", "b2t", "post_ln")
 """The methods of most hypotheses, which are trained before the others."""
 OTHERS = ("rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
+NEWER = (
+    *("ode", "pcformer", "siamese_norm", "hyper_connections", "mhc", "attention_residuals", "value_residual"),
+    *("scale_norm", "cosine_attention", "gated_attention", "layer_scale", "gtrans", "completep", "pre_ln_muon"),
+)
+"""Methods that have one seed."""
 DEPTHS = ("18e18d", "6e6d")
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 SWEEP, SEEDS = "sweep", (1, 2, 3)
@@ -193,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="made by scripts/prepare_tatoeba.sh")
     parser.add_argument("out", type=Path, help="where the trainings are")
-    parser.add_argument("--methods", nargs="+", help="default: first those of most hypotheses, then the others")
+    parser.add_argument("--methods", nargs="+", help="default: those of most hypotheses, the others, the newer ones")
     parser.add_argument("--depths", nargs="+", default=DEPTHS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--updates", type=int, required=True, help="of a training to the end")
@@ -215,8 +220,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 writer.writerow(line)
         print(*training.key, line["outcome"], line["valid"], line["bleu_test"], flush=True)
 
-    for methods in [args.methods] if args.methods else [FIRST, OTHERS]:
-        for trainings in stages([f"{method}_{depth}" for depth in args.depths for method in methods], args.seeds):
+    for methods in [args.methods] if args.methods else [FIRST, OTHERS, NEWER]:
+        seeds = args.seeds if methods is not NEWER else args.seeds[:1]
+        for trainings in stages([f"{method}_{depth}" for depth in args.depths for method in methods], seeds):
             train_all(trainings, one, args.jobs)
 
 

@@ -18,9 +18,13 @@ from fairseq_plugins.tables import markdown_table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "depth.tsv"
 BASELINE = "pre_ln"
-VARIANTS = ("_wide", "_warm_up")
-"""What the name of a method ends in: at another width, or with the warm-up that its paper does without."""
-METHODS = ("pre_ln", "admin", "b2t", "post_ln", "rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
+VARIANTS = ("_wide", "_warm_up", "_muon")
+"""What the name of a method ends in: another width, the warm-up that its paper does without, or another optimizer."""
+METHODS = (
+    *("pre_ln", "admin", "b2t", "post_ln", "rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual"),
+    *("ode", "pcformer", "siamese_norm", "hyper_connections", "mhc", "attention_residuals", "value_residual"),
+    *("scale_norm", "cosine_attention", "gated_attention", "layer_scale", "gtrans", "completep"),
+)
 SCORES = ("bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
 OK, RATES, SEEDS = "ok", 4, 3
 GOAL = 5.0

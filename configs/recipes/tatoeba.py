@@ -50,19 +50,26 @@ DEPTH = Recipe(
 NO_WARM_UP: Settings = {"lr_scheduler": {"warmup_updates": 0}}
 PUBLISHED_WITHOUT_WARM_UP = ("rezero", "t_fixup")
 METHODS = ("pre_ln", "post_ln", "admin", "b2t", "ds_init", "deepnet", "rezero", "t_fixup", "denseformer", "resi_dual")
+NEWER = (
+    *("ode", "pcformer", "siamese_norm", "hyper_connections", "mhc", "attention_residuals", "value_residual"),
+    *("scale_norm", "cosine_attention", "gated_attention", "layer_scale", "gtrans", "completep"),
+)
+MUON: Settings = {"optimizer": {"_name": "muon"}}
 DEPTHS = ((6, 6), (18, 18))
 WIDE, WIDE_METHODS = size(104, 208, 4), ("pre_ln", "admin")
 
 
 def configs() -> Iterator[tuple[str, Config]]:
-    """Every method at every depth, those without warm-up also with it, and the wide models."""
+    """Every method at every depth, those without warm-up also with it, Pre-LN also with Muon, and the wide models."""
     for encoder, decoder in DEPTHS:
-        for name in METHODS:
+        for name in (*METHODS, *NEWER):
             own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
             yield _config(name, f"{name}_{encoder}e{decoder}d", encoder, decoder, own)
         for name in PUBLISHED_WITHOUT_WARM_UP:
             remarks = ("With the warm-up of the other methods; its paper has none.",)
             yield _config(name, f"{name}_warm_up_{encoder}e{decoder}d", encoder, decoder, remarks=remarks)
+        remarks = ("Muon for the matrices of the layers, Adam for the rest.",)
+        yield _config("pre_ln", f"pre_ln_muon_{encoder}e{decoder}d", encoder, decoder, MUON, remarks=remarks)
     for name in WIDE_METHODS:
         remarks = ("As many parameters as width 64 has at 18-18.",)
         yield _config(name, f"{name}_wide_6e6d", 6, 6, model=WIDE, remarks=remarks)
