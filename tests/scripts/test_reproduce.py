@@ -11,7 +11,8 @@ import pytest
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline import reproduce
-from tests.scripts.running import completed, contents, refusal, report_of
+from tests.scripts.fakes import program
+from tests.scripts.running import ROOT, completed, contents, refusal, report_of
 
 
 def chain(script: str, out: Path, *names: str, **settings: str) -> str:
@@ -78,6 +79,22 @@ def test_a_dry_run_names_every_training_or_at_toy_size_one_of_each_method(tmp_pa
             f"iwslt14_de_en/{method}_6e6d" for method in methods for _ in range(seeds)
         ]
     assert not (tmp_path / "out").exists()
+
+
+def test_table_4_of_dsinit_validates_the_runs_of_the_place_that_is_given(tmp_path: Path) -> None:
+    run = tmp_path / "out" / "wmt14_en_de" / "dsinit_matt_20e20d" / "seed1234"
+    (run / "evaluation" / "valid").mkdir(parents=True)
+    (run / "averaged.pt").touch()
+    stand_in, place = program(tmp_path / "python", '#!/bin/sh\necho "$OUT $DATA $*"\n'), str(tmp_path / "out")
+    script, settings = "reproduce/dsinit_table4.sh", {"PYTHON": stand_in, "OUT": "", "DATA": "", "SMOKE": ""}
+    completed(script, "--out", place, "--dry-run", **settings)
+    assert not (run / "evaluation" / "valid" / "validate.log").exists()
+    assert completed(script, "--out", place, "--data", "/data", **settings).startswith(f"{place} /data -m")
+    validated = (run / "evaluation" / "valid" / "validate.log").read_text()
+    assert " validate /data/wmt14_en_de/data-bin --path " in validated
+    for words, smoke in ((["--smoke"], ""), ([], "1")):
+        toy = f"{ROOT}/runs/dsinit_table4_smoke"
+        assert completed(script, *words, **{**settings, "SMOKE": smoke}).startswith(f"{toy} {toy}/data ")
 
 
 def test_without_a_checkout_the_text_must_be_there(
