@@ -200,6 +200,17 @@ def test_a_text_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not (tmp_path / "made").exists()
 
 
+def test_texts_of_two_pairs_do_not_share_a_directory(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here, archives.newstest("2015", {"en": ["There."], "de": ["Dort."]}))
+    for name, value in settings(here).items():
+        monkeypatch.setenv(name, value)
+    for pair, code in (("en-de", 0), ("en-de", 0), ("de-en", 2)):
+        assert main(["wmt", "--pair", pair, "--to", str(here / "made"), "newstest2015"]) == code
+    assert "made with other settings (pair=de-en; was pair=en-de); use another directory" in capsys.readouterr().err
+
+
 def test_archives_that_cannot_be_used_are_one_line(here: Path) -> None:
     archive = here / "archives/training-parallel-europarl-v7.tgz"
     missing = refusal(DE, here / "made", **settings(here))
