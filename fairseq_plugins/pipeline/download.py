@@ -20,7 +20,7 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.workspace import make_directory, say
 from fairseq_plugins.process import NO_ROOM
-from fairseq_plugins.text.archives import checksum_like, is_web_page, known_checksums
+from fairseq_plugins.text.archives import checksum_like, is_web_page, known_checksums, require_whole
 
 TIMEOUT_SECONDS = 60.0
 
@@ -102,16 +102,17 @@ def _read_through(path: Path, name: str) -> None:
         with zipfile.ZipFile(path) as archive:
             if member := archive.testzip():
                 raise zipfile.BadZipFile(f"{member} has another checksum")
-    elif name.endswith((".gz", ".tgz")):
+    elif name.endswith((".tar", ".tgz", ".tar.gz")):
+        with tarfile.open(path) as tar:
+            tar.getmembers()
+            require_whole(tar)
+    elif name.endswith(".gz"):
         with open(path, "rb") as file:
-            # Proxies may decompress a .tgz and keep its name.
+            # Proxies may decompress a file and keep its name.
             compressed = file.peek(2)[:2] == b"\x1f\x8b"
             stream = gzip.open(file) if compressed else file
             while stream.read(1 << 20):
                 pass
-    elif name.endswith(".tar"):
-        with tarfile.open(path) as tar:
-            tar.getmembers()
 
 
 def fetch(url: str, part: Path) -> None:

@@ -84,6 +84,21 @@ def checksum_like(known: str, path: Path) -> str:
     return checksum(path, kind=_KINDS[len(known)])
 
 
+def require_whole(archive: tarfile.TarFile) -> None:
+    """Check that a tar archive whose members were all read is whole, and read it to its end, where gzip has a checksum.
+
+    Raises:
+        EOFError: no block of zeros ends it; tarfile takes a header that is cut or damaged for the end.
+    """
+    stream = archive.fileobj
+    assert stream is not None
+    stream.seek(archive.offset)
+    if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise EOFError("unexpected end of data")
+    while stream.read(1 << 20):
+        pass
+
+
 def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
     """Unpack the members that match a pattern, and return the names of all."""
     wanted = re.compile("|".join(map(translate, only)))
@@ -95,13 +110,7 @@ def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
         # Compressed or not: browsers and proxies may decompress a .tgz and keep its name.
         with tarfile.open(path) as archive:
             archive.extractall(directory, (member for member in archive if wanted.match(member.name)), filter="data")
-            stream = archive.fileobj
-            assert stream is not None
-            # Two blocks of zeros end an archive; tarfile has read the first, unless the file was cut before it.
-            if stream.tell() == archive.offset:
-                raise EOFError("unexpected end of data")
-            while stream.read(1 << 20):
-                pass  # At its end gzip compares the checksum.
+            require_whole(archive)
             return archive.getnames()
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         # An OSError without a number comes from a decompressor: damaged data.

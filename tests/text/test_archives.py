@@ -73,12 +73,14 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
         assert refused(unpack, path, tmp_path / "to").startswith(f"{path}: not unpacked: ")
     path.write_bytes(b"not an archive")
     assert "\n" not in refused(unpack, path, tmp_path / "to")
-    # Without compression only a checksum tells of a changed byte; 3,584 bytes are exactly the first file.
+    # Without compression only a checksum tells of a changed byte; 3,584 bytes are exactly the first file; the
+    # header of the second, cut or damaged, is no end either.
     path = archive(tmp_path, "x.tar")
     content = bytearray(path.read_bytes())
     assert content[3584:].startswith(b"a/b/y.en")
-    for end in (3584, 2048):
-        path.write_bytes(content[:end])
+    damaged = content[:3590] + b"?" + content[3591:]
+    for cut in (content[:3584], content[:3600], content[:2048], damaged):
+        path.write_bytes(cut)
         assert "unexpected end of data" in refused(unpack, path, tmp_path / "to")
 
 
