@@ -74,7 +74,7 @@ def known_checksums() -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UserError(f"{path}: cannot be read; CHECKSUMS names the file of known checksums") from None
-    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    lines = (line.rstrip().split(maxsplit=1) for line in text.splitlines() if not line.startswith("#"))
     pairs = (words for words in lines if len(words) == 2 and len(words[0]) in _KINDS)
     return {name.removeprefix("*"): digest.lower() for digest, name in pairs}
 

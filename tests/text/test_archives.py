@@ -97,8 +97,8 @@ def test_members_with_known_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for kind in ("md5", "sha1", "sha256"):
         right, wrong = (hashlib.new(kind, content).hexdigest() for content in (FILES["a/x.de"], b"?"))
         # Of a text, and as sha256sum --binary and Windows have it.
-        sums.write_text(f"# about\n\n{right}  x.de\n{wrong.upper()} *not-here\nno sum  y.en\n")
-        assert known_checksums() == {"x.de": right, "not-here": wrong}
+        sums.write_text(f"# about\n\n{right}  x.de \n{wrong.upper()} *not here\nno sum  y.en\n")
+        assert known_checksums() == {"x.de": right, "not here": wrong}
         unpack(path, tmp_path / kind, sums=known_checksums())
         message = refused(unpack, path, tmp_path / "other", sums={"x.de": wrong})
         assert message == f"{path}: x.de: wrong checksum: {wrong} expected, {right} found"
