@@ -225,7 +225,8 @@ def _write_scores(plan: Plan, texts: Texts, target: Path) -> None:
         [texts.references],
         tokenised_systems={HYPOTHESES: texts.hypotheses} if in_tokens else None,
         tokenised_references=[texts.tokenised_references] if in_tokens else None,
-        language_pair=f"{plan.source}-{plan.target}" if text is not None else None,
+        # A name such as pt-BR would make the pair ambiguous.
+        language_pair="-".join(name.replace("-", "_") for name in (plan.source, plan.target)) if text else None,
         metrics=plan.metrics or None,
         lower_case=text is not None and text.lower_case,
     )

@@ -21,6 +21,7 @@ from fairseq_plugins.pipeline.decoding import Plan, TestSet, make_plan
 from fairseq_plugins.pipeline.evaluate import parser
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.results import read_run
+from fairseq_plugins.text.description import Description
 from tests import toy
 from tests.pipeline.making import write_run
 from tests.refusals import refused
@@ -354,6 +355,16 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
     line = f"{tmp_path}/out/test: scored against other references than {tmp_path}/others/test.en; delete it"
     assert refused(evaluated, "first", f"--references={tmp_path / 'others'}") == line
     evaluated("first")
+
+
+def test_a_language_with_a_hyphen_is_scored(tmp_path):
+    write_run(tmp_path / "run")
+    text = Description("moses")
+    plan = Plan(
+        "translation", read_run(tmp_path / "run"), tmp_path, tmp_path, (), source="en", target="pt-BR", text=text
+    )
+    evaluate._write_scores(plan, Texts(["Uma casa ."], ["Uma casa."], ["Uma casa ."]), tmp_path / "score.json")
+    assert json.loads((tmp_path / "score.json").read_text())["language_pair"] == "en-pt_BR"
 
 
 def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_left_out(tmp_path, monkeypatch, capsys):
