@@ -76,8 +76,9 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
     legal, problems = sorted(set(_legal_keys(path, config))), []
     for key in split:
         if key not in legal:
+            meant = f"{key}._name" if key in GROUPS_BY_NAME else key
             siblings = [name for name in legal if name.startswith(f"{key.rpartition('.')[0]}.")]
-            problems.append(f"unknown key '{key}'{nearest(key, siblings) or nearest(key, legal)}")
+            problems.append(f"unknown key '{key}'{nearest(key, siblings) or nearest(meant, legal)}")
     problems += unknown_choices(config)
     if problems:
         raise UserError(problems)

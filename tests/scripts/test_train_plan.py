@@ -214,6 +214,7 @@ def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> 
         ("optimisation.max_update=3", r"unknown key '.*' \(did you mean 'optimization.max_update'"),
         ("model.droput=0.1", r"unknown key 'model.droput' \(did you mean 'model.dropout'\?\)"),
         ("dropout=0.1", r"unknown key 'dropout' \(did you mean 'model.dropout'\?\)"),
+        ("model=admin_transformer", r"unknown key 'model' \(did you mean 'model._name'\?\)"),
         ("optimization.max_update=many", r"max_update=many; .*'many' .*"),
         ("model.residual=admn", r"'admn' \(did you mean 'admin'\?\)"),
         ("model._name=admn_transformer", r"unknown model\._name 'admn_transformer' \(did you mean 'admin_transformer'"),
