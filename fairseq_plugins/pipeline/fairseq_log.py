@@ -18,6 +18,7 @@ from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN
 # the last object on the line.
 _RECORD = re.compile(r"(\{[^{}]*\})\s*$")
 _MAX_UPDATE = re.compile(r"'max_update': (\d+)")
+_BEGINS = "| No existing checkpoint found "
 _EPOCH = re.compile(r'(?:\{"epoch": |begin training epoch )(\d+)')
 _NOT_FINITE = re.compile(r"FloatingPointError|gradients are Nan/Inf|NaN detected|Inf detected")
 _FLOATING_POINT = re.compile(r"FloatingPointError: (.+)$")
@@ -33,7 +34,8 @@ _ERROR_LINE = re.compile(r"^error: (.+)$")
 class TrainingLog:
     """Numbers of one training; losses are negative log-likelihoods in bits per target token, not label-smoothed.
 
-    A resumed training repeats the updates since its last checkpoint. The latest record of an update counts.
+    A resumed training repeats the updates since its last checkpoint. The latest record of an update counts. Without a
+    checkpoint it begins anew, and so do the numbers.
 
     Attributes:
         updates, epochs: updates made and epochs begun.
@@ -63,6 +65,9 @@ class TrainingLog:
         """Read one line of the log."""
         if match := _MAX_UPDATE.search(line):
             self.max_update = int(match[1]) or None
+        if _BEGINS in line:
+            # An earlier attempt without a checkpoint may have had other settings.
+            vars(self).update(vars(TrainingLog(max_update=self.max_update)))
         if match := _EPOCH.search(line):
             self.epochs = int(match[1])
         match = _RECORD.search(line)

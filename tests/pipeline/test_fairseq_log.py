@@ -31,6 +31,17 @@ def test_numbers_of_a_log_in_which_a_resumed_training_counts_each_update_once():
     assert (log.final_valid_loss, log.median_speed, log.updates, log.failure) == (7.25, 1000.0, 30, "")
 
 
+def test_a_training_that_begins_anew_has_no_numbers_of_an_earlier_attempt():
+    # The configuration stands before the line of fairseq that there is no checkpoint.
+    begins = (
+        "{'max_update': 20, }\n",
+        "2026-01-01 00:00:00 | INFO | fairseq.trainer | No existing checkpoint found x.pt\n",
+    )
+    log = log_of(train_line(10, "nan"), valid_line(30, valid_nll_loss="9.0"), *begins, train_line(10, "8.5"))
+    assert log == log_of(*begins, train_line(10, "8.5"))
+    assert (log.max_update, log.updates, log.failure) == (20, 10, "")
+
+
 def test_a_loss_that_is_not_finite_is_seen_wherever_it_stands():
     for line in (
         train_line(20, "nan"),
