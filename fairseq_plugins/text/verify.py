@@ -161,6 +161,10 @@ def _languages(measured: Sequence[File]) -> list[str]:
     return sorted({file.language for file in measured if file.split} - {""})
 
 
+def _without_language(file: File) -> str:
+    return file.path.removesuffix(".bin").removesuffix(".gz").removesuffix(file.language)
+
+
 # Contradictions -----------------------------------------------------------------------------------------------------
 
 
@@ -174,8 +178,7 @@ def faults(measured: Sequence[File]) -> Iterator[Verdict]:
             yield Verdict(BROKEN, file.path, f"{file.empty:,} empty lines")
         if file.split:
             # By the name without the language: train.tok.de and train.de are not compared here.
-            name = file.path.removesuffix(".bin").removesuffix(".gz").removesuffix(file.language)
-            sides.setdefault(name, []).append(file)
+            sides.setdefault(_without_language(file), []).append(file)
     for alike in sides.values():
         # Sentence k of one language must translate sentence k of the other.
         if len({file.rows for file in alike}) > 1:
@@ -201,12 +204,17 @@ def _unequal_forms(measured: Sequence[File]) -> Iterator[Verdict]:
 
 def leaks(directory: Path, measured: Sequence[File]) -> Iterator[Verdict]:
     """Validation and test sets that are the training text, or share pairs with it."""
-    for kind in ("text", "plain", "binarised"):
-        sets: dict[str, list[File]] = {}
+    for kind in ("text", "plain", "tok", "binarised"):
+        names: dict[str, list[File]] = {}
         for file in measured:
             if file.kind == kind and file.language and not file.faults:
-                sets.setdefault(file.split, []).append(file)
-        sets = {name: sides for name, sides in sets.items() if len(sides) == len(_languages(measured)) > 1}
+                names.setdefault(_without_language(file), []).append(file)
+        sets: dict[str, list[File]] = {}
+        # There may be train.bpe.de beside train.de, and test.2013.de beside test.2014.de.
+        for name in sorted(names, key=len):
+            sides, split = names[name], names[name][0].split
+            if len(sides) == len(_languages(measured)) > 1 and not (split == "train" and split in sets):
+                sets[sides[0].path if split in sets else split] = sides
         if "train" in sets and len(sets) > 1:
             yield from _leaks(directory, sets)
             return

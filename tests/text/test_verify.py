@@ -250,6 +250,15 @@ def test_pairs_of_the_training_text_in_other_sets(tmp_path: Path) -> None:
         "dev2: the same text as valid, on which checkpoints are chosen",
         "test: 3 of 4 pairs are also in train",
     ]
+    # Other forms of them, and test sets that have the first part of their names in common.
+    for language in ("de", "en"):
+        write(tmp_path / f"train.bpe.{language}", [f"{language} @@3"])
+        for name in ("test.bpe", "test.2013"):
+            write(tmp_path / f"{name}.{language}", [f"{language} 3"])
+    notes = [
+        f"{name}: {count} pairs are also in train" for name, count in (("test", "3 of 4"), ("test.bpe.de", "1 of 1"))
+    ]
+    assert {*notes, notes[1].replace("bpe", "2013")} <= {*Result(tmp_path).says("note")}
 
 
 def test_the_training_text_is_no_test_set(prepared: Path) -> None:
