@@ -100,9 +100,9 @@ def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
     return [float((new - old).square().sum()) for new, old in zip(outputs(model, batch), before, strict=True)]
 
 
-def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int) -> list[Change]:
-    """Return the change by depth, 1 to ``deepest``, over ``models`` seeds."""
-    by_seed = [_one_curve(subject, batch, step, deepest, seed) for seed in range(1, models + 1)]
+def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int, first: int = 1) -> list[Change]:
+    """Return the change by depth, 1 to ``deepest``, over ``models`` seeds from ``first`` on."""
+    by_seed = [_one_curve(subject, batch, step, deepest, seed) for seed in range(first, first + models)]
     by_depth = {depth: [changes[depth] for changes in by_seed] for depth in by_seed[0]}
     return [Change(depth, statistics.fmean(values), statistics.pstdev(values)) for depth, values in by_depth.items()]
 
@@ -154,7 +154,7 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str
     by_label: dict[str, list[Change]] = {}
     for subject in subjects:
         progress(subject.label)
-        by_label[subject.label] = curve(subject, settings.batch(subject), step, deepest, models)
+        by_label[subject.label] = curve(subject, settings.batch(subject), step, deepest, models, settings.seed)
     name = f"-{step}"
     lines = [Line(label, [(point.depth, point.mean) for point in points]) for label, points in by_label.items()]
     y_label = "squared change of the output"
