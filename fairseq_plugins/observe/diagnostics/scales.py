@@ -46,7 +46,7 @@ def dead_gates(label: str, dead: Sequence[str], gates: int, when: str = "") -> l
 class Scale(NamedTuple):
     """Weights at one residual connection; means over the width, and the smallest and largest of the stream's.
 
-    Layers count from 0.
+    ``branch_size`` is the mean of the absolute weights of the branch. Layers count from 0.
     """
 
     stack: str
@@ -57,6 +57,7 @@ class Scale(NamedTuple):
     stream_least: float
     stream_most: float
     layer_input: float
+    branch_size: float
 
 
 @torch.no_grad()
@@ -69,7 +70,7 @@ def scales(model: Any) -> list[Scale]:
             # A connection after the norm, the only one there.
             zeros = torch.zeros(1, 1, sub.layer.embed_dim)
             layer_input = layer_input + sub.residual.after_norm(zeros, zeros + 1).flatten()
-        values = (branch.mean(), stream.mean(), stream.min(), stream.max(), layer_input.mean())
+        values = (branch.mean(), stream.mean(), stream.min(), stream.max(), layer_input.mean(), branch.abs().mean())
         measured.append(Scale(sub.stack, sub.number, sub.site.value, *map(float, values)))
     return measured
 
@@ -111,7 +112,7 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
     rows: list[Sequence[Any]] = []
     notes = []
     for label, measured in by_label.items():
-        dead = [f"{s.stack}.layers.{s.layer}.{s.site}" for s in measured if abs(s.branch) < DEAD]
+        dead = [f"{s.stack}.layers.{s.layer}.{s.site}" for s in measured if s.branch_size < DEAD]
         for stack in dict.fromkeys(scale.stack for scale in measured):
             own = [scale for scale in measured if scale.stack == stack]
             branches = [scale.branch for scale in own]

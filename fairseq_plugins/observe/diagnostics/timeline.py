@@ -93,7 +93,8 @@ def run_timeline(courses: Courses, settings: Settings) -> Result:
         largest = None if place is None else norms[place]
         shown.append((label, len(course), f"{course[0].update} to {course[-1].update}", dropped, *ends, largest, place))
         gates = _last_values(course, "branch_scale")
-        dead = [place for place, weight in gates.items() if abs(weight) < DEAD]
+        sizes = gates | _last_values(course, "branch_size")  # weights of both signs have no mean
+        dead = [place for place, weight in sizes.items() if abs(weight) < DEAD]
         notes += dead_gates(label, dead, len(gates), f" at update {course[-1].update}")
     table = Table("", ("run", "update", "applied", "place", "kind", "value"), rows)
     header = ("run", "entries", "updates", "not applied", "gradient norm, first", "last", "largest part", "of")

@@ -40,20 +40,22 @@ def residual_weights(sub: SubLayer, like: Tensor, width: int) -> Tensor:
 
 
 def scales(connections: list[SubLayer]) -> dict[str, float]:
-    """Return means of the weights of branch and stream, at residual connections with parameters or buffers."""
-    scaled, means = [], []
+    """Return means of the weights of branch and stream, at residual connections with parameters or buffers.
+
+    Where the branch has a weight for each dimension, there is the mean of their sizes, too: they may differ in sign.
+    """
+    names, means = [], []
     for sub in connections:
         if own := [*sub.residual.parameters(), *sub.residual.buffers()]:
             weights = residual_weights(sub, own[0], max(tensor.numel() for tensor in own))
-            scaled.append(sub.name)
+            names += [f"{sub.name}/branch_scale", f"{sub.name}/stream_scale"]
             means.append(weights[:2].mean(dim=1))
+            gate = sub.residual.branch_scale()
+            if gate is not None and gate.numel() > 1:
+                names.append(f"{sub.name}/branch_size")
+                means.append(weights[:1].abs().mean(dim=1))
     # Read at once: a GPU is waited for once.
-    values = torch.stack(means).tolist() if means else []
-    return {
-        f"{name}/{what}_scale": value
-        for name, pair in zip(scaled, values, strict=True)
-        for what, value in zip(("branch", "stream"), pair, strict=True)
-    }
+    return dict(zip(names, torch.cat(means).tolist() if means else [], strict=True))
 
 
 def history_weights(model: nn.Module) -> dict[str, float]:

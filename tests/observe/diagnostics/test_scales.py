@@ -6,12 +6,16 @@ import pytest
 import torch
 
 from fairseq_plugins.core.method import METHODS
+from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.results import Settings
 from fairseq_plugins.observe.diagnostics.scales import mixtures, run_scales, scales
 from fairseq_plugins.observe.diagnostics.similarity import cosines, similarity
+from fairseq_plugins.observe.diagnostics.timeline import run_timeline
 from fairseq_plugins.observe.diagnostics.updates import pairs, updates
+from fairseq_plugins.observe.recorder import Entry
+from fairseq_plugins.observe.recorder.activations import scales as recorded_scales
 from tests.observe.diagnostics.measured import batch, padded, subject
 
 
@@ -34,7 +38,7 @@ def test_branch_and_stream_of_the_plain_sum_weigh_one() -> None:
     plain = [name for name, method in METHODS.items() if method.residual == "plain"]
     assert len(plain) > 20
     found = {name: {scale[3:] for scale in scales(subject(name).build())} for name in plain}
-    assert found == dict.fromkeys(plain, {(1.0, 1.0, 1.0, 1.0, 0.0)})
+    assert found == dict.fromkeys(plain, {(1.0, 1.0, 1.0, 1.0, 0.0, 1.0)})
 
 
 def test_omega_is_the_weight_of_the_stream() -> None:
@@ -64,6 +68,21 @@ def test_dead_gates_are_named() -> None:
         "trained: 2 of 12 gates dead (branch weighted by less than 0.01): "
         "encoder.layers.2.self_attn, encoder.layers.2.ffn"
     ]
+
+
+def test_gates_of_both_signs_are_not_dead() -> None:
+    made = subject("layer_scale")
+    model = made.build()
+    with torch.no_grad():
+        for number, sub in enumerate(sub_layers(model)):
+            sub.residual.alpha.copy_(torch.tensor([0.5, -0.5] * 8) if number else torch.full((16,), -0.009))
+    assert [round(one.branch_size, 3) for one in scales(model)[:2]] == [0.009, 0.5]
+    trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
+    (note,) = run_scales([trained], Settings(lambda one: batch())).notes
+    assert note.startswith("trained: 1 of 12 gates dead")
+    last = Entry(1, True, recorded_scales(sub_layers(model)))
+    (note,) = run_timeline({"trained": [last]}, Settings(lambda one: batch())).notes
+    assert note.startswith("trained: 1 of 12 gates dead at update 1")
 
 
 def test_the_layers_input_has_its_own_weight() -> None:
