@@ -2,7 +2,8 @@
 
 Liu et al., EMNLP 2020, figure 3 (sub-layer outputs); Takase et al., Findings of ACL 2023, figures 3, 4 and 7 (layer
 outputs, points inside a layer); Zhang et al., EMNLP 2019, figure 1 (layers). The gradient of a tensor counts every path
-from it to the loss, and norms are Frobenius norms over the whole tensor.
+from it to the loss, and norms are Frobenius norms over the whole tensor. The output of a layer is all that it hands on:
+a side stream counts, too.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def watched_backward(model: Any, batch: Batch) -> Backward:
             for point in POINTS:
                 seen.watch((*key, point), getattr(visit, point))
         for (stack, layer), output in record.layer_outputs.items():
-            seen.watch((stack, layer, LAYER, "output"), output)
+            for tensor in output:
+                seen.watch((stack, layer, LAYER, "output"), tensor)
         loss.backward()
     model.eval()
     return seen

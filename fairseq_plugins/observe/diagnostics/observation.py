@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
@@ -50,13 +51,14 @@ class Recording:
 
     Attributes:
         visits: its sub-layers as they ran, each once.
-        layer_outputs: stack and number of a layer, from 0, to its output, before any history mixes it.
+        layer_outputs: stack and number of a layer, from 0, to what it hands on, before any history mixes it: the
+            stream and, in a stack that has one, the side stream.
         mixtures: stack to the inputs of its layers and, at the end, the stack's output before the norm on top.
         bottoms: stack to its embedding output.
     """
 
     visits: list[Visit] = field(default_factory=list)
-    layer_outputs: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+    layer_outputs: dict[tuple[str, int], tuple[Tensor, ...]] = field(default_factory=dict)
     mixtures: dict[str, list[Tensor]] = field(default_factory=dict)
     bottoms: dict[str, Tensor] = field(default_factory=dict)
     _norm: tuple[Tensor, Tensor] | None = None
@@ -73,7 +75,13 @@ class Recording:
 
     def see_layer(self, stack: str, number: int, layer: nn.Module, inputs: Any, result: Any) -> None:
         """Hook of a layer."""
-        self.layer_outputs[stack, number] = self.visits[-1].output = result[0]
+        x, *_, side = result
+        self.visits[-1].output = x
+        self.layer_outputs[stack, number] = (x,) if side is None else (x, side)
+
+    def see_solver(self, stack: str, solver: nn.Module, inputs: Any, state: Tensor) -> None:
+        """Hook of a stack's solver, whose state stands for what the last evaluation of the layer has returned."""
+        self.layer_outputs[stack, self.visits[-1].sub.number] = (state,)
 
     def see_norm(self, norm: nn.Module, inputs: Any, output: Tensor) -> None:
         """Hook of a sub-layer's norm; after its residual connection, it belongs to the visit that already exists."""
@@ -105,9 +113,17 @@ def recording(model: Any) -> Iterator[Recording]:
         hooks.append((stack.history, partial(record.see_mixture, name)))
         layers = enumerate(stack.layers.children())
         hooks += [(layer, partial(record.see_layer, name, number)) for number, layer in layers]
+        if stack.solver is not None:
+            hooks.append((stack.solver, partial(record.see_solver, name)))
     for sub in sub_layers(model):
         if sub.norm is not None:
             hooks.append((sub.norm, record.see_norm))
         hooks.append((sub.residual, partial(record.see_residual, sub)))
     with hooked(hooks):
         yield record
+
+
+@torch.no_grad()
+def finished(stack: Any, x: Tensor, *side: Tensor) -> Tensor:
+    """Return what would leave ``stack``, below its norm on top, if the layer that hands on these were the last."""
+    return stack.side_stream.finish(x, *side) if side else x

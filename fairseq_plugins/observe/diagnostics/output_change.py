@@ -23,7 +23,7 @@ from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
-from fairseq_plugins.observe.diagnostics.observation import recording
+from fairseq_plugins.observe.diagnostics.observation import finished, recording
 from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings, of_records, progress
 from fairseq_plugins.options import at_least
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
@@ -80,8 +80,10 @@ def outputs(model: Any, batch: Batch) -> list[Tensor]:
     """Return the normalised output after each layer of the encoder, without pads: each ``(words, C)``."""
     with torch.no_grad(), recording(model) as record:
         model.encoder(batch.source, src_lengths=batch.lengths)
-    words = batch.words(Stack.ENCODER.value, model.encoder.padding_idx)
-    return [normalised(x[words]) for x in record.mixtures[Stack.ENCODER.value][1:]]
+    name, encoder = Stack.ENCODER.value, model.encoder
+    sides = (record.layer_outputs[name, layer][1:] for layer in range(len(encoder.layers)))
+    streams = [finished(encoder, x, *side) for x, side in zip(record.mixtures[name][1:], sides, strict=True)]
+    return [normalised(x[batch.words(name, encoder.padding_idx)]) for x in streams]
 
 
 def normalised(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.observation import recording
+from fairseq_plugins.observe.diagnostics.observation import finished, recording
 from fairseq_plugins.observe.diagnostics.results import BY_LAYER, Analysis, Result, Settings, each, of_matrices
 from fairseq_plugins.plots import Figure, HeatMap, Panel
 
@@ -28,7 +28,7 @@ def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
     result = {}
     for name, stack in model.stacks():
         words = batch.words(name, stack.padding_idx)
-        outputs = [record.layer_outputs[name, layer][words] for layer in range(len(stack.layers))]
+        outputs = [finished(stack, *record.layer_outputs[name, layer])[words] for layer in range(len(stack.layers))]
         result[name] = cosines(torch.stack(outputs))
     return result
 

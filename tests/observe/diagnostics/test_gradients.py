@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from typing import Any
 
 import pytest
@@ -12,19 +13,39 @@ import torch.nn.functional as F
 from fairseq_plugins.observe.diagnostics import gradients
 from fairseq_plugins.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of
 from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT
+from fairseq_plugins.observe.recorder.activations import hooked
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 
-@pytest.mark.parametrize("method", ["post_ln", "pre_ln", "b2t", "dlcl", "dsinit_matt"])
+@pytest.mark.parametrize("method", ["post_ln", "pre_ln", "b2t", "dlcl", "dsinit_matt", "ode", "pcformer"])
 def test_layer_outputs_have_autograds_gradients(method: str) -> None:
     inputs = padded()
     model = subject(method, **NO_DROPOUT).ready(inputs)
-    found = norms_of(gradient_norms(model, inputs), "decoder")
-    encoded = model.encoder(inputs.source, inputs.lengths)
+    points = gradient_norms(model, inputs)
+    found = norms_of(points, "encoder") + norms_of(points, "decoder")
+    encoded = model.encoder(inputs.source, inputs.lengths, return_all_hiddens=True)
     out, extra = model.decoder(inputs.previous, encoder_out=encoded)
     loss = F.cross_entropy(out.flatten(0, 1), inputs.target.flatten(), ignore_index=1, label_smoothing=0.1)
-    gradients = torch.autograd.grad(loss, extra["inner_states"][1:])
+    gradients = torch.autograd.grad(loss, encoded["encoder_states"][1:] + extra["inner_states"][1:])
     assert found == pytest.approx([float(gradient.norm()) for gradient in gradients], rel=1e-4)
+
+
+@pytest.mark.parametrize("method", ["hyper_connections", "resi_dual"])
+def test_a_side_stream_is_a_part_of_a_layers_output(method: str) -> None:
+    inputs = padded()
+    model = subject(method, **NO_DROPOUT).ready(inputs)
+    found = norms_of(gradient_norms(model, inputs), "encoder")
+    seen: list[torch.Tensor] = []
+
+    def see(layer: Any, given: Any, result: Any) -> None:
+        seen.extend((result[0], result[-1]))
+
+    with hooked((layer, see) for layer in model.encoder.layers):
+        loss = loss_of(model, inputs)
+    gradients = torch.autograd.grad(loss, seen, allow_unused=True, materialize_grads=True)
+    pairs = zip(gradients[::2], gradients[1::2], strict=True)
+    assert found == pytest.approx([math.hypot(float(x.norm()), float(side.norm())) for x, side in pairs], rel=1e-4)
+    assert min(found) > 0
 
 
 def test_parameters_of_a_layer() -> None:

@@ -9,7 +9,7 @@ from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import sub_layers
-from fairseq_plugins.observe.diagnostics.observation import recording
+from fairseq_plugins.observe.diagnostics.observation import finished, recording
 from tests.observe.diagnostics.measured import padded, subject
 
 
@@ -29,6 +29,14 @@ def check_what_is_seen(method: str) -> None:
     assert torch.equal(watched, expected)
     assert [visit.sub.name for visit in record.visits] == [sub.name for sub in sub_layers(model)]
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    # What the top layer hands on becomes the output of the stack.
+    if METHODS[method].history == "last":
+        with torch.no_grad():
+            features = model(*inputs.inputs, features_only=True)[0].transpose(0, 1)
+            outputs = model.encoder(*inputs.inputs[:2])["encoder_out"][0], features
+            for (name, stack), output in zip(model.stacks(), outputs, strict=True):
+                top = finished(stack, *record.layer_outputs[name, len(stack.layers) - 1])
+                assert torch.equal(top if stack.layer_norm is None else stack.layer_norm(top), output)
     last_of_layers = {visit.sub.layer: visit.sub for visit in record.visits}.values()
     with torch.no_grad():
         for visit in record.visits:
