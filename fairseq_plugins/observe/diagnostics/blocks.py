@@ -2,8 +2,8 @@
 
 A block takes z, sums r = z + F(z) and returns o = LN(r). Its backward pass has two steps, and the ratios of norms show
 the effect of each on the gradient: beta_LN = |dr| / |do| (the LayerNorm), beta_RC = |dz| / |dr| (the residual
-connection), beta their product; below 1 it shrinks. Var(r) is over all elements. Norms are Frobenius norms over the
-whole tensor.
+connection), beta their product; below 1 it shrinks. Var(r) is over all elements but those of pads. Norms
+are Frobenius norms over the whole tensor.
 
 dz counts every path from z, including further connections of the method; a decoder's input from the encoder is not a z.
 """

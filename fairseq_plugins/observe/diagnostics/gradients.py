@@ -121,7 +121,7 @@ def watched_backward(model: Any, batch: Batch) -> Backward:
             loss = loss_of(model, part) * (int(part.target.ne(pad).sum()) / words)
         for visit in record.visits:
             key = (visit.sub.stack, visit.sub.number, visit.sub.site.value)
-            seen.see((*key, "total"), visit.total)
+            seen.see((*key, "total"), visit.total[part.words(visit.sub.stack, pad)])
             for point in POINTS:
                 seen.watch((*key, point), getattr(visit, point))
         for (stack, layer), output in record.layer_outputs.items():

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from fairseq_plugins.observe.diagnostics.blocks import Block, blocks, kinds
-from tests.observe.diagnostics.measured import batch, subject, wide
+from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT
+from fairseq_plugins.observe.diagnostics.observation import recording
+from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 TABLE_1 = {
     ("encoder", "self_attn"): ((0.86, 1.22, 1.38), (0.96, 1.04, 1.10)),
@@ -55,12 +57,19 @@ def test_a_silent_branch_leaves_omega() -> None:
 
 def test_means_are_over_the_layers_of_a_kind() -> None:
     inputs = batch()
-    model = subject("post_ln").ready(inputs)
+    model = subject("post_ln", **NO_DROPOUT).ready(inputs)
     torch.manual_seed(1)
     measured = blocks(model, inputs)
     ours = [block.beta_ln for block in measured if (block.stack, block.site) == ("encoder", "ffn")]
     assert len(ours) == 3
     assert kinds(measured)[1].beta_ln == pytest.approx(sum(ours) / 3)
+    # Pads have no share in the variance.
+    short = padded()
+    with torch.no_grad(), recording(model) as record:
+        model(*short.inputs)
+    totals = [visit.total[short.words(visit.sub.stack, 1)] for visit in record.visits]
+    found = [block.variance for block in blocks(model, short)]
+    assert found == pytest.approx([float(total.var(unbiased=False)) for total in totals], rel=1e-4)
     # Without a norm after the sum there is no beta_LN.
     rows = kinds(blocks(subject("pre_ln").ready(inputs), inputs))
     assert [row.beta_ln for row in rows] == [None] * 5
