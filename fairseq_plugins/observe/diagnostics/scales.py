@@ -85,11 +85,34 @@ def mixtures(model: Any) -> dict[str, Tensor]:
     return {name: table for name, table in tables.items() if not torch.equal(table, torch.eye(len(table)))}
 
 
+class Number(NamedTuple):
+    """One number of a trained tensor, by its place in it when flattened, from 0."""
+
+    parameter: str
+    number: int
+    value: float
+
+
+def numbers(model: Any) -> list[Number]:
+    """Return what else is trained and as wide neither as the model nor as a head: factors of mixtures, gains."""
+    return [
+        Number(f"{name}.{parameter}", *item)
+        for name, stack in model.stacks()
+        for parameter, tensor in stack.named_parameters()
+        if max(tensor.shape, default=0) < stack.design.width // stack.design.heads
+        if not parameter.startswith("history.")
+        # Without a side stream these are the weights of the branch and the stream.
+        if stack.side_stream is not None or "_residual." not in parameter
+        for item in enumerate(tensor.flatten().tolist())
+    ]
+
+
 def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
-    """Show the weights of branches and streams, and of histories if there are any."""
-    both = each(subjects, settings, lambda model, batch: (scales(model), mixtures(model)))
-    by_label: dict[str, list[Scale]] = {label: pair[0] for label, pair in both.items()}
-    mixed: dict[str, dict[str, Tensor]] = {label: pair[1] for label, pair in both.items() if pair[1]}
+    """Show the weights of branches and streams, and of histories and other mixtures if there are any."""
+    every = each(subjects, settings, lambda model, batch: (scales(model), mixtures(model), numbers(model)))
+    by_label: dict[str, list[Scale]] = {label: found[0] for label, found in every.items()}
+    mixed: dict[str, dict[str, Tensor]] = {label: found[1] for label, found in every.items() if found[1]}
+    others: dict[str, list[Number]] = {label: found[2] for label, found in every.items() if found[2]}
     panels: list[Panel] = []
     for column, stack in itertools.product(("stream", "branch"), STACKS):
         lines = []
@@ -108,6 +131,8 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
             values = [[*row[: layer + 1], *[None] * len(row[layer + 1 :])] for layer, row in enumerate(table.tolist())]
             maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (min(0.0, float(table.min())), None)))
         figures.append(Figure("-history", "Weights of the layers below", maps))
+    if others:
+        tables.append(of_records("-others", others))
     header = ("model", "stack", "stream, least", "stream, most", "branch, least", "branch, most", "dead gates")
     rows: list[Sequence[Any]] = []
     notes = []

@@ -10,7 +10,7 @@ from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.results import Settings
-from fairseq_plugins.observe.diagnostics.scales import mixtures, run_scales, scales
+from fairseq_plugins.observe.diagnostics.scales import mixtures, numbers, run_scales, scales
 from fairseq_plugins.observe.diagnostics.similarity import cosines, similarity
 from fairseq_plugins.observe.diagnostics.timeline import run_timeline
 from fairseq_plugins.observe.diagnostics.updates import pairs, updates
@@ -109,6 +109,21 @@ def test_histories() -> None:
     table = run_scales([made], Settings(lambda _: batch())).tables[1]
     assert table.rows[5] == ("dlcl", "encoder", 1, 1, pytest.approx(0.5))
     assert mixtures(subject("post_ln").build()) == {}
+
+
+def test_other_trained_numbers() -> None:
+    made = subject("value_residual", value_residual_mix="trained")
+    model = made.build()
+    with torch.no_grad():
+        model.decoder.layers[1].encoder_attn.v_proj.mixing.factors.copy_(torch.tensor([0.75, -0.25]))
+    trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
+    _, table = run_scales([trained], Settings(lambda _: batch())).tables
+    assert table.columns == ("model", "parameter", "number", "value")
+    name = "decoder.layers.1.encoder_attn.v_proj.mixing.factors"
+    assert table.rows[-2:] == [("trained", name, 0, 0.75), ("trained", name, 1, -0.25)]
+    assert len(table.rows) == 2 * (2 + 1 + 1)
+    assert {len(numbers(subject(method).build())) for method in ("post_ln", "rezero", "dlcl", "admin")} == {0}
+    assert len(numbers(subject("hyper_connections").build())) == 12 * (4 + 16 + 4 + 2)
 
 
 def test_updates_are_the_way_between_two_models() -> None:
