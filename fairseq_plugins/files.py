@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,7 +90,8 @@ def whole_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
     try:
         yield partial
         if overwrite and path.is_dir():
-            before = path.with_name(path.name + ".before")
+            # A name of its own: a process that was killed here has left one behind.
+            before = tempfile.mkdtemp(".before", f"{path.name}.", path.parent)
             os.replace(path, before)
             os.replace(partial, path)
             shutil.rmtree(before)

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import locked, require_no_input, write_whole
+from fairseq_plugins.files import locked, require_no_input, whole_directory, write_whole
 
 
 def test_bytes_are_those_of_the_text(tmp_path: Path) -> None:
@@ -35,6 +35,16 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(
         write_whole(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_directory_is_overwritten_after_a_process_was_killed_meanwhile(tmp_path: Path) -> None:
+    for name in ("out", "out.before", "out.partial"):
+        (tmp_path / name).mkdir()
+        write_whole(tmp_path / name / "file", "old")
+    with whole_directory(tmp_path / "out", overwrite=True) as partial:
+        write_whole(partial / "file", "new")
+    assert (tmp_path / "out" / "file").read_text() == "new"
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.before"}
 
 
 def test_a_result_is_never_written_over_what_it_is_made_of(tmp_path: Path) -> None:
