@@ -101,3 +101,9 @@ def test_only_translation_models_are_folded(characters: Path, tmp_path: Path) ->
     checkpoint = text.train(characters, tmp_path, "admin_transformer_lm", "--max-update", "1")
     with pytest.raises(UserError, match="'admin_transformer_lm' is not a translation model of this package"):
         fold_checkpoint(checkpoint, tmp_path / "folded.pt")
+
+
+def test_fairseq_interactive_reads_lines() -> None:
+    """Each without its end, and behind the end of another: the search continues it."""
+    lines = task().build_dataset_for_inference([torch.tensor([7, 8, 2]), torch.tensor([9, 2])], [3, 2])
+    assert [line["net_input.src_tokens"].tolist() for line in map(lines.__getitem__, range(2))] == [[2, 7, 8], [2, 9]]
