@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from fairseq.models import FairseqIncrementalDecoder
 from fairseq.models.transformer import TransformerDecoderBase
-from fairseq.modules import MultiheadAttention
+from fairseq.modules import BeamableMM, MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_plugins.search.hypotheses import Ancestry
@@ -38,6 +38,8 @@ def can_step(model: Any) -> bool:
     decoder = getattr(model, "decoder", None)
     if not isinstance(decoder, FairseqIncrementalDecoder):
         return False
+    if any(isinstance(module, BeamableMM) for module in decoder.modules()):
+        return False  # as in fconv: rows are taken for hypotheses of a sentence, at the first step, too
     return reads_source_once(decoder) or not hasattr(model, "set_beam_size")
 
 
