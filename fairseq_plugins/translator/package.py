@@ -101,8 +101,10 @@ def _checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(f"search: {wrong[0]}: {settings[wrong[0]]!r} is not legal; legal settings: {legal}")
     if search["lenpen_form"] not in (STOCK, GNMT):
         raise UserError(f"search: {unknown_name('lenpen_form', search['lenpen_form'], (STOCK, GNMT))}")
-    if search["beam"] < 1 or not 0 <= search["min_len"] <= search["max_len_b"]:
-        raise UserError("search: beam is at least 1, and 0 <= min_len <= max_len_b")
+    # Of the shortest source, which is a token and its end.
+    longest = int(2 * search["max_len_a"] + search["max_len_b"])
+    if min(search["beam"], search["max_len_a"] + 1, longest) < 1 or not 0 <= search["min_len"] <= longest:
+        raise UserError("search: 0 <= min_len <= 2 max_len_a + max_len_b; the sum and beam >= 1, max_len_a >= 0")
     return search
 
 

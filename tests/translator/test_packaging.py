@@ -214,15 +214,18 @@ def test_it_keeps_the_length_of_the_longest_sentence_of_the_training(made: Made,
 def test_its_search_may_be_edited(package: Path) -> None:
     manifest = package / "translator.json"
     content = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps({**content, "search": {**content["search"], "beam": 4}}))
-    assert open_package(package).content["search"]["beam"] == 4
+    # As --max-len-a 1.2 --max-len-b 0: the least length is that of a source of one token.
+    edited = {**content["search"], "beam": 4, "max_len_a": 1.2, "max_len_b": 0}
+    manifest.write_text(json.dumps({**content, "search": edited}))
+    assert open_package(package).content["search"] == edited
     for name, value, problem in (
         ("beam", "four", "damaged: ValueError: "),
         ("beam", 2.7, "search: beam: 2.7 is not legal; legal settings: beam (int), lenpen (float), "),
         ("baem", 4, "search: baem: 4 is not legal; "),
         ("lenpen", float("nan"), "search: lenpen: nan is not legal; "),
         ("max_len_b", float("inf"), "damaged: OverflowError: "),
-        ("min_len", 500, "search: beam is at least 1, and 0 <= min_len <= max_len_b"),
+        ("min_len", 500, "search: 0 <= min_len <= 2 max_len_a + max_len_b; the sum and beam >= 1, "),
+        ("max_len_b", 0, "search: 0 <= min_len <= "),
         ("lenpen_form", "gmnt", "search: unknown lenpen_form 'gmnt' (did you mean 'gnmt'?)"),
     ):
         manifest.write_text(json.dumps({**content, "search": {**content["search"], name: value}}))
