@@ -25,4 +25,6 @@ class OlderNumpy(ModuleType):
 
 def apply() -> None:
     """Give it to the module that needs it, and to no other."""
+    if hasattr(np, "compat"):
+        return
     vars(token_block_dataset)["np"] = OlderNumpy("numpy")

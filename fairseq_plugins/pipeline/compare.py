@@ -28,7 +28,7 @@ from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.fairseq_log import LogReader
 from fairseq_plugins.pipeline.progress import Screen, glance
 from fairseq_plugins.pipeline.report import report_on
-from fairseq_plugins.pipeline.results import LOG, SEED
+from fairseq_plugins.pipeline.results import LOG, SEED, sets_seed
 from fairseq_plugins.pipeline.workspace import Workspace, require_apart
 from fairseq_plugins.process import end_children, start_child
 
@@ -224,7 +224,7 @@ def main(argv: Sequence[str]) -> int:
     configs = [Path(word) for word in args.words if word not in changes]
     if not configs:
         flags.error("no CONFIG given")
-    if any(change.lstrip("+").startswith(f"{SEED}=") for change in changes):
+    if any(map(sets_seed, changes)):
         flags.error(f"{SEED} would be the same in each training; use --seeds")
     compare(args.data, args.out, configs, changes, args.seeds, how(args))
     return 0

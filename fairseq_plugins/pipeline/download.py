@@ -104,7 +104,6 @@ def _read_through(path: Path, name: str) -> None:
                 raise zipfile.BadZipFile(f"{member} has another checksum")
     elif name.endswith((".tar", ".tgz", ".tar.gz")):
         with tarfile.open(path) as tar:
-            tar.getmembers()
             require_whole(tar)
     elif name.endswith(".gz"):
         with open(path, "rb") as file:

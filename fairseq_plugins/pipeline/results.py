@@ -83,7 +83,7 @@ class Run:
     @property
     def changes(self) -> tuple[str, ...]:
         """The changes of the configuration without the seed, sorted."""
-        return tuple(sorted(change for change in self.overrides if not change.lstrip("+").startswith(f"{SEED}=")))
+        return tuple(sorted(change for change in self.overrides if not sets_seed(change)))
 
     @property
     def precision(self) -> str | None:
@@ -130,6 +130,11 @@ class Run:
     def _value(self, key: str, kind: type[T]) -> T | None:
         value = self.settings.get(key)
         return value if isinstance(value, kind) else None
+
+
+def sets_seed(change: str) -> bool:
+    """Whether a KEY=VALUE change of a configuration sets the seed."""
+    return change.lstrip("+").startswith(f"{SEED}=")
 
 
 def is_run(directory: Path) -> bool:

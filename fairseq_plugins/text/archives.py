@@ -85,11 +85,12 @@ def checksum_like(known: str, path: Path) -> str:
 
 
 def require_whole(archive: tarfile.TarFile) -> None:
-    """Check that a tar archive whose members were all read is whole, and read it to its end, where gzip has a checksum.
+    """Check that a tar archive is whole, and read it to its end, where gzip has a checksum.
 
     Raises:
         EOFError: no block of zeros ends it; tarfile takes a header that is cut or damaged for the end.
     """
+    archive.getmembers()
     stream = archive.fileobj
     assert stream is not None
     stream.seek(archive.offset)

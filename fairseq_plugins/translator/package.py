@@ -103,7 +103,8 @@ def _checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(f"search: {unknown_name('lenpen_form', search['lenpen_form'], (STOCK, GNMT))}")
     # Of the shortest source, which is a token and its end.
     longest = int(2 * search["max_len_a"] + search["max_len_b"])
-    if min(search["beam"], search["max_len_a"] + 1, longest) < 1 or not 0 <= search["min_len"] <= longest:
+    lengths_fit = search["max_len_a"] >= 0 and longest >= 1 and 0 <= search["min_len"] <= longest
+    if search["beam"] < 1 or not lengths_fit:
         raise UserError("search: 0 <= min_len <= 2 max_len_a + max_len_b; the sum and beam >= 1, max_len_a >= 0")
     return search
 
