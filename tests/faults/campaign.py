@@ -52,7 +52,10 @@ def interrupt(job: Job, place: Path, chance: random.Random) -> None:
 
 def fill_disk(job: Job, place: Path, chance: random.Random) -> None:
     """No file can grow above a size, which is that of a file of the result, or less."""
-    sizes = [0, *(path.stat().st_size for path in files_of(place).values())]
+    sizes = [0]
+    for path in files_of(place).values():
+        with suppress(FileNotFoundError):  # the command may have renamed it meanwhile
+            sizes.append(path.stat().st_size)
     limit = int(chance.choice(sizes) * chance.random())
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     for pid in job.processes():

@@ -128,7 +128,7 @@ def test_a_change_of_the_recipe_is_another_run() -> None:
 def test_from_prepared_text_to_a_report(tmp_path: Path) -> None:
     """What ``run`` and ``evaluate`` make is in ``test_train.py`` and ``test_evaluate.py``."""
     data, out = test_evaluate.prepare(tmp_path / "my corpus"), tmp_path / "out"
-    changes = (*test_train.TINY, "optimization.lr=[0.01]", "lr_scheduler.warmup_updates=10")
+    changes = (*test_train.SMALL, "optimization.lr=[0.01]", "lr_scheduler.warmup_updates=10")
     changes += ("optimization.max_update=111", "checkpoint.save_interval_updates=37")
     options = (*test_evaluate.OPTIONS, "--average=last-updates=2", "--quiet")
     words = ["compare", data, out, test_train.POST_LN, *changes, *options, "--seeds", "3"]

@@ -17,7 +17,7 @@ from tests import toy
 from tests.scripts.fakes import program, slurm_of_two_nodes
 from tests.scripts.running import ROOT
 from tests.scripts.test_evaluate import prepare
-from tests.scripts.test_train import LAST, POST_LN, TINY, needs_cpu, train_here
+from tests.scripts.test_train import LAST, POST_LN, SMALL, TINY, needs_cpu, train_here
 
 SCRIPTS = ROOT / "scripts"
 
@@ -94,13 +94,13 @@ exec {sys.executable} "$@"
 def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, str], tmp_path: Path) -> None:
     """Each machine takes one of the two batches of an update: the weights are those of one process that takes both."""
     data, out = prepare(tmp_path / "data"), tmp_path / "out"
-    changes = (*TINY, "optimization.update_freq=[2]", "optimization.max_update=7", "model.dropout=0")
+    changes = (*SMALL, "optimization.update_freq=[2]", "optimization.max_update=7", "model.dropout=0")
     chain = ("compare", str(data), str(out), str(POST_LN))
     done = call(job, *chain, *changes, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
     run = out / "post_ln_3e3d" / "seed3"
-    expected = toy.weights_of(train_here(Request(POST_LN, data, tmp_path / "one", changes)))
+    expected = toy.weights_of(train_here(Request(POST_LN, data, tmp_path / "one", (*changes, "common.seed=3"))))
     torch.testing.assert_close(toy.weights_of(run / "checkpoints" / LAST), expected, rtol=1e-5, atol=1e-6)
     record = json.loads((run / "run.json").read_text())
     assert (record["nodes"], record["processes"], record["update_freq"]) == (2, 2, [1])

@@ -24,7 +24,7 @@ from tests.scripts.running import ROOT, refusal, wait_for
 
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
 POST_LN = ADMIN.with_name("post_ln_3e3d.yaml")
-TINY = (
+SMALL = (
     "model.encoder_layers=1",
     "model.decoder_layers=1",
     "model.encoder_embed_dim=16",
@@ -35,8 +35,8 @@ TINY = (
     "model.decoder_attention_heads=2",
     "dataset.max_tokens=120",
     "common.log_interval=5",
-    "common.seed=3",
 )
+TINY = (*SMALL, "common.seed=3")
 LENGTH = ("optimization.max_update=200", "checkpoint.save_interval_updates=10", "lr_scheduler.warmup_updates=40")
 LAST = "checkpoint_last.pt"
 ONE_CPU = Machine((), True)
