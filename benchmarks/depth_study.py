@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+import torch
+
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline.checkout import commit
 from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Run, read_run
@@ -41,6 +43,7 @@ NEWER = (
 DEPTHS = ("18e18d", "6e6d")
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 SWEEP, SEEDS = "sweep", (1, 2, 3)
+CPU = "cpu"
 SHARE_OF_SWEEP = 5
 """A training of the sweep has a fifth of the updates."""
 TEST_SETS = ("test", "multi30k")
@@ -49,7 +52,7 @@ LAST = 3
 COLUMNS = (
     *("config", "stage", "seed", "rate", "updates", "outcome", "valid", "best_update"),
     *(f"{metric}_{name}{kind}" for kind in ("", "_averaged") for name in TEST_SETS for metric in ("bleu", "chrf")),
-    *("p_test", "processor_s", "revision", "curve"),
+    *("p_test", "processor_s", "device", "revision", "curve"),
 )
 
 
@@ -109,7 +112,9 @@ def stages(configs: Sequence[str], seeds: Sequence[int]) -> Iterator[list[Traini
         yield sorted(full, key=lambda training: training.config != baseline(training.config))
 
 
-def train(training: Training, data: Path, out: Path, updates: int, theirs: Future[None] | None) -> dict[str, str]:
+def train(
+    training: Training, data: Path, out: Path, updates: int, theirs: Future[None] | None, device: str = CPU
+) -> dict[str, str]:
     """Train, and after the full number of updates also translate and score; return the line of the results file.
 
     The scores wait for ``theirs``, the training of the baseline, against which they are tested.
@@ -119,6 +124,7 @@ def train(training: Training, data: Path, out: Path, updates: int, theirs: Futur
     length = updates if training.stage == "full" else updates // SHARE_OF_SWEEP
     changes = [f"common.seed={training.seed}", f"optimization.lr=[{training.rate:g}]"]
     changes += [f"optimization.max_update={length}", f"lr_scheduler.total_num_update={length}"]
+    changes += [] if device == CPU else ["common.cpu=false"]
     config = ROOT / "configs" / "tatoeba_de_en" / f"{training.config}.yaml"
     used = _call("run", "--precision", "fp32", "--quiet", config, data, directory, *changes)
     run = read_run(directory)
@@ -126,9 +132,9 @@ def train(training: Training, data: Path, out: Path, updates: int, theirs: Futur
     losses = run.log.valid_loss
     line = dict.fromkeys(COLUMNS, "")
     line |= dict(zip(("config", "stage", "seed", "rate"), training.key, strict=True))
-    line |= {"updates": str(run.updates), "outcome": outcome, "revision": (commit() or "")[:12]}
-    # A resumed training does not know what it used before.
-    line["processor_s"] = "" if resumed else f"{used:.0f}"
+    line |= {"updates": str(run.updates), "outcome": outcome, "revision": (commit() or "")[:12], "device": device}
+    # A resumed training does not know what it used before, and one on a GPU uses little.
+    line["processor_s"] = "" if resumed or device != CPU else f"{used:.0f}"
     line["curve"] = " ".join(f"{update}:{loss:.3f}" for update, loss in sorted(losses.items()))
     if outcome == "ok":
         best = min(losses, key=lambda update: losses[update])
@@ -203,14 +209,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--updates", type=int, required=True, help="of a training to the end")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, each on one core")
+    parser.add_argument("--gpu", action="store_true", help="all of them on one GPU, still in float32")
     args = parser.parse_args(argv)
     lock = Lock()
+    device = torch.cuda.get_device_name() if args.gpu else CPU
 
     def one(training: Training, theirs: Future[None] | None) -> None:
         # Another call may have trained it meanwhile.
         if training.key in {tuple(line[name] for name in COLUMNS[:4]) for line in lines()}:
             return
-        line = train(training, args.data, args.out, args.updates, theirs)
+        line = train(training, args.data, args.out, args.updates, theirs, device)
         with lock:
             new = not RESULTS.exists()
             with open(RESULTS, "a", encoding="utf-8", newline="") as stream:

@@ -8,7 +8,8 @@ hides:
 - **Waits**: places where the host waits for the GPU, because it reads a number or sends one without ``non_blocking``.
 - **Promotions**: places where half precision meets a tensor in float32 and is lost without a word.
 
-What a GPU computes differently, its memory and its speed do not show.
+What a GPU computes differently, its memory and its speed do not show. With ``REAL_GPU=1`` these tests run on the GPU of
+this machine: nothing is pretended, and the same waits and promotions are counted.
 
 How it is done: to autograd the tensors lie on torch's ``meta`` device, since a build of torch without CUDA refuses to
 differentiate on ``cuda``. Below autograd each operation arrives at :func:`_operate`, by the tensors or by a mode that
@@ -26,7 +27,7 @@ import traceback
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -40,6 +41,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.gpu import autocast
 
 HALF = (torch.float16, torch.bfloat16)
+REAL = bool(os.environ.get("REAL_GPU"))
+_is_available = torch.cuda.is_available
+if REAL:
+    # A process that has asked the driver cannot hand the GPU on to its copies: the tests' own process sees none.
+    torch.cuda.is_available = lambda: False
 _aten = torch.ops.aten
 COPIES = {_aten.copy_.default, _aten._to_copy.default, _aten._foreach_copy_.default}
 INDEXED = {_aten.index.Tensor, _aten.index_put_.default, _aten._index_put_impl_.default, _aten.index_put.default}
@@ -199,6 +205,20 @@ class _Mode(TorchDispatchMode):
         return _operate(func, args, kwargs or {})
 
 
+class _Watch(TorchDispatchMode):
+    """Counts what operations of a real GPU show."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        flat: list[Tensor] = []
+        _mapped(flat.append, (*args, *kwargs.values()))
+        on_gpu = [value for value in flat if value.is_cuda]
+        wanted = "device" in kwargs and kwargs["device"] is not None and kwargs["device"].type == "cuda"
+        if on_gpu or wanted:
+            _look(func, args, kwargs, flat, on_gpu, wanted)
+        return func(*args, **kwargs)
+
+
 def _operate(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Compute an operation in main memory, unless torch would refuse it on a GPU."""
     flat: list[Tensor] = []
@@ -249,7 +269,7 @@ def _refuse_another_shape(outer: Tensor, inner: Tensor, func: Any) -> None:
 
 
 def _look(
-    func: Any, args: Any, kwargs: dict[str, Any], flat: list[Tensor], on_gpu: list[GpuTensor], wanted: bool
+    func: Any, args: Any, kwargs: dict[str, Any], flat: list[Tensor], on_gpu: Sequence[Tensor], wanted: bool
 ) -> None:
     """Count waits and promotions.
 
@@ -259,11 +279,11 @@ def _look(
     if func in COPIES:
         host_waits = not kwargs.get("non_blocking") and not (len(args) > 2 and args[2] is True)
         source = flat[-1]
-        to_gpu = wanted or (len(flat) > 1 and isinstance(flat[0], GpuTensor))
+        to_gpu = wanted or (len(flat) > 1 and flat[0].is_cuda)
         to_host = not to_gpu and (kwargs.get("device") is not None or len(flat) > 1)
-        if isinstance(source, GpuTensor) and to_host:
+        if source.is_cuda and to_host:
             SEEN.wait(SEEN.reads)
-        if not isinstance(source, GpuTensor) and to_gpu and host_waits:
+        if not source.is_cuda and to_gpu and host_waits:
             SEEN.wait(SEEN.sends)
         return
     devices = {value.device for value in on_gpu}
@@ -282,7 +302,7 @@ def _look(
 
 
 def _that_must_match(func: Any, args: Any, flat: list[Tensor]) -> list[Tensor]:
-    if func not in INDEXED or not isinstance(args[0], GpuTensor):
+    if func not in INDEXED or not args[0].is_cuda:
         return flat
     indices = {id(value) for value in args[1]}
     return [value for value in flat if id(value) not in indices]
@@ -484,7 +504,11 @@ def _around(original: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def gpu(count: int = 1) -> Iterator[Seen]:
-    """Pretend that there are so many GPUs; yields what is seen of them."""
+    """Pretend that there are so many GPUs, or take the real one; yields what is seen of them."""
+    if REAL:
+        with mock.patch.object(torch.cuda, "is_available", _is_available), _Watch():
+            yield SEEN
+        return
     _current[0] = 0
     _states.update({index: torch.Generator().manual_seed(0).get_state() for index in range(count)})
     SEEN.forget()
