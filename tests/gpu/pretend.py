@@ -44,8 +44,7 @@ HALF = (torch.float16, torch.bfloat16)
 REAL = bool(os.environ.get("REAL_GPU"))
 _is_available = torch.cuda.is_available
 if REAL:
-    # A process that has asked the driver cannot hand the GPU on to its copies: the tests' own process sees none.
-    torch.cuda.is_available = lambda: False
+    torch.cuda.is_available = lambda: False  # outside of gpu()
 _aten = torch.ops.aten
 COPIES = {_aten.copy_.default, _aten._to_copy.default, _aten._foreach_copy_.default}
 INDEXED = {_aten.index.Tensor, _aten.index_put_.default, _aten._index_put_impl_.default, _aten.index_put.default}
@@ -506,7 +505,12 @@ def _around(original: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 def gpu(count: int = 1) -> Iterator[Seen]:
     """Pretend that there are so many GPUs, or take the real one; yields what is seen of them."""
     if REAL:
-        with mock.patch.object(torch.cuda, "is_available", _is_available), _Watch():
+        SEEN.forget()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(mock.patch.object(torch.cuda, "is_available", _is_available))
+            # What it builds in main memory and sends does not arrive at the mode otherwise.
+            stack.enter_context(mock.patch.object(torch, "tensor", _around(torch.tensor, _tensor)))
+            stack.enter_context(_Watch())
             yield SEEN
         return
     _current[0] = 0
@@ -538,6 +542,12 @@ def on_gpu(function: Callable[..., Any], *args: Any, count: int = 1, **kwargs: A
     Raises:
         AssertionError: with the other process's trace.
     """
+    if REAL:  # CUDA does not run in a copy of a process that has asked for its devices
+        try:
+            with gpu(count):
+                return function(*args, **kwargs)
+        except Exception as error:
+            raise AssertionError(traceback.format_exc()) from error
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:

@@ -21,7 +21,7 @@ from fairseq_plugins.cli import main as cli
 from fairseq_plugins.translator.engines import FAIRSEQ
 from fairseq_plugins.translator.translate import Translator
 from tests import toy
-from tests.gpu.pretend import on_gpu
+from tests.gpu.pretend import REAL, on_gpu
 from tests.pipeline.making import write_run
 from tests.translator.conftest import Made
 
@@ -69,6 +69,7 @@ def test_generate(toy_data: Path, checkpoint: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(REAL, reason="run forks, and CUDA does not start in a fork of a process that uses it")
 def test_the_doctor_and_a_plan_name_the_gpu(toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def both() -> None:
         command("doctor")
