@@ -56,6 +56,7 @@ NEWER = (
 )
 MUON: Settings = {"optimizer": {"_name": "muon"}}
 DEPTHS = ((6, 6), (18, 18))
+DEEPEST, DEEPEST_METHODS = (36, 12), ("pre_ln", "rezero", "t_fixup", "ds_init")
 WIDE, WIDE_METHODS = size(104, 208, 4), ("pre_ln", "admin")
 
 
@@ -70,6 +71,9 @@ def configs() -> Iterator[tuple[str, Config]]:
             yield _config(name, f"{name}_warm_up_{encoder}e{decoder}d", encoder, decoder, remarks=remarks)
         remarks = ("Muon for the matrices of the layers, Adam for the rest.",)
         yield _config("pre_ln", f"pre_ln_muon_{encoder}e{decoder}d", encoder, decoder, MUON, remarks=remarks)
+    for name in DEEPEST_METHODS:
+        own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
+        yield _config(name, f"{name}_36e12d", *DEEPEST, own)
     for name in WIDE_METHODS:
         remarks = ("As many parameters as width 64 has at 18-18.",)
         yield _config(name, f"{name}_wide_6e6d", 6, 6, model=WIDE, remarks=remarks)
