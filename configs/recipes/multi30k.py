@@ -1,4 +1,4 @@
-"""The last table of ``docs/results/depth.md``: no paper's recipe, but one for all methods, on Multi30k."""
+"""Small models for a CPU and the examples of the pages: no paper's recipe, but one for all methods, on Multi30k."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEVER = 10**6
 DEPTH = Recipe(
     corpus="Multi30k, German to English: 29,000 captions",
     data="scripts/prepare_multi30k.sh",
-    source="of this project, chosen on Pre-LN and Post-LN at 6-6 layers; docs/results/depth.md",
+    source="of this project, chosen on Pre-LN and Post-LN at 6-6 layers",
     settings=merged(
         translation("de", "en"),
         LABEL_SMOOTHING,
@@ -58,20 +58,11 @@ DEPTH = Recipe(
     update_freq=1,
 )
 NO_WARM_UP: Settings = {"lr_scheduler": {"warmup_init_lr": Noted(RATE, "no warm-up, as published")}}
-PUBLISHED_WITHOUT_WARM_UP = ("rezero", "t_fixup")
-WARMED_UP = {"t_fixup_warm": "t_fixup"}
-"""Method by the name of a configuration that has the warm-up of the others nevertheless."""
-METHODS = (
-    *("post_ln", "pre_ln", "admin", "b2t", "ds_init", "dsinit_matt", "rezero", "deepnet", "t_fixup", "t_fixup_warm"),
-    # The two with the lowest loss at 60-12 layers in docs/results/deep_stability.md.
-    *("deepscale", "denseformer"),
-)
+METHODS: dict[str, Settings] = {"post_ln": {}, "pre_ln": {}, "admin": {}, "rezero": NO_WARM_UP}
 
 
 def configs() -> Iterator[tuple[str, Config]]:
     """Every method at every depth."""
     for depth in (6, 18):
-        for name in METHODS:
-            own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
-            config = Config(DEPTH, WARMED_UP.get(name, name), depth, depth, settings=own)
-            yield f"multi30k_de_en/{name}_{depth}e{depth}d", config
+        for name, own in METHODS.items():
+            yield f"multi30k_de_en/{name}_{depth}e{depth}d", Config(DEPTH, name, depth, depth, settings=own)
