@@ -61,7 +61,7 @@ class Comparison:
         difference: mean of the system minus mean of the baseline, in points.
         p: the largest of ``p_values``, or 1 if one pair of runs is better and another worse; None if there is none
             (Welch's test of runs that are all equal).
-        p_values: one for each pair of runs; 1 if both outputs are the same text.
+        p_values: one for each pair of runs; 1 if both have the same score.
         signature: sacreBLEU's, with number of samples and seed.
     """
 
@@ -152,9 +152,10 @@ def _paired(
     test = PairedTest([("baseline", base), ("system", run)], {"": scorer}, references, kind, samples)
     signatures, results = test()
     ((name, signature),) = signatures.items()
-    # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two equal outputs.
-    result: Any = results[name][1]
-    return (1.0 if list(base) == list(run) else float(result.p_value)), str(signature)
+    # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two outputs that its
+    # score does not tell apart.
+    scored: Any = results[name]
+    return (1.0 if scored[0].score == scored[1].score else float(scored[1].p_value)), str(signature)
 
 
 def welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:

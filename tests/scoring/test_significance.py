@@ -32,8 +32,10 @@ def test_a_system_that_is_better_in_every_sample() -> None:
     assert found["good", "approximate randomisation"].p == pytest.approx(1 / 200)
     scores = [value_of(METRICS["sacrebleu"], text, [REFERENCE]).value for text in (BAD, GOOD)]
     assert [one.difference for one in found.values()] == [pytest.approx(scores[1] - scores[0])] * 2
-    same = by_test({"one": FAIR, "other": list(FAIR)})
-    assert {(one.p, one.difference) for one in same.values()} == {(1.0, 0.0)}
+    # The same text, and what is the same to a score that ignores case.
+    for other, lower_case in ((list(FAIR), False), ([sentence.upper() for sentence in FAIR], True)):
+        same = by_test({"one": FAIR, "other": other}, lower_case=lower_case)
+        assert {(one.p, one.difference) for one in same.values()} == {(1.0, 0.0)}
 
 
 def test_the_largest_p_value_over_the_pairs_of_runs_counts() -> None:
