@@ -62,12 +62,17 @@ def test_a_raw_line_becomes_what_the_preparation_made_of_it(
 
 def test_the_truecaser_and_apostrophes_are_steps(tmp_path: Path) -> None:
     (tmp_path / "truecaser").write_text("haus (3/4) Haus (1)\nes (5/5)\n")
-    text = {"tokeniser": "moses", "truecased": True, "changed": {"test": ["apostrophes"]}}
+    text = {"tokeniser": "moses", "truecased": True, "changed": {"valid": ["punctuation"], "test": ["apostrophes"]}}
     (tmp_path / "text.json").write_text(json.dumps(text))
     form = form_of(("de", "en"), described(tmp_path), {"ESCAPE": "0"})
     assert moses.files_of(form) == ["truecaser"]
-    assert form.encoder(tmp_path)("Es geht’s.") == ["es", "geht", "'", "s", "."]
+    assert form.encoder(tmp_path)("Es geht’s „so“.") == ["es", "geht", "'", "s", "„", "so", "“", "."]
     assert form.decoder()(["it", "is", "."]) == "It is."
+    # Only a change of a test set is one of a raw text.
+    text["changed"] = {"test": ["punctuation"]}
+    (tmp_path / "text.json").write_text(json.dumps(text))
+    form = form_of(("de", "en"), described(tmp_path), {"ESCAPE": "0"})
+    assert form.encoder(tmp_path)("„So“.") == ['"', "So", '"', "."]
 
 
 def test_weights_come_back_as_they_were(tmp_path: Path) -> None:
