@@ -26,6 +26,7 @@ from fairseq_plugins.translator.package import open_package
 from tests import models, toy
 from tests.pipeline.making import write_run
 from tests.refusals import refused
+from tests.texts import read, write
 from tests.translator.conftest import Made
 
 
@@ -73,6 +74,20 @@ def test_the_truecaser_and_apostrophes_are_steps(tmp_path: Path) -> None:
     (tmp_path / "text.json").write_text(json.dumps(text))
     form = form_of(("de", "en"), described(tmp_path), {"ESCAPE": "0"})
     assert form.encoder(tmp_path)("„So“.") == ['"', "So", '"', "."]
+
+
+def test_a_raw_line_that_becomes_other_tokens_is_told(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where the text was given in tokens of other rules: here, with subwords of other merges."""
+    data = Path(shutil.copytree(made.data, tmp_path / "data"))
+    packaged(made.checkpoint, tmp_path / "same", "--data", data)
+    assert not capsys.readouterr().err
+    first, *merges = read(data / "codes")
+    write(data / "codes", [first, *merges[:5]])
+    packaged(made.checkpoint, tmp_path / "other", "--data", data)
+    told = f" lines of {data}/raw/test.de become other tokens than in {data}/text/test.de\n"
+    assert capsys.readouterr().err.endswith(told)
 
 
 def test_weights_come_back_as_they_were(tmp_path: Path) -> None:
