@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.results import Run
-from fairseq_plugins.tables import markdown_table
+from fairseq_plugins.tables import markdown_table, number
 from fairseq_plugins.translator.package import Package
 
 CARD = """\
@@ -125,7 +125,7 @@ def _recipe(content: Mapping[str, Any], run: Run | None) -> dict[str, str]:
         "parts": ", ".join(f"{axis.value} {options[axis.value]}" for axis in Axis if axis.value in options),
         "layers": f"{options['encoder_layers']} encoder, {options['decoder_layers']} decoder",
         "width": f"{options['decoder_embed_dim']}, feed-forward {options['decoder_ffn_embed_dim']}",
-        "updates": f"{content['updates']:,}",
+        "updates": number(content["updates"], ",d"),
     }
     if run is None:
         return recipe

@@ -147,7 +147,8 @@ def packaged(place: Path, types: list[str], case: str = "admin", target: list[st
         "search": SEARCH,
         "positions": list(model.max_positions()),
         "longest_trained": 40,
-        "updates": 1200,
+        # A checkpoint of weights alone has none.
+        "updates": None if case == "pre_ln" else 1200,
         "architecture": f"{case}_transformer",
         "model": json.loads(json.dumps(options_of(model, case))),
         "engines": {},
