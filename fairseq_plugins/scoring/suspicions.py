@@ -11,6 +11,8 @@ _SPACED = re.compile(r"\S ([.,]( |$))|&(apos|quot|amp|#91|#93);|@-@")
 _SUBWORD = re.compile(r"@@( |$)|▁")
 _UNKNOWN = re.compile(r"<<unk>>|<unk>")
 _EMPTY = re.compile(r"^\s*\Z")
+_UNSPACED = re.compile("[぀-ヿ一-鿿]{8}")
+"""Kana and ideographs as they are written, without spaces; few words of segmented text are so long."""
 
 _TOKENISED_SHARE = 0.1
 """Above this share of spaced sentences a text counts as tokenised. Published raw references stay below 0.01."""
@@ -38,6 +40,8 @@ def reference_suspicions(references: Sequence[str]) -> Iterator[str]:
     if share > _TOKENISED_SHARE:
         how = "sacreBLEU of them is not comparable with any published one; use the references as they were published"
         yield f"the references: {share:.0%} of the sentences look tokenised: {how}"
+    if (unspaced := sum(map(bool, map(_UNSPACED.search, references)))) > _TOKENISED_SHARE * len(references):
+        yield f"the references: {unspaced} sentences have no spaces, so that each is a word: use sacrebleu -tok zh"
 
 
 def marks(name: str, sentences: Sequence[str]) -> Iterator[str]:

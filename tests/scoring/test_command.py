@@ -211,6 +211,11 @@ def test_a_doubtful_number_is_given_with_one_warning(run: Run, tmp_path: Path) -
     _, _, errors = run("tok", "tok", "--metrics", "sacrebleu", "--output", "out.json")
     assert errors.startswith("warning: the references: 100% of the sentences look tokenised: sacreBLEU of them ")
     assert stored("out.json")["warnings"] == [errors.removeprefix("warning: ").strip()]
+    chinese = write(tmp_path / "zh", ["我们今天下午去北京的图书馆看书。"] * 30)
+    _, _, errors = run("zh", "zh", "--metrics", "sacrebleu")
+    assert errors.startswith("warning: the references: 30 sentences have no spaces, ")
+    write(chinese, ["我们 今天 下午 去 北京 的 图书馆 看书。"] * 30)
+    assert run("zh", "zh", "--metrics", "sacrebleu")[2] == ""
 
 
 def test_published_text_is_above_suspicion(real_corpus: Callable[[str], Path]) -> None:
