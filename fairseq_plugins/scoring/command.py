@@ -22,7 +22,7 @@ from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import require_no_input, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.scoring.metrics import METRICS, Metric
+from fairseq_plugins.scoring.metrics import METRICS
 from fairseq_plugins.scoring.scores import Scores, score
 from fairseq_plugins.scoring.significance import FEWEST_SENTENCES, TESTS, compare
 from fairseq_plugins.scoring.tables import as_json, as_text
@@ -73,9 +73,8 @@ def _score(args: argparse.Namespace) -> None:
         metrics=None if args.metrics is None else [name.strip() for name in args.metrics.split(",")],
         lower_case=args.lower_case,
     )
-    metric = next((metric for metric in scores.metrics if metric.paired), None)
-    if metric is not None and args.significance != "none" and len(systems) > 1:
-        scores = _compared(scores, metric, args)
+    if args.significance != "none" and len(systems) > 1:
+        scores = _compared(scores, args)
     for warning in scores.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if not args.output:
@@ -87,8 +86,11 @@ def _score(args: argparse.Namespace) -> None:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _compared(scores: Scores, metric: Metric, args: argparse.Namespace) -> Scores:
-    """Add the tests on one of the scores, and a warning about too few sentences."""
+def _compared(scores: Scores, args: argparse.Namespace) -> Scores:
+    """Add the tests on one of the scores, and a warning about too few sentences; or a remark where none has tests."""
+    metric = next((metric for metric in scores.metrics if metric.paired), None)
+    if metric is None:
+        return replace(scores, remarks=(*scores.remarks, "not compared: sacreBLEU tests none of these scores"))
     text = scores.test_set.text(metric.reads)
     comparisons = compare(
         text.systems,

@@ -74,6 +74,8 @@ def test_what_is_left_out_is_said(run: Run) -> None:
     _, output, _ = run("a1", "ref", "--language-pair", "en-fr")
     assert "tokenised BLEU  " in output
     assert "compound-split BLEU left out: " in output
+    _, output, _ = run("--systems", "a=a1", "b=b1", "--references", "ref", "--metrics", "rouge-1", "--baseline", "b")
+    assert "\nnot compared: sacreBLEU tests none of these scores\n" in output
 
 
 def test_files_are_what_the_functions_return(run: Run) -> None:
