@@ -377,7 +377,7 @@ def method_section(method: Method) -> str:
             ((code(flag(part.axis.value)), code(part.name), part.summary) for part in parts_of(method)),
         )
     )
-    options = [option for part in parts_of(method) for option in part.options]
+    options = list(dict.fromkeys(option for part in parts_of(method) for option in part.options))
     if options:
         parts += ["Options:", _options_table(options, method_preset(method))]
     parts += _state_dict(method)

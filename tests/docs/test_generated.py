@@ -156,6 +156,10 @@ ABSENT: dict[str, set[str]] = {
 }
 
 
+def test_an_option_of_two_parts_of_a_method_stands_once_in_its_section() -> None:
+    assert generate.method_section(METHODS["completep"]).count("| `--depth-mup-alpha` |") == 1
+
+
 def test_absent_stock_modules() -> None:
     assert {name: set(generate.absent_modules(METHODS[name])) for name in ABSENT} == ABSENT
 
