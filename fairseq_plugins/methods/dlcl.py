@@ -206,7 +206,7 @@ method(
         *_EXTRAS,
         "Where the released code normalises $`y_0`$, it does so twice in this form; here that LayerNorm is "
         "`--layernorm-embedding`, once.",
-        "This is the form that the B2T paper compares; its weights are drawn as by `--base-init fairseq`, those of "
-        "the DLCL paper as by `--base-init xavier`, the default.",
+        "This is the form that the B2T paper compares, with the released code (6.1.2), which draws weights as "
+        "`--base-init xavier` does.",
     ),
 )
