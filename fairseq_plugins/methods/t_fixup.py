@@ -86,7 +86,7 @@ method(
     equation=(
         r"$`o = x + F(x)`$, no LayerNorm, no warm-up, small weights at first (section 3); Xavier's matrices "
         r"of values, outputs and feed-forward times $`0.67\, N^{-1/4}`$ in the encoder and $`(9 M)^{-1/4}`$ in the "
-        r"decoder of $`M`$ layers; embeddings $`N(0, d^{-1/2})`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$"
+        r"decoder of $`M`$ layers; embeddings $`\mathcal{N}(0, 1 / d)`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$"
     ),
     norm="none",
     init="t_fixup",
