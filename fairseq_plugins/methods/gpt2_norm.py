@@ -1,6 +1,6 @@
 """GPT2-Norm: LayerNorm on the output of each branch, before the sum.
 
-Compared in Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, table 3. The released GPT-2 is Pre-LN.
+Compared in Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, section 5.2. The released GPT-2 is Pre-LN.
 """
 
 from fairseq_plugins.core.method import method
@@ -9,7 +9,7 @@ method(
     "gpt2_norm",
     title="GPT2-Norm",
     paper="Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887",
-    equation=r"$`o = x + \mathrm{LN}(F(x))`$ (table 3)",
+    equation=r"$`o = x + \mathrm{LN}(F(x))`$ (section 5.2)",
     norm="branch",
     base_init="fairseq",
     departures=(

@@ -1,6 +1,6 @@
 """ReZero: no LayerNorm; every branch is multiplied by a trained scalar that starts at zero. LayerScale: by a vector.
 
-Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, equation 1 and section 4; Touvron et al., ICCV 2021,
+Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, equation 1 and section 5; Touvron et al., ICCV 2021,
 https://arxiv.org/abs/2103.17239, section 2.
 """
 

@@ -1,4 +1,4 @@
-"""Weights of branches and streams: omega (Liu et al., EMNLP 2020, figure 8), alpha (Bachlechner et al., UAI 2021,
+"""Weights of branches and streams: omega (Liu et al., EMNLP 2020), alpha (Bachlechner et al., UAI 2021,
 figure 6), and the weights of a history (Wang et al., ACL 2019).
 
 No weight is read by name: residual connections and histories without their LayerNorms are linear.
@@ -149,8 +149,5 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
 
 
 ANALYSIS = Analysis(
-    "scales",
-    "omega, alpha, gates and history weights of each layer; dead gates",
-    "Admin Fig. 8, ReZero Fig. 6, DLCL",
-    run_scales,
+    "scales", "omega, alpha, gates and history weights of each layer; dead gates", "ReZero Fig. 6, DLCL", run_scales
 )

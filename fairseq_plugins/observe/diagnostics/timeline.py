@@ -193,6 +193,6 @@ def _history_figure(courses: Courses) -> Figure:
 ANALYSIS = Analysis(
     "timeline",
     "gradients, activations, alpha, omega and history weights over a training",
-    "ReZero Fig. 6, Admin Fig. 8, DLCL",
+    "ReZero Fig. 6, DLCL",
     run_timeline,
 )
