@@ -51,6 +51,16 @@ def test_links_lead_somewhere() -> None:
     assert lost == []
 
 
+def test_a_row_of_a_table_has_as_many_cells_as_its_head() -> None:
+    """GitHub shows no cell beyond those of the head."""
+    wrong = []
+    for page in PAGES:
+        for table in re.findall(r"(?:^\|.*\n)+", without_code(page.read_text(encoding="utf-8")), flags=re.MULTILINE):
+            bars = [len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()]
+            wrong += [f"{page.name}: {table.splitlines()[at]}" for at, count in enumerate(bars) if count != bars[0]]
+    assert wrong == []
+
+
 def test_named_tests_exist() -> None:
     named = re.findall(r"`(test_\w+)", (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"))
     programs = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
