@@ -74,6 +74,8 @@ SCALED = {
     "b2t_init_scope": Noted("parameters", "C.1: all parameter values but the embeddings'; the released code: matrices"),
 }
 """The initial values of 100 layers. The text makes no exception for Post-LN and Pre-LN."""
+AS_OFFICIAL = "as in the official implementation, which the paper took (6.1.2)"
+T_FIXUP = {"base_init": Noted("xavier_biased", AS_OFFICIAL), "t_fixup_rule": Noted("released", AS_OFFICIAL)}
 SMALL_BATCH = ("The batch of Figure 10 is not stated: its rows take that of the command without update_freq.",)
 HEADLINES = replace(
     B2T_DE,
@@ -222,6 +224,7 @@ def _compared(corpus: str, recipe: Recipe, depth: int) -> Iterator[tuple[str, Co
                 method,
                 depth,
                 depth,
+                T_FIXUP if method == "t_fixup" else {},
                 remarks=_carried_over(method),
             ),
         )
