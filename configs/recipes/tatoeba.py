@@ -56,7 +56,7 @@ NEWER = (
 )
 MUON: Settings = {"optimizer": {"_name": "muon"}}
 DEPTHS = ((6, 6), (18, 18))
-DEEPEST, DEEPEST_METHODS = (36, 12), ("pre_ln", "rezero", "t_fixup", "ds_init")
+DEEPEST, DEEPEST_METHODS = (36, 12), ("pre_ln", "rezero", "t_fixup", "ds_init", "denseformer")
 WIDE, WIDE_METHODS = size(104, 208, 4), ("pre_ln", "admin")
 
 
