@@ -56,24 +56,26 @@ NEWER = (
 )
 MUON: Settings = {"optimizer": {"_name": "muon"}}
 DEPTHS = ((6, 6), (18, 18))
-DEEPEST, DEEPEST_METHODS = (36, 12), ("pre_ln", "rezero", "t_fixup", "ds_init", "denseformer")
+AS_PUBLISHED = {
+    **dict.fromkeys(DEPTHS, (*METHODS, *NEWER)),
+    (36, 12): ("pre_ln", "rezero", "t_fixup", "ds_init", "denseformer"),
+}
+"""By depth, the methods that are trained with the warm-up of their papers."""
 WIDE, WIDE_METHODS = size(104, 208, 4), ("pre_ln", "admin")
 
 
 def configs() -> Iterator[tuple[str, Config]]:
     """Every method at every depth, those without warm-up also with it, Pre-LN also with Muon, and the wide models."""
-    for encoder, decoder in DEPTHS:
-        for name in (*METHODS, *NEWER):
+    for (encoder, decoder), names in AS_PUBLISHED.items():
+        for name in names:
             own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
             yield _config(name, f"{name}_{encoder}e{decoder}d", encoder, decoder, own)
+    for encoder, decoder in DEPTHS:
         for name in PUBLISHED_WITHOUT_WARM_UP:
             remarks = ("With the warm-up of the other methods; its paper has none.",)
             yield _config(name, f"{name}_warm_up_{encoder}e{decoder}d", encoder, decoder, remarks=remarks)
         remarks = ("Muon for the matrices of the layers, Adam for the rest.",)
         yield _config("pre_ln", f"pre_ln_muon_{encoder}e{decoder}d", encoder, decoder, MUON, remarks=remarks)
-    for name in DEEPEST_METHODS:
-        own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
-        yield _config(name, f"{name}_36e12d", *DEEPEST, own)
     for name in WIDE_METHODS:
         remarks = ("As many parameters as width 64 has at 18-18.",)
         yield _config(name, f"{name}_wide_6e6d", 6, 6, model=WIDE, remarks=remarks)

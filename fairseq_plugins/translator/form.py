@@ -150,7 +150,7 @@ def form_of(languages: tuple[str, str], text: Description, settings: Mapping[str
         subwords=text.subwords,
         # With NORMALISE=train the published test sets stay as they are, and a raw text is like those.
         normalise=settings.get("NORMALISE") == "all"
-        or any("punctuation" in changes for name, changes in text.changed.items() if name != "valid"),
+        or any("punctuation" in made for name, made in text.changed.items() if name != "valid"),
         apostrophes="apostrophes" in changes,
         aggressive=settings.get("AGGRESSIVE") == "1",
         escape=settings.get("ESCAPE", "1") == "1",

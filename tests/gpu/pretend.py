@@ -212,7 +212,8 @@ class _Watch(TorchDispatchMode):
         flat: list[Tensor] = []
         _mapped(flat.append, (*args, *kwargs.values()))
         on_gpu = [value for value in flat if value.is_cuda]
-        wanted = "device" in kwargs and kwargs["device"] is not None and kwargs["device"].type == "cuda"
+        device = kwargs.get("device")
+        wanted = device is not None and device.type == "cuda"
         if on_gpu or wanted:
             _look(func, args, kwargs, flat, on_gpu, wanted)
         return func(*args, **kwargs)
@@ -504,8 +505,8 @@ def _around(original: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 @contextlib.contextmanager
 def gpu(count: int = 1) -> Iterator[Seen]:
     """Pretend that there are so many GPUs, or take the real one; yields what is seen of them."""
+    SEEN.forget()
     if REAL:
-        SEEN.forget()
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(torch.cuda, "is_available", _is_available))
             # What it builds in main memory and sends does not arrive at the mode otherwise.
@@ -515,7 +516,6 @@ def gpu(count: int = 1) -> Iterator[Seen]:
         return
     _current[0] = 0
     _states.update({index: torch.Generator().manual_seed(0).get_state() for index in range(count)})
-    SEEN.forget()
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.multiple(torch.cuda, create=True, **_torch_cuda(count)))
         for owner, name, function in (
