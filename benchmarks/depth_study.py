@@ -2,8 +2,7 @@
 
 Each training is ``fairseq-deep run`` and ``fairseq-deep evaluate`` on a file of ``configs/tatoeba_de_en``. As soon as
 it ends, its line is in ``docs/results/depth.tsv``; what has a line is not trained again. A stopped training goes on.
-The wide models are trained with ``--methods pre_ln_wide admin_wide --depths 6e6d``, those of the hypothesis on
-warm-up with ``--methods rezero_warm_up t_fixup_warm_up``.
+The methods are called as these files, also ``pre_ln_wide`` (at 6-6 alone) and ``rezero_warm_up``.
 Run it from the repository's root: ``python benchmarks/depth_study.py --help``.
 """
 
@@ -32,14 +31,6 @@ from fairseq_plugins.scoring.significance import compare
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "depth.tsv"
 BASELINE = "pre_ln"
-FIRST = ("pre_ln", "admin", "b2t", "post_ln")
-"""The methods of most hypotheses, which are trained before the others."""
-OTHERS = ("rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual")
-NEWER = (
-    *("ode", "pcformer", "siamese_norm", "hyper_connections", "mhc", "attention_residuals", "value_residual"),
-    *("scale_norm", "cosine_attention", "gated_attention", "layer_scale", "gtrans", "completep", "pre_ln_muon"),
-)
-"""Methods that have one seed."""
 DEPTHS = ("18e18d", "6e6d")
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 SWEEP, SEEDS = "sweep", (1, 2, 3)
@@ -204,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="made by scripts/prepare_tatoeba.sh")
     parser.add_argument("out", type=Path, help="where the trainings are")
-    parser.add_argument("--methods", nargs="+", help="default: those of most hypotheses, the others, the newer ones")
+    parser.add_argument("--methods", nargs="+", required=True, help="as their files are called, without the depth")
     parser.add_argument("--depths", nargs="+", default=DEPTHS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--updates", type=int, required=True, help="of a training to the end")
@@ -228,10 +219,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 writer.writerow(line)
         print(*training.key, line["outcome"], line["valid"], line["bleu_test"], flush=True)
 
-    for methods in [args.methods] if args.methods else [FIRST, OTHERS, NEWER]:
-        seeds = args.seeds if methods is not NEWER else args.seeds[:1]
-        for trainings in stages([f"{method}_{depth}" for depth in args.depths for method in methods], seeds):
-            train_all(trainings, one, args.jobs)
+    for trainings in stages([f"{method}_{depth}" for depth in args.depths for method in args.methods], args.seeds):
+        train_all(trainings, one, args.jobs)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,6 @@ from fairseq_plugins.tables import markdown_table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "depth.tsv"
 BASELINE = "pre_ln"
-VARIANTS = ("_wide", "_warm_up", "_muon")
-"""What the name of a method ends in: another width, the warm-up that its paper does without, or another optimizer."""
-METHODS = (
-    *("pre_ln", "admin", "b2t", "post_ln", "rezero", "ds_init", "t_fixup", "deepnet", "denseformer", "resi_dual"),
-    *("ode", "pcformer", "siamese_norm", "hyper_connections", "mhc", "attention_residuals", "value_residual"),
-    *("scale_norm", "cosine_attention", "gated_attention", "layer_scale", "gtrans", "completep"),
-)
 SCORES = ("bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
 OK, RATES, SEEDS = "ok", 4, 3
 GOAL = 5.0
@@ -42,16 +35,9 @@ def read() -> list[Line]:
 
 
 def configs(lines: Sequence[Line], depth: str = "") -> list[str]:
-    """What was trained, the shallow first, in the order of the methods."""
+    """What was trained, the shallow first, in alphabetical order."""
     names = {line["config"] for line in lines if line["config"].endswith(depth)}
-
-    def place(name: str) -> tuple[int, int, str]:
-        method = _method(name)
-        for variant in VARIANTS:
-            method = method.removesuffix(variant)
-        return _layers(name), METHODS.index(method), name
-
-    return sorted(names, key=place)
+    return sorted(names, key=lambda name: (_layers(name), name))
 
 
 def sweep_table(lines: Sequence[Line]) -> str:
@@ -233,8 +219,7 @@ def holm(p_values: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def _named(config: str) -> str:
-    method, _, depth = config.rpartition("_")
-    return f"`{method}` {depth.replace('e', '-').removesuffix('d')}"
+    return f"`{_method(config)}` {_depth(config)}"
 
 
 def _mean(values: Sequence[float], form: str) -> str:
@@ -264,14 +249,14 @@ def draw(lines: Sequence[Line], path: Path) -> None:
             axis.plot(updates, mean, linestyle=style, color=colour, label=_method(config))
             axis.fill_between(updates, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
             bleu[_method(config)].append((depth, [float(line["bleu_test"]) for line in found]))
-        axis.set(title=f"{depth}-{depth} layers", xlabel="updates", ylabel="bits per target token")
+        axis.set(title=f"{_depth(config)} layers", xlabel="updates", ylabel="bits per target token")
     for number, name in enumerate(names):
         style, marker, colour = look(number)
         places = [depth for depth, _ in bleu[name]]
         means = [statistics.fmean(scores) for _, scores in bleu[name]]
         spreads = [statistics.stdev(scores) if len(scores) > 1 else 0.0 for _, scores in bleu[name]]
         axes[-1].errorbar(places, means, spreads, linestyle=style, marker=marker, color=colour, capsize=3, label=name)
-    axes[-1].set(title="test", xlabel="layers of each stack", ylabel="BLEU", xticks=depths)
+    axes[-1].set(title="test", xlabel="encoder layers", ylabel="BLEU", xticks=depths)
     canvas.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=min(5, len(names)))
     save(canvas, path)
 
@@ -282,6 +267,10 @@ def _full(line: Line) -> bool:
 
 def _method(config: str) -> str:
     return config.rpartition("_")[0]
+
+
+def _depth(config: str) -> str:
+    return config.rpartition("_")[2].replace("e", "-").removesuffix("d")
 
 
 def _layers(config: str) -> int:

@@ -26,8 +26,8 @@ def test_the_sensitivity_is_what_half_and_twice_the_best_rate_cost() -> None:
     lines += [line("pre_ln_6e6d", "sweep", "0.001", "", "diverged"), line("pre_ln_6e6d", "sweep", "0.002", "4.0")]
     lines.append(line("post_ln_18e18d", "sweep", "0.002", "", "failed to train"))
     assert [row.split("|")[1:5] for row in tables.sensitivity_table(lines).splitlines()[2:]] == [
-        [" `pre_ln` 6-6 ", " 0.002 ", " diverged ", " not tried "],
         [" `admin` 6-6 ", " 0.002 ", " +0.500 ", " +0.250 "],
+        [" `pre_ln` 6-6 ", " 0.002 ", " diverged ", " not tried "],
     ]
 
 
@@ -39,8 +39,8 @@ def test_the_best_rate_of_a_whole_sweep_is_bold_and_marked_at_an_end() -> None:
         line("pre_ln_6e6d", "sweep", "0.001", "5.5"),
     ]
     assert tables.sweep_table(lines).splitlines()[2:] == [
-        "| `pre_ln` 6-6 | 5.5 |  |",
         "| `admin` 6-6 | 5.0 | **4.5** * |",
+        "| `pre_ln` 6-6 | 5.5 |  |",
         "| `pre_ln` 18-18 | diverged | **6.5** * |",
     ]
 
@@ -49,7 +49,7 @@ def test_means_spreads_and_tests_over_the_seeds() -> None:
     lines = [full("pre_ln_6e6d", seed, 4.0 + 0.1 * seed, 20.0 + seed) for seed in (1, 2, 3)]
     lines += [full("admin_6e6d", seed, 3.0 + 0.1 * seed, 30.0 + seed) for seed in (1, 2, 3)]
     lines += [line("post_ln_6e6d", "full", "0.001", "", "failed to train", p_test="")]
-    base, admin, post = tables.results_table(lines, "6e6d").splitlines()[2:]
+    admin, post, base = tables.results_table(lines, "6e6d").splitlines()[2:]
     values = "3 of 3 | 0.001 | 4.200 ± 0.100 | 5.200 | 20.0 | 22.0 ± 1.0 | 23.0 ± 1.0 | 44.0 ± 2.0 | 21.0 ± 1.0"
     # 5 bits are reached at 57.8, 65.6 and 73.4 of 100 updates: after 4.59 of 7 seconds in the mean.
     assert base == f"| `pre_ln` 6-6 | {values} |  |  |  | 7 | 5 |"
