@@ -186,7 +186,8 @@ def _objections(
     part: Part, parts: dict[Axis, Part], config: Namespace, values: Mapping[Stack, SimpleNamespace]
 ) -> list[str]:
     """Return the part's messages in either stack; ``values`` are the values of the options of ``config`` there."""
-    designs = [design_of(config, stack, parts, values[stack]) for stack in Stack]
+    stacks = [stack for stack in Stack if getattr(config, f"{stack.value}_layers")]  # a language model has no encoder
+    designs = [design_of(config, stack, parts, values[stack]) for stack in stacks]
     return [message for design in designs for message in part.conflicts(design, config)]
 
 

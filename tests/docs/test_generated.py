@@ -208,6 +208,8 @@ def test_what_a_part_refuses_is_on_the_page(subtests: pytest.Subtests) -> None:
         with subtests.test(name_of(part)):
             givers = [giver for refused in generate.refusals().values() for giver in refused]
             assert f"`--{part.axis.value.replace('_', '-')} {part.name}`" in givers
+    # A stack without layers, as the encoder of a language model, has no norms that another could replace.
+    assert not any("--norm pre has no LayerNorm" in message for message in generate.refusals())
 
 
 # fairseq -----------------------------------------------------------------------------------------------------------
