@@ -138,8 +138,9 @@ method(
         r"$`F`$ is what a layer adds to its input, as in ODE Transformer; the released code takes the whole layer: "
         "`--pcformer-function layer`. Its LayerNorms on the evaluations (`--rk-norm`, off unless set), and an alpha "
         "for each layer or dimension, are not here.",
-        "The decoder is a plain one, and so in the released code for translation: a search keeps one cache for each "
-        "attention. A language model has no encoder, so this method refuses it.",
+        "The decoder evaluates each layer once, as in the released code for translation, whose recipes also mix its "
+        "layers by DLCL: `--history last,dlcl`. A search keeps one cache for each attention. A language model has no "
+        "encoder, so this method refuses it.",
         "A step evaluates each encoder layer three times, with order 4 five times; a search does so once a sentence, "
         "and its steps cost what they cost without.",
     ),
