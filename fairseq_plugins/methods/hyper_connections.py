@@ -187,8 +187,11 @@ method(
     departures=(
         "The authors' code could not be read; the equations are also those of "
         "[hyper-connections](https://github.com/lucidrains/hyper-connections), revision 4775103, which has an RMSNorm. "
-        "The LayerNorm of the streams has no gain and no bias here, since $`W`$ follows.",
-        "The text scales the last matrix of each branch at first, by a factor that could not be read: it is not here.",
+        "The LayerNorm of the streams has no gain and no bias here, as in the text's OLMo models.",
+        r"At first the text scales the last matrix of each branch by a factor of $`\sqrt{K}`$, so that the sum of the "
+        "streams keeps its deviation (section 4). That asks for a division, which it does not say: it is not here.",
+        r"The text has no weight decay on $`a`$, $`M`$ and $`w`$ as far as they do not depend on the streams. Here "
+        "they decay as all parameters do.",
     ),
 )
 method(
@@ -204,7 +207,7 @@ method(
     residual="mhc",
     base_init="fairseq",
     departures=(
-        "The authors' start of $`b`$ could not be read. It is that of an independent implementation "
+        "The text does not give the starts of $`b`$ and $`W`$. They are those of an independent implementation "
         "([mhc-lite](https://github.com/FFTYYY/mhc-lite), revision ea19775): 1 for one stream and -1 for the others in "
         "$`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows.",
     ),
