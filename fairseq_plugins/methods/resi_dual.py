@@ -179,6 +179,9 @@ method(
         "([SiameseNorm](https://github.com/Qwen-Applications/SiameseNorm), revision 70efa00); of the text only notes "
         r"could be read, which have $`c = \sqrt{l + 1}`$ with $`l`$ the number of the sub-layer, and no norm on top.",
         r"The released code also normalises $`x_0`$, but not $`y_0`$; `--layernorm-embedding` normalises both.",
+        "The released language models have a second form, `hybrid_pre`, which is not supported. Its first stream has "
+        "HybridNorm's places: norms on queries, keys and values, none before attention, one after its sum, and none "
+        "after that of the feed-forward.",
         r"The released $`c`$ is $`\sqrt{2 l}`$ at depth $`l`$; a decoder with cross-attention has three sub-layers a "
         r"layer, so $`c = \sqrt{3 l}`$ by the same rule.",
     ),
