@@ -69,10 +69,12 @@ method(
     residual="keel",
     base_init="fairseq",
     departures=(
-        "The authors have released no code. The constant, the exception of the first sub-layer and the missing "
-        "LayerNorm on top are those of an independent implementation "
+        "The authors have released no code. The exception of the first sub-layer alone and the missing LayerNorm on "
+        "top are those of an independent implementation "
         "([vit-pytorch](https://github.com/lucidrains/vit-pytorch), revision 2e86e34), whose LayerNorms have no bias; "
-        "those here have one.",
+        "those here have one. Section 3.1 leaves the factor out of the first feed-forward too.",
+        "The text's LayerNorms are RMSNorms (equation 9): `--norm-module rms_norm`. In small models it tunes the "
+        "factor instead, above 1: `--keel-alpha`.",
         r"The paper is about language models, where $`L = 2M`$. A decoder with cross-attention has three sub-layers a "
         r"layer, so $`L = 3M`$ by the same rule; each stack counts its own.",
         "The paper names no initialisation; the weights are those of `--base-init fairseq`.",

@@ -34,22 +34,21 @@ def gamma(design: StackDesign, sub_layers: int) -> float:
 @part(
     Axis.NORM,
     "sub",
-    summary="LayerNorm before the branch and again before its last map, one more on top",
+    summary="LayerNorm before the branch and, but in cross-attention, again before its last map; one more on top",
     top=lambda design: stock_top_norm,
     options=(
         Option(
             "sub_cross",
-            "yes",
-            "the second LayerNorm in cross-attention too, or not, as in the released code",
+            "no",
+            "a second LayerNorm in cross-attention too, which neither text nor released code has",
             choices=("yes", "no"),
         ),
     ),
-    parameters=layer_norm_parameters("self_attn.out_proj.norm", "encoder_attn.out_proj.norm")
-    + layer_norm_parameters("fc2.norm", shape="(F)"),
+    parameters=layer_norm_parameters("self_attn.out_proj.norm") + layer_norm_parameters("fc2.norm", shape="(F)"),
     no_fold="stock fairseq has no LayerNorm inside a branch",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Both places at every site; ``--sub-cross no`` leaves the inner one out of cross-attention."""
+    """Both places, but in cross-attention only the first (sections 2 and 3.1)."""
     if site is Site.CROSS and design.options.sub_cross == "no":
         return {NormPlace.BEFORE: layer_norm}
     return {NormPlace.BEFORE: layer_norm, NormPlace.INSIDE: layer_norm}
@@ -85,24 +84,21 @@ method(
     title="Sub-LN",
     paper="Wang et al., ICML 2023, https://arxiv.org/abs/2210.06423",
     equation=(
-        r"$`o = x + W\,\mathrm{LN}(f(\mathrm{LN}(x)))`$ with $`W`$ the last matrix of the branch (figure 2); one more "
-        "LayerNorm on top of each stack; the matrices of the values, of the outputs and of the feed-forward have "
-        r"Xavier's gain $`\sqrt{\ln(3M) \ln(2N) / 3}`$ in the encoder and $`\sqrt{\ln(3M)}`$ in the decoder of a "
-        r"translation model, $`\sqrt{\ln(2M)}`$ in a language model"
+        r"$`o = x + W\,\mathrm{LN}(f(\mathrm{LN}(x)))`$ with $`W`$ the last matrix of the branch (figure 2); in "
+        "cross-attention as Pre-LN; one more LayerNorm on top of each stack; the matrices of the values, of the "
+        r"outputs and of the feed-forward, except those of cross-attention, have Xavier's gain "
+        r"$`\sqrt{\ln(3M) \ln(2N) / 3}`$ in the encoder and $`\sqrt{\ln(3M)}`$ in the decoder of a translation model, "
+        r"$`\sqrt{\ln(2M)}`$ in a language model"
     ),
     norm="sub",
     init="sub_ln",
     base_init="fairseq",
     departures=(
-        "The released code ([torchscale](https://github.com/microsoft/torchscale), revision 4d1e0e8) has no second "
-        "LayerNorm in cross-attention: `--sub-cross no`. The text describes one for every attention.",
-        "The released code draws every matrix and bias as `nn.Linear` does, and multiplies those of the values, of "
-        "the outputs and of the feed-forward by the gain: `--sub-ln-init released`. Its attention has a rule of its "
-        "own, which it never calls. "
-        "The default draws every matrix by Xavier's normal rule, as the text has it. "
-        "That rule is recalled, not verified: only the released code was read.",
-        "The released code leaves the matrices of cross-attention at gain 1, and so does this package with either "
-        "rule; whether the text means them too was not found out.",
+        "The released code ([torchscale](https://github.com/microsoft/torchscale), revision 4d1e0e8) draws every "
+        "matrix and bias as `nn.Linear` does, and multiplies those of the values, of the outputs and of the "
+        "feed-forward by the gain: `--sub-ln-init released`. Its attention has a rule of its own, which it never "
+        "calls. The default draws every matrix by Xavier's rule, which the text takes as an example; that it is the "
+        "normal one is recalled.",
         "The text counts three sub-layers in a layer of the decoder. A decoder with merged attention has two, "
         r"and its gain is $`\sqrt{\ln(2M)}`$ here.",
     ),
