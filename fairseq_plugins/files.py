@@ -105,10 +105,13 @@ def write_whole(path: Path, text: str) -> None:
     """Write a text file atomically.
 
     Raises:
-        OSError: it cannot be written.
+        UserError: it cannot be written.
     """
-    with whole_file(path) as partial:
-        partial.write_text(text, encoding="utf-8", newline="\n")
+    try:
+        with whole_file(path) as partial:
+            partial.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from error
 
 
 def checksum(*paths: Path, kind: str = "sha256") -> str:

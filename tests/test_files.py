@@ -20,7 +20,7 @@ def test_bytes_are_those_of_the_text(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), KeyboardInterrupt()])
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
 def test_what_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
@@ -31,7 +31,7 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(
         raise failure
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(type(failure)):
+    with pytest.raises((UserError, KeyboardInterrupt), match="/file: cannot be written: no space left on device$|^$"):
         write_whole(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -29,6 +29,7 @@ from fairseq_plugins.pipeline.leaderboard import (
 )
 from fairseq_plugins.pipeline.results import find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
+from fairseq_plugins.pipeline.workspace import make_directory
 from fairseq_plugins.scoring.significance import WELCH, Comparison
 from fairseq_plugins.tables import ABSENT, markdown_table, number, tabulated
 
@@ -241,13 +242,9 @@ def report_on(
     if script is not None:
         tables = table(shown), tests_table(shown)
         files[target] = page(script, shown.groups, *tables, list(legend(shown)), shown.notes)
-    path = directory
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for path, content in files.items():
-            write_whole(path, content)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+    make_directory(directory)
+    for path, content in files.items():
+        write_whole(path, content)
     print(as_text(shown))
     print(named)
     print(f"{target}: the report for a browser" if script is not None else NO_PAGE)

@@ -80,10 +80,7 @@ def _score(args: argparse.Namespace) -> None:
     if not args.output:
         print(as_text(scores), end="")
     for path in args.output:
-        try:
-            write_whole(path, as_json(scores) if path.suffix == ".json" else as_text(scores))
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        write_whole(path, as_json(scores) if path.suffix == ".json" else as_text(scores))
 
 
 def _compared(scores: Scores, args: argparse.Namespace) -> Scores:

@@ -266,7 +266,7 @@ MISTAKES = {
     "{runs} --html {empty}/none/page.html": "{empty}/none/page.html: cannot be written: no such file or directory\n",
     "{runs} --html {runs}/a/seed1111/run.json": "--html {runs}/a/seed1111/run.json: must end in .html\n",
     "{runs} --html .": "--html .: must end in .html\n",
-    "{runs} --output {file}": "{file}: cannot be written: file exists\n",
+    "{runs} --output {file}": "{file}: cannot be created: File exists\n",
     "{file}": "{file}: no such directory\n",
     "{empty}": "{empty}: not a run, and no run below it (no run.json or train.log)\n",
 }

@@ -172,7 +172,7 @@ REFUSED = (
     ("--systems a=a1 b=b1 --references ref --baseline c", "unknown --baseline 'c'; legal values: a, b"),
     ("a1 ref --baseline a2", "unknown --baseline 'a2' (did you mean 'a1'?); legal values: a1"),
     ("a1 ref --metricks ter", "unknown option '--metricks' (did you mean '--metrics'?); "),
-    ("a1 ref --metrics chrf --output absent/x.txt", "absent/x.txt: cannot be written: No such file"),
+    ("a1 ref --metrics chrf --output absent/x.txt", "absent/x.txt: cannot be written: no such file or directory"),
     ("--sys a1 --ref ref", "unknown option '--sys' (did you mean '--systems'?); "),
 )
 
