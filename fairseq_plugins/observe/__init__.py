@@ -1,1 +1,1 @@
-"""Views into a model during and after training: recorder, guard, the papers' analyses, a live view."""
+"""Views into a model during and after training: recorder, guard, the papers' analyses."""

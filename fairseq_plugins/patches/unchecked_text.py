@@ -19,7 +19,7 @@ from fairseq_cli import preprocess
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import raw_lines, read_lines
-from fairseq_plugins.text.parallel import check
+from fairseq_plugins.text.parallel import check_files
 
 
 def check_options(args: Namespace) -> None:
@@ -75,7 +75,7 @@ def check_first(main: Callable[..., Any], args: Namespace) -> Any:
             next(read_lines(Path(dictionary)))
             tasks.get_task(args.task).load_dictionary(dictionary)
     for files in texts(args):
-        check(files)
+        check_files(files)
         for path in files:
             refuse_other_readings(path)
     return main(args)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, flag, unknown_name
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline import corpus
 from fairseq_plugins.pipeline.published import published_rows
 from fairseq_plugins.pipeline.results import Run, read_run
 from fairseq_plugins.scoring.metrics import TASKS, metric_named
-from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.description import FILE as DESCRIPTION
 from fairseq_plugins.text.description import SUBWORDS, TOKENISERS, Description, described
 
@@ -229,7 +229,7 @@ def _speech(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> 
     sets = []
     for test_set in plan.test_sets:
         table = plan.binarised / f"{test_set.subset}.tsv"
-        sets.append(_with_references(test_set, args, languages[0], table, len(read_sentences(table)) - 1))
+        sets.append(_with_references(test_set, args, languages[0], table, len(list(read_lines(table))) - 1))
     units = str(config["task"].get("config_yaml") or plan.units)
     plan = _with_search(replace(plan, test_sets=tuple(sets), target=languages[0], units=units), args, config)
     # The task joins its units itself; joining them twice would merge words.
@@ -247,7 +247,7 @@ def _with_references(
     path = (args.references or args.data / "raw") / f"{test_set.name}.{language}"
     if not path.is_file():
         raise UserError(f"{path}: no such file; --references DIR names the directory of the published references")
-    if (lines := len(read_sentences(path))) != sentences:
+    if (lines := len(list(read_lines(path)))) != sentences:
         raise UserError(
             f"{path}: {lines} lines, but {binarised.name} in {binarised.parent.name} has {sentences} sentences: "
             "not the references of this test set"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.scoring.text import read_sentences
+from fairseq_plugins.lines import read_lines
 
 _SENTENCE = re.compile(r"^(?:D-(\d+)\t[^\t]*|T-(\d+))\t(.*)$")
 """Of ``fairseq-generate``: the number of a sentence and its detokenised hypothesis, or its number and reference."""
@@ -33,7 +33,7 @@ def texts_of(log: Path, published: Path, tokenised: Path) -> Texts:
     Raises:
         UserError: a sentence was not translated exactly once.
     """
-    references = read_sentences(published)
+    references = list(read_lines(published))
     hypotheses: dict[int, str] = {}
     printed: dict[int, str] = {}
     with open(log, encoding="utf-8", newline="\n") as lines:
@@ -47,7 +47,7 @@ def texts_of(log: Path, published: Path, tokenised: Path) -> Texts:
         if missing or len(texts) != len(references):
             first = f"; the first missing is {missing[0]}" if missing else ""
             raise UserError(f"{log}: {len(texts)} translations for {len(references)} test sentences{first}")
-    tokens = read_sentences(tokenised) if tokenised.is_file() else [printed[index] for index in sorted(printed)]
+    tokens = list(read_lines(tokenised)) if tokenised.is_file() else [printed[index] for index in sorted(printed)]
     if len(tokens) != len(references):
         raise UserError(f"{tokenised}: {len(tokens)} lines, but {published} has {len(references)}")
     return Texts([hypotheses[index] for index in sorted(hypotheses)], references, tokens)

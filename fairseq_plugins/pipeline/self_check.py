@@ -15,9 +15,9 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, Plan, TestSet
 from fairseq_plugins.scoring.metrics import METRICS, value_of
-from fairseq_plugins.scoring.text import read_sentences
 from fairseq_plugins.text.bytes import tokens_of
 from fairseq_plugins.text.description import Description
 from fairseq_plugins.text.words import lower_case
@@ -145,7 +145,7 @@ def _language_model(plan: Plan, test_set: TestSet) -> Result:
     if plan.text.tokeniser == "bytes":
         written = tokens_of(test_set.published.read_bytes()).decode().removesuffix("\n").split("\n")
     else:
-        written = read_sentences(test_set.published)
+        written = list(read_lines(test_set.published))
     sentences = _binarised(plan.binarised / test_set.subset, plan.binarised / "dict.txt")
     allowed, problem = _unknown(sentences)
     if len(sentences) != len(written):
@@ -201,13 +201,13 @@ def _compared(
     text = plan.data / "text" / f"{test_set.name}.{plan.target}"
     if text.is_file():
         # What was binarised has the words that the dictionary lacks.
-        written = [line.split() for line in read_sentences(text)]
+        written = [line.split() for line in read_lines(text)]
         if len(written) == len(sentences) and all(map(_same, sentences, written)):
             sentences = written
     numbers = [number for number, tokens in enumerate(sentences, start=1) if None not in tokens]
     if len(numbers) < len(sentences):
         allowed.append(f"{len(sentences) - len(numbers):,} lines with unknown tokens skipped")
-    published, as_prepared = read_sentences(test_set.published), how.as_prepared(test_set.name, plan.target)
+    published, as_prepared = list(read_lines(test_set.published)), how.as_prepared(test_set.name, plan.target)
     prepared = joined([_shown(sentences[number - 1]) for number in numbers])
     wanted = [as_prepared(published[number - 1]) for number in numbers]
     if how.truecased:

@@ -20,13 +20,13 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import require_no_input, write_whole
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.scoring.metrics import METRICS
 from fairseq_plugins.scoring.scores import Scores, score
 from fairseq_plugins.scoring.significance import FEWEST_SENTENCES, TESTS, compare
 from fairseq_plugins.scoring.tables import as_json, as_text
-from fairseq_plugins.scoring.text import read_sentences
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,8 +67,8 @@ def _score(args: argparse.Namespace) -> None:
     for path in args.output:
         require_no_input(path, [*references, *chain(*systems.values())])
     scores = score(
-        {name: list(map(read_sentences, files)) for name, files in systems.items()},
-        list(map(read_sentences, references)),
+        {name: [list(read_lines(file)) for file in files] for name, files in systems.items()},
+        [list(read_lines(file)) for file in references],
         language_pair=args.language_pair,
         metrics=None if args.metrics is None else [name.strip() for name in args.metrics.split(",")],
         lower_case=args.lower_case,

@@ -9,20 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.lines import read_lines
 from fairseq_plugins.scoring.metrics import Reads
 
 _HYPHEN = re.compile(rb"(?<!\S)@-@(?!\S)|(\S)-(\S)")
 Outputs = Sequence[str] | Sequence[Sequence[str]]
 """The sentences of one run, or of several runs of one method (its seeds), one list each."""
-
-
-def read_sentences(path: Path) -> list[str]:
-    """Read the sentences of a file as :func:`~fairseq_plugins.lines.read_lines`; empty lines are empty sentences."""
-    return list(read_lines(path))
 
 
 @dataclass(frozen=True)

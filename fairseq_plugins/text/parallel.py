@@ -12,27 +12,17 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import in_step, raw_lines, read_lines, whole_files, write_lines
 
 
-def check(paths: Sequence[Path]) -> tuple[int, int]:
-    """Number of lines of parallel files, and of lines that are blank in at least one file.
-
-    Raises:
-        UserError: as :func:`~fairseq_plugins.lines.in_step`, or if a file has only blank lines.
-    """
+def check_files(files: Sequence[Path]) -> str:
+    """Check that files are UTF-8, not empty, and have equally many lines, not all of them blank."""
     count = blank = 0
-    some_text = [False] * len(paths)
-    for lines in in_step(paths):
+    some_text = [False] * len(files)
+    for lines in in_step(files):
         present = [bool(line) and not line.isspace() for line in lines]
         count += 1
         blank += not all(present)
         some_text = [seen or now for seen, now in zip(some_text, present, strict=True)]
-    if problems := [f"{path}: all lines are blank" for path, seen in zip(paths, some_text, strict=True) if not seen]:
+    if problems := [f"{path}: all lines are blank" for path, seen in zip(files, some_text, strict=True) if not seen]:
         raise UserError(problems)
-    return count, blank
-
-
-def check_files(files: Sequence[Path]) -> str:
-    """Check that files are UTF-8, not empty, and have equally many lines."""
-    count, blank = check(files)
     return f"{' '.join(map(str, files))}: {count:,} lines each" + (f", {blank:,} blank" if blank else "")
 
 

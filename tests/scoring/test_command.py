@@ -14,10 +14,9 @@ from fairseq_plugins import scoring
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.scoring.metrics import METRICS, TASKS, value_of
 from fairseq_plugins.scoring.suspicions import suspicions
-from fairseq_plugins.scoring.text import read_sentences
 from tests.refusals import refused
 from tests.scoring.made_up import dropped, swapped
-from tests.texts import write
+from tests.texts import read, write
 
 REFERENCE = [f"Sentence {number} says that the {number % 7} cats on mat {number % 11} slept." for number in range(30)]
 OUTPUTS = {
@@ -224,5 +223,5 @@ def test_published_text_is_above_suspicion(real_corpus: Callable[[str], Path]) -
     for corpus in ("multi30k/test_2016_flickr", "tatoeba_deu_eng/test", "wmt_news/newstest2014"):
         name, prefix = corpus.split("/")
         for language in ("de", "en"):
-            sentences = read_sentences(real_corpus(name) / f"{prefix}.{language}")
+            sentences = read(real_corpus(name) / f"{prefix}.{language}")
             assert list(suspicions(corpus, sentences, sentences, lower_case=False)) == []
