@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core import calibration
 from tests import models, toy
+from tests.faults.exact import differences
 
 XAVIER = ("--arch", "post_ln_transformer", "--base-init", "xavier")
 RESIDUALS = 3 * 2 + 2 * 3  # of the tiny models in memory
@@ -33,10 +34,6 @@ def omegas(model: nn.Module) -> dict[str, Tensor]:
 def stored_omegas(state: dict[str, Tensor]) -> dict[str, Tensor]:
     ending = ".omega_profiled"
     return {name.removesuffix(ending): value for name, value in state.items() if name.endswith(ending)}
-
-
-def same(some: dict[str, Tensor], others: dict[str, Tensor]) -> bool:
-    return some.keys() == others.keys() and all(torch.equal(some[name], others[name]) for name in some)
 
 
 @pytest.fixture
@@ -69,7 +66,7 @@ def test_the_first_training_forward_profiles_once(profiles: list[dict[str, Tenso
     first = omegas(model)
     models.loss_of(model, models.batch(seed=9)).backward()
     assert len(profiles) == 1
-    assert same(omegas(model), first)
+    assert differences(omegas(model), first) == []
     above = [value for name, value in first.items() if not name.endswith("layers.0.self_attn_residual")]
     assert len(above) == RESIDUALS - 2
     assert all((value > 1.05).all() for value in above)
@@ -178,7 +175,7 @@ def test_training_keeps_what_was_measured(
     stored = stored_omegas(state["model"])
     assert len(stored) == 2 * 2 + 2 * 3
     in_float32 = [{name: value.float() for name, value in found.items()} for found in (stored, profiles[0])]
-    assert same(*in_float32)
+    assert differences(*in_float32) == []
     assert sum(bool((value > 1.05).all()) for value in stored.values()) == len(stored) - 2
     changed = [value for name, value in state["model"].items() if name.endswith("omega_trained")]
     assert all(float(value.abs().max()) > 0 for value in changed)
@@ -208,7 +205,7 @@ def test_fine_tuning_does_not_profile(
     assert len(profiles) == len(before) == (origin == "admin_transformer")
     stored = stored_omegas(torch.load(tuned, weights_only=True)["model"])
     if origin == "admin_transformer":
-        assert same(stored, profiles[0])
+        assert differences(stored, profiles[0]) == []
     else:
         assert all((value == 1).all() for value in stored.values())
 
@@ -221,7 +218,7 @@ def test_resuming_and_translating_do_not_profile(
     path = train(toy_data, tmp_path / "run", "--max-update", "6")
     state = torch.load(path, weights_only=True)
     assert state["optimizer_history"][-1]["num_updates"] == 6
-    assert same(stored_omegas(state["model"]), profiles[0])
+    assert differences(stored_omegas(state["model"]), profiles[0]) == []
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     elsewhere = tmp_path / "test-only"
@@ -231,5 +228,5 @@ def test_resuming_and_translating_do_not_profile(
     assert len(translations) == toy.SIZES["test"]
     assert list((tmp_path / "work").iterdir()) == []  # the official code leaves a file in the working directory
     (loaded,), _ = checkpoint_utils.load_model_ensemble([str(path)], {"data": str(elsewhere)})
-    assert same(omegas(loaded), profiles[0])
+    assert differences(omegas(loaded), profiles[0]) == []
     assert len(profiles) == 1

@@ -45,4 +45,4 @@ def _leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one.dtype == other.dtype and torch.equal(one, other)
-    return bool(one == other)
+    return type(one) is type(other) and bool(one == other)

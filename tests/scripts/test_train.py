@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.pipeline.machine import Machine
 from fairseq_plugins.pipeline.run import Request, make_plan
 from tests import toy
+from tests.faults.exact import differences
 from tests.scripts.running import ROOT, refusal, wait_for
 
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
@@ -104,9 +105,7 @@ def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Pa
     assert (child.returncode, errors) == (0, "")
     assert output.splitlines()[-1] == f"{run}: finished (200 updates, 20 epochs)"
     expected = toy.weights_of(train_here(Request(ADMIN, prepared, tmp_path / "undisturbed", (*TINY, *LENGTH))))
-    reached = toy.weights_of(last)
-    assert reached.keys() == expected.keys()
-    assert [name for name in expected if not torch.equal(reached[name], expected[name])] == []
+    assert differences(toy.weights_of(last), expected) == []
     check_what_is_left(run)
 
 

@@ -34,14 +34,3 @@ def built(name: str, *parameters: nn.Parameter, **values: Any) -> Any:
     common = {one: False for one in OF_TRAINING if one in config}
     config = OmegaConf.merge(config, {**common, "_name": name, "lr": [LR], **values})
     return optim.build_optimizer(config, parameters or [nn.Parameter(torch.ones(2))])
-
-
-def same(found: Any, wanted: Any) -> bool:
-    """Whether two states are equal in every bit, type and name."""
-    if isinstance(wanted, Tensor):
-        return found.dtype == wanted.dtype and torch.equal(found, wanted)
-    if isinstance(wanted, dict):
-        return list(found) == list(wanted) and all(same(found[name], value) for name, value in wanted.items())
-    if isinstance(wanted, (list, tuple)):
-        return len(found) == len(wanted) and all(same(*pair) for pair in zip(found, wanted, strict=True))
-    return type(found) is type(wanted) and found == wanted

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from fairseq_plugins.training import moments
 from fairseq_plugins.training.fast_adam import Adam, FairseqForeachAdam, FusedAdam
-from tests.training.optimizing import LR, same
+from tests.faults.exact import differences
+from tests.training.optimizing import LR
 
 # Of a step of size LR, and of the moments, each of which a few roundings enter.
 TOLERANCE = 16 * torch.finfo(torch.float32).eps
@@ -51,8 +52,8 @@ def test_weights_and_state_are_those_of_fairseq(
                 one.grad = other.grad = None
         stock.step()
         own.step()
-        assert same([p.data for p in found], [p.data for p in wanted])
-        assert same(own.state_dict(), stock.state_dict())
+        assert differences([p.data for p in found], [p.data for p in wanted]) == []
+        assert differences(own.state_dict(), stock.state_dict()) == []
         if update == 1:  # each continues with what the other has saved
             states = stock.state_dict(), own.state_dict()
             own.load_state_dict(states[0])
@@ -75,7 +76,7 @@ def test_gradients_are_clipped_as_by_fairseq() -> None:
     for tensors, largest, dtype in itertools.product((1, 9), (0.0, 0.5, 1e6), (*moments.HALF, torch.float32)):
         lists = [gradient.to(dtype) for gradient in gradients[:tensors]]
         norm, changed = clipped(FairseqForeachAdam, lists, largest)
-        assert same((norm, changed), clipped(FairseqAdam, lists, largest)), (tensors, largest, dtype)
+        assert differences((norm, changed), clipped(FairseqAdam, lists, largest)) == [], (tensors, largest, dtype)
         assert norm.dtype == torch.float32
 
 

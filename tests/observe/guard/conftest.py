@@ -121,10 +121,3 @@ def places(lines: list[str]) -> list[str]:
 
 def checkpoint(run: Path, name: str = "checkpoint_last.pt") -> dict:
     return torch.load(run / name, weights_only=True)
-
-
-def differing(first: dict, second: dict) -> list[str]:
-    """Names of the weights of two checkpoints that are not the same bit for bit."""
-    one, other = first["model"], second["model"]
-    assert list(one) == list(other)
-    return [name for name, value in one.items() if not torch.equal(value, other[name])]

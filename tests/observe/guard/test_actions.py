@@ -13,7 +13,8 @@ from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.observe.guard.guarding import guard_of
 from fairseq_plugins.observe.recorder import read
 from fairseq_plugins.patches.messages import explain
-from tests.observe.guard.conftest import Faults, Training, checkpoint, differing
+from tests.faults.exact import differences
+from tests.observe.guard.conftest import Faults, Training, checkpoint
 
 STOP, SKIP = ("--divergence-action", "stop"), ("--divergence-action", "skip")
 
@@ -32,7 +33,7 @@ def test_skip_is_a_training_without_that_batch(
     without = training.run("without", *precision, updates=5)
     made = [entry for entry in read(guarded / "recorder.jsonl") if entry.applied]
     assert made == read(without / "recorder.jsonl")
-    assert differing(checkpoint(guarded), checkpoint(without)) == []
+    assert differences(checkpoint(guarded)["model"], checkpoint(without)["model"]) == []
     applied = [(entry.update, entry.applied) for entry in read(guarded / "recorder.jsonl")]
     assert applied == [(1, True), (2, True), (3, False), (3, True), (4, True), (5, True)]
     (line,) = said()
@@ -83,7 +84,7 @@ def test_a_long_gradient_alone_is_noted_and_made(
     norms = [entry.values[f"{match[1]}/gradient_norm"] for entry in entries]
     assert norms[32] > 100 * max(norms[25:32])
     without = training.run("without", *precision, updates=36)
-    assert differing(checkpoint(guarded), checkpoint(without)) == []
+    assert differences(checkpoint(guarded)["model"], checkpoint(without)["model"]) == []
     assert entries == read(without / "recorder.jsonl")
     assert not (guarded / "divergence").exists()
 
@@ -113,7 +114,7 @@ def test_the_training_as_it_was_is_saved_and_can_go_on(training: Training, fault
     on = training.run("on", "--restore-file", str(saved), updates=6)
     faults.left_out = {4}
     without = training.run("without", updates=6)
-    assert differing(checkpoint(on), checkpoint(without)) == []
+    assert differences(checkpoint(on)["model"], checkpoint(without)["model"]) == []
 
 
 def test_a_training_that_starts_anew_has_new_bands(training: Training, faults: Faults) -> None:

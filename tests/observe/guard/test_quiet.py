@@ -22,7 +22,8 @@ from fairseq_plugins.observe.guard.signals import Update
 from fairseq_plugins.observe.recorder import read
 from fairseq_plugins.pipeline.verdicts import unigram_entropy
 from tests import toy
-from tests.observe.guard.conftest import Training, differing
+from tests.faults.exact import differences
+from tests.observe.guard.conftest import Training
 from tests.observe.recording import FEW, ON
 from tests.representatives import for_each
 from tests.speech_to_text import audio
@@ -38,7 +39,7 @@ def test_the_training_is_bit_for_bit_that_without_it(training: Training, said: C
     base = toy.losses_of(TranslationTask, lambda: train("base"))
     guarded = toy.losses_of(TranslationTask, lambda: train("guarded", *ON, "--divergence-action", "skip"))
     assert base[0] == guarded[0]
-    assert differing(base[1], guarded[1]) == []
+    assert differences(base[1]["model"], guarded[1]["model"]) == []
     assert said() == []
 
 

@@ -24,6 +24,7 @@ from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.recorder import Entry, read
 from tests import processes, toy
+from tests.faults.exact import differences
 from tests.language_model import text
 from tests.observe.recording import FEW, ON, overflow_on_a_cpu
 from tests.representatives import for_each
@@ -70,9 +71,7 @@ def test_the_training_is_bit_for_bit_that_of_the_base(toy_data: Path, tmp_path: 
     base, with_it = (toy.losses_of(TranslationTask, lambda more=more: train_with(*more)) for more in ((), ON))
     assert base[0] == with_it[0]
     assert len(read(tmp_path / str(len(ON)) / "recorder.jsonl")) == 6
-    first, second = base[1]["model"], with_it[1]["model"]
-    assert list(first) == list(second)
-    assert [name for name, value in first.items() if not torch.equal(value, second[name])] == []
+    assert differences(base[1]["model"], with_it[1]["model"]) == []
 
 
 PRECISIONS = (
