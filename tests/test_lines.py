@@ -13,11 +13,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import in_step, read_lines, write_lines
 from fairseq_plugins.text.parallel import split
 from tests.refusals import refused
-
-
-def written(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
+from tests.texts import written
 
 
 def problem(*paths: Path) -> str:

@@ -13,6 +13,12 @@ def write(path: Path, lines: Iterable[str]) -> Path:
     return path
 
 
+def written(path: Path, content: bytes) -> Path:
+    """Write a file byte for byte."""
+    path.write_bytes(content)
+    return path
+
+
 def read(path: Path) -> list[str]:
     """The lines of a file."""
     return path.read_bytes().decode().split("\n")[:-1]

@@ -12,13 +12,7 @@ from sacrebleu.dataset import DATASETS
 from fairseq_plugins.text.markup import extract_sgm, extract_ted, segments
 from tests.refusals import refused
 from tests.scripts.archives import sgm
-from tests.texts import read, write
-
-
-def written(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
-
+from tests.texts import read, write, written
 
 LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30).filter(
     lambda line: "seg" not in line.lower()
