@@ -112,10 +112,10 @@ def tokeniser(
     return tokens
 
 
-def detokeniser(language: str, unescape: bool = True) -> Transform:
-    """Plain text of space-separated tokens; entities are resolved unless ``unescape`` is false."""
+def detokeniser(language: str) -> Transform:
+    """Plain text of space-separated tokens, with entities resolved."""
     detokenise = MosesDetokenizer(lang=language).detokenize
-    return lambda tokens: str(detokenise(tokens.split(), return_str=True, unescape=unescape))
+    return lambda tokens: str(detokenise(tokens.split(), return_str=True))
 
 
 # Case: train-truecaser, truecase and detruecase ----------------------------------------------------------------------
