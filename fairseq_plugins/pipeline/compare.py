@@ -25,6 +25,7 @@ from fairseq_plugins.pipeline import run as run_command
 from fairseq_plugins.pipeline.checkout import checkout, configuration_file
 from fairseq_plugins.pipeline.commands import DEEP, interruptible, require_success
 from fairseq_plugins.pipeline.configuration import CHANGE
+from fairseq_plugins.pipeline.decoding import sets_to_evaluate
 from fairseq_plugins.pipeline.fairseq_log import LogReader
 from fairseq_plugins.pipeline.progress import Screen, glance
 from fairseq_plugins.pipeline.report import report_on
@@ -80,6 +81,7 @@ def compare(
         raise UserError(f"two CONFIG have one file name, and so one directory in {out}: {' '.join(map(str, configs))}")
     if not how.dry_run:
         corpus.binarised(data)
+        sets_to_evaluate(data)
     workspace = Workspace(out, dry_run=how.dry_run)
     with interruptible(), workspace.claimed():
         workspace.remember({"overrides": " ".join(changes), "data": data})

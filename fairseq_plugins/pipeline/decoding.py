@@ -95,7 +95,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     run = read_run(args.run)
     # Names are checked before torch and fairseq are imported, which takes seconds.
     binarised = corpus.binarised(args.data)
-    sets = test_sets(args.data, args.test_sets)
+    sets = sets_to_evaluate(args.data, args.test_sets)
     metrics = tuple(filter(None, map(str.strip, args.metrics.split(","))))
     for name in metrics:
         metric_named(name)
@@ -143,6 +143,13 @@ def make_plan(args: argparse.Namespace) -> Plan:
     return _DECODINGS[task](plan, args, config)
 
 
+def sets_to_evaluate(data: Path, wanted: Sequence[str] = ()) -> list[TestSet]:
+    """As :func:`test_sets`, but at least one; a UserError if the directory was prepared without a test set."""
+    if sets := test_sets(data, wanted):
+        return sets
+    raise UserError(f"{data}: prepared without a test set; only valid can be evaluated, if it is named")
+
+
 def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
     """The test sets of a prepared directory: all of them, or the named ones. ``valid`` can be named, too.
 
@@ -153,7 +160,7 @@ def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
     sets = [TestSet("test", "test")]
     if table.exists():
         rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines() if line.strip()]
-        if not rows or any(len(row) != 2 or not all(row) for row in rows):
+        if any(len(row) != 2 or not all(row) for row in rows):
             raise UserError(f"{table}: each line must be the split in data-bin, a tab, and the name of the test set")
         sets = [TestSet(subset, name) for subset, name in rows]
     by_name = {test_set.name: test_set for test_set in [*sets, TestSet("valid", "valid")]}

@@ -170,6 +170,13 @@ def test_every_named_test_set_is_decoded_under_its_split(data):
     assert "test_sets: each line must be" in refused(decoding.test_sets, data, [])
 
 
+def test_a_directory_without_a_test_set_has_its_validation_set_evaluated_if_that_is_named(data):
+    (data / "test_sets").write_text("")
+    assert decoding.sets_to_evaluate(data, ["valid"]) == [TestSet("valid", "valid")]
+    told = f"{data}: prepared without a test set; only valid can be evaluated, if it is named"
+    assert refused(decoding.sets_to_evaluate, data) == told
+
+
 def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
     task = {"_name": "language_modeling", "sample_break_mode": "none", "tokens_per_sample": 512, "add_bos_token": True}
     save(run / "checkpoints" / "checkpoint_last.pt", task, eval_lm={"context_window": 400})

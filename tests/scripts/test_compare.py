@@ -61,6 +61,15 @@ def test_a_seed_that_is_the_same_in_each_training_is_refused(capsys: pytest.Capt
     assert capsys.readouterr() == ("", told)
 
 
+def test_data_without_a_test_set_are_refused_before_the_first_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_sets").write_text("")
+    assert main(["compare", str(tmp_path), str(tmp_path / "out"), "multi30k_de_en/admin_3e3d"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}: prepared without a test set; ")
+    assert not (tmp_path / "out").exists()
+
+
 STEP = """
 import os, sys, time
 from pathlib import Path

@@ -88,6 +88,9 @@ def test_a_raw_line_that_becomes_other_tokens_is_told(
     packaged(made.checkpoint, tmp_path / "other", "--data", data)
     told = f" lines of {data}/raw/test.de become other tokens than in {data}/text/test.de\n"
     assert capsys.readouterr().err.endswith(told)
+    (data / "test_sets").write_text("")  # prepared without a test set
+    packaged(made.checkpoint, tmp_path / "untested", "--data", data)
+    assert not capsys.readouterr().err
 
 
 def test_weights_come_back_as_they_were(tmp_path: Path) -> None:
