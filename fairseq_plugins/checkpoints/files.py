@@ -111,6 +111,8 @@ def numbered_checkpoints(directory: Path, pattern: re.Pattern[str]) -> list[Path
 
 def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind: str) -> list[Path]:
     """Return the newest ``count`` checkpoints by update or epoch, oldest first; a UserError if there are fewer."""
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such directory")
     saved = numbered_checkpoints(directory, pattern)
     if len(saved) < count:
         raise UserError(f"{directory}: only {len(saved)} checkpoints saved by {kind}, fewer than the {count} requested")

@@ -196,6 +196,8 @@ def test_the_last_are_by_number_not_by_name_and_no_input_is_overwritten(tmp_path
     assert [path.name for path in by_epoch] == ["checkpoint9.pt", "checkpoint10.pt"]
     with pytest.raises(UserError, match="only 3 checkpoints saved by update, fewer than the 4 requested"):
         last_checkpoints(tmp_path, 4, UPDATE_CHECKPOINT, "update")
+    with pytest.raises(UserError, match="misspelt: no such directory"):
+        last_checkpoints(tmp_path / "misspelt", 4, UPDATE_CHECKPOINT, "update")
     before = output.read_bytes()
     with pytest.raises(UserError, match="the output is also an input"):
         average_checkpoints([output], output)
