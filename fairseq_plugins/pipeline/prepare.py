@@ -127,10 +127,17 @@ class Preparation:
             if given.raw is not None:
                 for files in zip(held_out[name], self._pair(given.raw), strict=True):
                     step(parallel.check_files, files)
-        training = (row for pair in pairs for row in in_step(pair))
-        shared = parallel.shared_rows(training, {name: in_step(pair) for name, pair in held_out.items()})
+
+        def rows(pair: Sequence[Path]) -> Iterator[tuple[str, ...]]:
+            # The line ends of one text may be those of Windows, and of another not.
+            return (tuple(map(str.strip, row)) for row in in_step(pair))
+
+        training = (row for pair in pairs for row in rows(pair))
+        shared = parallel.shared_rows(training, {name: rows(pair) for name, pair in held_out.items()})
         if any(shared.values()):
-            counts = ", ".join(f"{count:,} pairs of {name}" for name, count in shared.items() if count)
+            counts = ", ".join(
+                f"{count:,} pair{'s' if count > 1 else ''} of {name}" for name, count in shared.items() if count
+            )
             say(f"also in the training text: {counts}")
         if (settings.tokeniser, settings.subwords, settings.given_subwords) == ("none", "none", None):
             # Undeclared subwords would be scored with their marks.

@@ -289,11 +289,14 @@ def splits(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("binarised")
 def test_pairs_of_the_training_text_in_other_sets_are_counted(splits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tests = [f"test={splits}/test", f"again={splits}/valid", f"half={splits}/half"]
+    for language in LANGUAGES:
+        text = splits / f"test.{language}"
+        text.write_bytes(text.read_bytes().replace(b"\n", b"\r\n"))
     assert (
         prepare(splits / "out", "--train", splits / "train", "--valid", splits / "valid", "--test", *tests, *PLAIN) == 0
     )
     printed = capsys.readouterr().out.splitlines()
-    assert "also in the training text: 1 pairs of valid, 2 pairs of test, 1 pairs of again, 1 pairs of half" in printed
+    assert "also in the training text: 1 pair of valid, 2 pairs of test, 1 pair of again, 1 pair of half" in printed
     assert "again is the text of valid: checkpoints are chosen on it" in printed
 
 
