@@ -33,7 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def check(places: Sequence[Path]) -> int:
     """Print a table for each place; return the exit code. A UserError names a place without checkpoints."""
-    files = {place: sorted(place.glob("*.pt")) if place.is_dir() else [place] for place in places}
+    # A directory of fairseq-deep run has the checkpoints one level down, beside their average.
+    files = {
+        place: sorted([*place.glob("*.pt"), *place.glob("checkpoints/*.pt")]) if place.is_dir() else [place]
+        for place in places
+    }
     for place, paths in files.items():
         if not paths or not place.exists():
             raise UserError(f"{place}: {'contains no checkpoint' if place.exists() else 'no such file or directory'}")

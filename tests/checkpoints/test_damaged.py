@@ -84,6 +84,10 @@ def test_fsck(toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ["checkpoint_last.pt", "4", "sound"],
         ["a", "training", "can continue from checkpoint_last.pt (4 updates)"],
     ]
+    # A directory of fairseq-deep run has them one level down.
+    (tmp_path / "of_run").mkdir()
+    (tmp_path / "of_run" / "checkpoints").symlink_to(tmp_path / "run")
+    assert said(capsys, tmp_path / "of_run", 0)[-1][-1] == "can continue from checkpoint_last.pt (4 updates)"
     # Damaged ones are named, and nothing is changed.
     damaged = Path(shutil.copytree(tmp_path / "run", tmp_path / "damaged"))
     last, flipped = damaged / "checkpoint_last.pt", bytearray((damaged / "checkpoint_1_4.pt").read_bytes())
