@@ -189,6 +189,8 @@ def text_of(data: Path) -> Description:
     """
     if text := described(data):
         return text
+    if (above := data.resolve().parent / DESCRIPTION).is_file():
+        raise UserError(f"{data}: no {DESCRIPTION} describes its text (did you mean '{above.parent}', which has one?)")
     raise UserError(
         f"{data}: no {DESCRIPTION} describes its text; write it: python -m fairseq_plugins.text describe "
         f"--tokeniser {'|'.join(TOKENISERS)} --subwords {'|'.join(SUBWORDS)} {data / DESCRIPTION}"

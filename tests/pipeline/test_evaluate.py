@@ -119,6 +119,8 @@ def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_g
 
 def test_what_fairseq_preprocess_alone_has_made_needs_the_references_and_what_the_text_is_in(run, data, tmp_path):
     alone, place = data / "data-bin", tmp_path / "mine"
+    meant = f"(did you mean '{data.resolve()}', which has one?)"
+    assert refusal(run, alone) == f"{alone}: no text.json describes its text {meant}"
     (data / "text.json").unlink()
     assert refusal(run, alone) == (
         f"{alone}: no text.json describes its text; write it: python -m fairseq_plugins.text describe "
