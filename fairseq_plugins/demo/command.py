@@ -60,7 +60,7 @@ def parser() -> OneLineParser:
         nargs="*",
         default=[],
         metavar="KEY=VALUE",
-        help="changes of the recipe, as optimization.max_update=1000 model.dropout=0.1",
+        help="changes to the recipe, for example optimization.max_update=1000 model.dropout=0.1",
     )
     return flags
 

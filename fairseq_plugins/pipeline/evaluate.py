@@ -175,7 +175,8 @@ def _average(plan: Plan, target: Path, warned: Path) -> None:
             average_checkpoints(checkpoints, target)
         elif averaged > alone:
             doubts.append(
-                f"the average has {averaged:.3f} bits per token on the validation set, {alone:.3f} without it"
+                f"the average has {averaged:.3f} bits per token on the validation set, its last checkpoint alone "
+                f"{alone:.3f}"
             )
     remove(warned)
     if doubts:

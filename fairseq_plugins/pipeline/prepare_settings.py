@@ -64,7 +64,7 @@ class Settings:
         None, "merges or sentencepiece model to use; with --joint-codes 0 two files, CODES.SOURCE and CODES.TARGET"
     )
     vocabulary_threshold: int = setting(
-        0, "with bpe: split subwords that are rarer in their language's training text", least=0
+        0, "with bpe: split subwords that occur less often than this in their language's training text", least=0
     )
     joined: bool = setting(True, "one dictionary for both languages; 0: one for each; independent of --joint-codes")
     types: int = setting(0, "maximum types of a dictionary, the rarest are dropped; 0: no limit", least=0)

@@ -199,7 +199,7 @@ def main(argv: Sequence[str]) -> int:
         nargs="*",
         default=[],
         metavar="NAME",
-        help="a corpus or a configuration, as iwslt14_de_en or admin_6e6d; default: all",
+        help="a corpus or a configuration, such as iwslt14_de_en or admin_6e6d; default: all",
     )
     flags.add_argument("--out", type=Path, metavar="DIR", help="results; default: runs/PAPER_TABLE")
     flags.add_argument("--data", type=Path, metavar="DIR", help="prepared corpora, to share them; default: OUT/data")
@@ -210,7 +210,7 @@ def main(argv: Sequence[str]) -> int:
         action="append",
         default=[],
         metavar="CORPUS:NAME=VALUE",
-        help="a setting of the script that prepares CORPUS, as wmt14_en_de:VARIANT=admin",
+        help="a setting of the script that prepares CORPUS, such as wmt14_en_de:VARIANT=admin",
     )
     flags.add_argument(
         "--evaluate",

@@ -41,7 +41,7 @@ class Batches:
         dataset, task = config.dataset, config.task
         frequencies = [int(number) for number in config.optimization.update_freq]
         if min(frequencies, default=0) < 1:
-            raise UserError(f"optimization.update_freq has whole numbers of at least 1, as [2]; not {frequencies}")
+            raise UserError(f"optimization.update_freq: whole numbers of at least 1, such as [2], not {frequencies}")
         return cls(
             tuple(processes * number for number in frequencies),
             dataset.max_tokens,

@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
     text.add_argument("--systems", **several, metavar="NAME=HYP[,HYP...]", help="several systems")
     text.add_argument("--references", **several, type=Path, metavar="REF")
-    text.add_argument("--language-pair", metavar="SRC-TGT", help="as en-de; needed to tokenise and to split compounds")
+    text.add_argument("--language-pair", metavar="SRC-TGT", help="such as en-de; to tokenise and to split compounds")
     text.add_argument("--lower-case", action="store_true", help="lower-case both sides, as IWSLT'14 tables do")
     scores = flags.add_argument_group("scores")
     scores.add_argument("--metrics", metavar="A,B,...", help=f"default: all of a translation; {', '.join(METRICS)}")

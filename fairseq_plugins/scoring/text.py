@@ -78,7 +78,7 @@ class Forms:
         if self.language_pair is not None:
             source, dash, self._target = self.language_pair.partition("-")
             if not (source and dash and self._target) or "-" in self._target:
-                raise UserError(f"--language-pair must be SOURCE-TARGET, as en-de, not '{self.language_pair}'")
+                raise UserError(f"--language-pair must be SOURCE-TARGET, such as en-de, not '{self.language_pair}'")
         self.plain.require_equal_counts()
         if not all(any(map(str.strip, reference)) for reference in self.plain.references):
             raise UserError("a reference contains only empty sentences")
@@ -91,7 +91,7 @@ class Forms:
         if reads == "plain" or self._given(reads):
             return ""
         if not self._target:
-            return "it needs --language-pair (as de-en)"
+            return "it needs --language-pair (such as de-en)"
         from sacremoses.corpus import NonbreakingPrefixes  # its import takes half a second
 
         languages = set(NonbreakingPrefixes().available_langs.values())

@@ -44,7 +44,7 @@ class Blocks:
             raise UserError(f"{output}: a directory; OUTPUT is a file")
         if source.exists() and not source.is_file():
             # What was read would be missing from the output.
-            raise UserError(f"{source}: no file, and it is read more than once; write the text to a file first")
+            raise UserError(f"{source}: no regular file, and it is read more than once; write it to one first")
         self.source, self.output, self.lines = source, output, lines
         self.directory = output.with_name(f"{output.name}.blocks")
         if output.exists() and not (self.directory / SETTINGS).exists():

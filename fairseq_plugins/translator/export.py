@@ -84,7 +84,7 @@ def export_to_ctranslate2(package: Package, quantization: str, force: bool) -> N
     require_replaceable(out, force)
     model, dictionaries = package.model(), package.dictionaries()
     if problems := obstacles_to_export(model):
-        raise UserError(f"CTranslate2 has not: {', '.join(problems)}; fairseq-deep translate needs no export")
+        raise UserError(f"CTranslate2 does not support: {', '.join(problems)}; fairseq-deep translate needs no export")
     converter = ModelConverter(without_scaled_streams(model, dict(package.content["model"]), path))
     how = How({**package.content["search"], "lenpen_form": "fairseq"}, device="cpu")
     source, target = model.max_positions()

@@ -120,7 +120,7 @@ def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:
     if not out.exists():
         return
     if not out.is_dir() or (any(out.iterdir()) and not (out / manifest).exists()):
-        raise UserError(f"{out}: not made by this command, and --force overwrites nothing else; choose another one")
+        raise UserError(f"{out}: not made by this command, and --force overwrites nothing else; choose another name")
 
 
 def require_unchanged(path: Path, expected: str) -> None:

@@ -47,7 +47,7 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
     search, form = package.content["search"], package.form
     if search["lenpen_form"] == GNMT:
         raise UserError(
-            f"transformers has not: lenpen_form {GNMT}; in translator.json, {STOCK} is the form that it has"
+            f"transformers does not support: lenpen_form {GNMT}; {STOCK} is the form that it has (translator.json)"
         )
     encode = form.encoder(package.directory)
     model, dictionaries = package.model(), package.dictionaries()

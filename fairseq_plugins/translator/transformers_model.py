@@ -62,9 +62,9 @@ def converted(model: Any, options: Mapping[str, Any]) -> Any:
     try:
         folded = fold(model, Namespace(**options))
     except UserError as error:
-        raise UserError([f"transformers has not: {problem}" for problem in error.problems]) from None
+        raise UserError([f"transformers does not support: {problem}" for problem in error.problems]) from None
     if problems := obstacles(model, folded):
-        raise UserError(f"transformers has not: {', '.join(problems)}")
+        raise UserError(f"transformers does not support: {', '.join(problems)}")
     # Buffers are no weights.
     folded.weights = {name: value for name, value in folded.weights.items() if not name.endswith(BUFFERS)}
     make = _m2m_100 if folded.options["encoder_normalize_before"] else _fsmt

@@ -363,9 +363,9 @@ def _require_streams(args: argparse.Namespace) -> None:
     if sys.stdout is None or (args.input is None and sys.stdin is None):
         raise UserError("standard input or standard output is closed")
     if args.output is None and args.part is not None:
-        raise UserError("--part: needs --output FILE, where the parts come together")
+        raise UserError("--part: needs --output FILE, in which the parts are joined")
     if args.output is not None and args.input is None:
-        raise UserError("--output: needs INPUT, which is read from several places")
+        raise UserError("--output: needs INPUT, a file, since the text is read more than once")
 
 
 def _json(line: NBest, alignment: bool) -> str:

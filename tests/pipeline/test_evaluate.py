@@ -390,7 +390,7 @@ def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_l
     for updates in (100, 320, 400):
         (tmp_path / "checkpoints" / f"checkpoint_1_{updates}.pt").touch()
     wide = "the average spans updates 100 to 400 of 400, which may cost BLEU"
-    worse = "the average has 4.500 bits per token on the validation set, 4.000 without it"
+    worse = "the average has 4.500 bits per token on the validation set, its last checkpoint alone 4.000"
     for average, loss, warned, kept in (
         ("last-updates=3", 3.5, wide, [100, 320, 400]),
         ("last-updates=3", 4.5, f"{wide}; {worse}", [100, 320, 400]),

@@ -69,7 +69,7 @@ def test_one_system(run: Run) -> None:
 
 def test_what_is_left_out_is_said(run: Run) -> None:
     _, output, _ = run("a1", "ref")
-    assert "tokenised BLEU left out: it needs --language-pair (as de-en)\n" in output
+    assert "tokenised BLEU left out: it needs --language-pair (such as de-en)\n" in output
     _, output, _ = run("a1", "ref", "--language-pair", "en-fr")
     assert "tokenised BLEU  " in output
     assert "compound-split BLEU left out: " in output
@@ -165,8 +165,8 @@ REFUSED = (
     ("a1 ref short", f"reference 2 has 24 lines, {UNEQUAL}"),
     ("a1 ref --metrics bleu", "unknown metric 'bleu' (did you mean 'sacrebleu'?); legal values: chrf, "),
     ("a1 ref --metrics=", "unknown metric ''; legal values: chrf, "),
-    ("a1 ref --metrics tokenised", "tokenised BLEU: it needs --language-pair (as de-en)"),
-    ("a1 ref --language-pair ende", "--language-pair must be SOURCE-TARGET, as en-de, not 'ende'"),
+    ("a1 ref --metrics tokenised", "tokenised BLEU: it needs --language-pair (such as de-en)"),
+    ("a1 ref --language-pair ende", "--language-pair must be SOURCE-TARGET, such as en-de, not 'ende'"),
     ("a1 ref --language-pair de-xx --metrics tokenised", "tokenised BLEU: unknown language of Moses 'xx'; legal "),
     ("--systems a=a1 b=b1 --references ref --baseline c", "unknown --baseline 'c'; legal values: a, b"),
     ("a1 ref --baseline a2", "unknown --baseline 'a2' (did you mean 'a1'?); legal values: a1"),

@@ -85,7 +85,9 @@ def test_a_run_is_averaged_decoded_scored_and_signed(trained: tuple[Path, Path],
     averaged_loss, last_loss = re.findall(r"([\d.]+) (?:bits per token averaged|of checkpoint12\.pt)", ended.output)
     assert float(averaged_loss) == pytest.approx(bits_per_token(directory / "averaged.pt"), abs=6e-4)
     assert float(last_loss) == pytest.approx(bits_per_token(directory / "checkpoints" / "checkpoint12.pt"), abs=6e-4)
-    worse = f"the average has {averaged_loss} bits per token on the validation set, {last_loss} without it"
+    worse = (
+        f"the average has {averaged_loss} bits per token on the validation set, its last checkpoint alone {last_loss}"
+    )
     warning = f"warning: {worse}; average fewer checkpoints, or none\n"
     assert ended.errors == (warning if float(averaged_loss) > float(last_loss) else "")
 

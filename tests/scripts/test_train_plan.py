@@ -221,7 +221,7 @@ def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> 
         ("task.data=x", "task.data cannot be set here: it is the second argument, DATA"),
         ("distributed_training.device_id=1", "device_id cannot be set here: use --nodes, --rank, --processes and "),
         ("optimization.lr=0.001", r"optimization.lr is a list, even of one value: optimization.lr=\[0.001\]"),
-        ("optimization.update_freq=[0]", r"update_freq has whole numbers of at least 1, as \[2\]; not \[0\]"),
+        ("optimization.update_freq=[0]", r"update_freq: whole numbers of at least 1, such as \[2\], not \[0\]"),
         ("max_update", "'max_update' is not of the form KEY=VALUE"),
     ):
         assert re.search(message, refused(planned, data, tmp_path, change))

@@ -90,7 +90,9 @@ def test_what_ctranslate2_has_not_is_said(package: Path, run: Run, monkeypatch: 
     monkeypatch.setattr(Package, "model", lambda self: model)
     code, out, errors = run(package)
     assert (code, out) == (2, "")
-    assert errors.startswith("error: CTranslate2 has not: --residual b2t, --activation-fn tanh, --attention matt; ")
+    assert errors.startswith(
+        "error: CTranslate2 does not support: --residual b2t, --activation-fn tanh, --attention matt; "
+    )
     assert not list(package.glob("ctranslate2*"))
 
 

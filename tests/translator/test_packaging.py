@@ -204,7 +204,7 @@ def test_force_overwrites_a_package_only(
     (package / "ctranslate2-int8").mkdir()
     before = sorted(tmp_path.rglob("*"))
     words: list[str | Path] = [tmp_path / "model.pt", "--data", made.data, "--force"]
-    expected = f"error: {tmp_path}: not made by this command, and --force overwrites nothing else; choose another one"
+    expected = f"error: {tmp_path}: not made by this command, and --force overwrites nothing else; choose another name"
     assert refusal(capsys, words[0], tmp_path, *words[1:]) == expected
     shutil.copyfile(made.checkpoint, package / "model.pt")
     message = refusal(capsys, package / "model.pt", package, *words[1:])

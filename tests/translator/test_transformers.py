@@ -86,7 +86,7 @@ def test_a_case_is_the_same_in_a_stock_class_or_refused(case: str, tmp_path: Pat
         require_equal(case, [], kinds[0], tmp_path)
         return
     model = trained(case)
-    with pytest.raises(UserError, match=f"transformers has not: {REFUSED.get(case, '')}"):
+    with pytest.raises(UserError, match=f"transformers does not support: {REFUSED.get(case, '')}"):
         converted(model, options_of(model, case))
 
 
@@ -113,7 +113,7 @@ def test_settings_that_no_class_has_are_named() -> None:
         ("post_ln", "--no-token-positional-embeddings", "--no-token-positional-embeddings"),
     ):
         model = trained(case, *flags.split())
-        with pytest.raises(UserError, match=f"^transformers has not: {reason}$"):
+        with pytest.raises(UserError, match=f"^transformers does not support: {reason}$"):
             converted(model, options_of(model, case, *flags.split()))
 
 
@@ -335,7 +335,7 @@ def test_what_is_not_the_same_leaves_nothing(
     content = json.loads((package / "translator.json").read_text(encoding="utf-8"))
     write_manifest(package, {**content, "search": {**content["search"], "lenpen_form": "gnmt"}})
     code, _, errors = run(capsys, package, out)
-    assert (code, "transformers has not: lenpen_form gnmt" in errors) == (2, True)
+    assert (code, "transformers does not support: lenpen_form gnmt" in errors) == (2, True)
     write_manifest(package, content)
     options = content["model"]
     layers = (options["encoder_layers"], options["decoder_layers"])

@@ -64,7 +64,7 @@ def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
     for file, place in places.items():
         entries = trainings[os.path.relpath(place, above)] = read(file)
         if not entries:
-            raise UserError(f"{file}: no whole entry of a recorder in it")
+            raise UserError(f"{file}: contains no whole entry of a recorder")
     return trainings
 
 

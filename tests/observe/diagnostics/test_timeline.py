@@ -105,8 +105,8 @@ def test_heat_maps_show_the_values_of_the_entries() -> None:
 MISTAKES: tuple[tuple[list[str], str], ...] = (
     ([], "no training given: name a recorder.jsonl, or a directory with one"),
     (["recordr.jsonl"], "recordr.jsonl: No such file"),
-    (["empty.jsonl"], "empty.jsonl: no whole entry of a recorder in it"),
-    (["some.pt"], "some.pt: no whole entry of a recorder in it"),
+    (["empty.jsonl"], "empty.jsonl: contains no whole entry of a recorder"),
+    (["some.pt"], "some.pt: contains no whole entry of a recorder"),
     (["nothing"], "nothing: no recorder.jsonl in it or below it"),
     (["recorder.jsonl", "--checkpoint", "some.pt"], "timeline reads the files of a recorder: no --checkpoint"),
     (["recorder.jsonl", "--dropout", "0"], "--dropout: a trained model has its own settings"),
