@@ -30,7 +30,7 @@ from fairseq_plugins.pipeline.fairseq_log import LogReader
 from fairseq_plugins.pipeline.progress import Screen, glance
 from fairseq_plugins.pipeline.report import report_on
 from fairseq_plugins.pipeline.results import LOG, SEED, sets_seed
-from fairseq_plugins.pipeline.workspace import Workspace, require_apart
+from fairseq_plugins.pipeline.workspace import Workspace, require_apart, settings_in
 from fairseq_plugins.process import end_children, start_child
 
 DIVERGED = 1
@@ -84,7 +84,10 @@ def compare(
         sets_to_evaluate(data)
     workspace = Workspace(out, dry_run=how.dry_run)
     with interruptible(), workspace.claimed():
-        workspace.remember({"overrides": " ".join(changes), "data": data})
+        # From another directory the same text has another relative path.
+        before = settings_in(out).get("data")
+        same = before is not None and Path(before).resolve() == data.resolve()
+        workspace.remember({"overrides": " ".join(changes), "data": before if same else data.resolve()})
         trainings = [
             Training(file, data, run_directory(out, file, seed), (f"common.seed={seed}", *changes))
             for seed in seeds

@@ -70,6 +70,15 @@ def test_data_without_a_test_set_are_refused_before_the_first_training(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_comparison_goes_on_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "train_all", lambda *_: None)
+    monkeypatch.setattr(compare, "report", lambda *_: None)
+    (tmp_path / "data").mkdir()
+    for place, data, code in ((tmp_path, "data", 0), (tmp_path / "data", ".", 0), (tmp_path / "data", "..", 2)):
+        monkeypatch.chdir(place)
+        assert main(["compare", data, str(tmp_path / "out"), "multi30k_de_en/admin_3e3d"]) == code
+
+
 STEP = """
 import os, sys, time
 from pathlib import Path
