@@ -379,12 +379,13 @@ def test_a_language_with_a_hyphen_is_scored(tmp_path):
 def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_left_out(tmp_path, monkeypatch, capsys):
     made: list[list[int]] = []
     losses = {"averaged": 0.0, "checkpoint_1_400": 4.0}
-    monkeypatch.setattr("fairseq_plugins.checkpoints.files.read_checkpoint", lambda path: path)
-    monkeypatch.setattr("fairseq_plugins.checkpoints.files.num_updates", updates_of := lambda path: int(path.stem[13:]))
+    # First, since this imports the module, which would keep the two functions below.
     monkeypatch.setattr(
         "fairseq_plugins.checkpoints.average.average_checkpoints",
         lambda inputs, output: made.append(list(map(updates_of, inputs))),
     )
+    monkeypatch.setattr("fairseq_plugins.checkpoints.files.read_checkpoint", lambda path: path)
+    monkeypatch.setattr("fairseq_plugins.checkpoints.files.num_updates", updates_of := lambda path: int(path.stem[13:]))
     monkeypatch.setattr(evaluate, "validation_loss", lambda plan, path: losses[path.stem])
     (tmp_path / "checkpoints").mkdir()
     for updates in (100, 320, 400):
