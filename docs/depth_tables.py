@@ -240,7 +240,8 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     names = list(dict.fromkeys(_method(config) for config in configs(full)))
     bleu: dict[str, list[tuple[int, list[float]]]] = {name: [] for name in names}
     for axis, depth in zip(axes, depths, strict=False):
-        for config in [config for config in configs(full) if _layers(config) == depth]:
+        of_depth = [config for config in configs(full) if _layers(config) == depth]
+        for config in of_depth:
             found = [line for line in full if line["config"] == config]
             style, _, colour = look(names.index(_method(config)))
             curves = np.array([[at(line, share) for share in SHARES] for line in found])
@@ -249,7 +250,7 @@ def draw(lines: Sequence[Line], path: Path) -> None:
             axis.plot(updates, mean, linestyle=style, color=colour, label=_method(config))
             axis.fill_between(updates, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
             bleu[_method(config)].append((depth, [float(line["bleu_test"]) for line in found]))
-        axis.set(title=f"{_depth(config)} layers", xlabel="updates", ylabel="bits per target token")
+        axis.set(title=f"{_depth(of_depth[0])} layers", xlabel="updates", ylabel="bits per target token")
     for number, name in enumerate(names):
         style, marker, colour = look(number)
         places = [depth for depth, _ in bleu[name]]

@@ -37,6 +37,11 @@ class UserError(ValueError):
         return type(self), (self.problems,)
 
 
+def cause_of(error: OSError) -> str:
+    """What a message says of an error of the system, after a colon."""
+    return (error.strerror or str(error)).lower()
+
+
 EXPLANATIONS: list[Callable[[BaseException], UserError | None]] = []
 """Functions that know the one line for errors of other packages, and return None for all others."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, cause_of
 
 
 def require_no_input(output: Path, inputs: Iterable[Path]) -> None:
@@ -111,7 +111,7 @@ def write_whole(path: Path, text: str) -> None:
         with whole_file(path) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise UserError(f"{path}: cannot be written: {cause_of(error)}") from error
 
 
 def checksum(*paths: Path, kind: str = "sha256") -> str:

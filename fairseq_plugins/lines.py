@@ -14,7 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, cause_of
 from fairseq_plugins.files import whole_file
 
 
@@ -67,7 +67,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def _cause(error: OSError) -> str:
-    return "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+    return "no such file" if isinstance(error, FileNotFoundError) else cause_of(error)
 
 
 def in_step(paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:

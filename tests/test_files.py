@@ -20,9 +20,19 @@ def test_bytes_are_those_of_the_text(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    ("failure", "raised", "message"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            UserError,
+            "/file: cannot be written: no space left on device$",
+        ),
+        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
+    ],
+)
 def test_what_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, raised: type[BaseException], message: str
 ) -> None:
     path = tmp_path / "file"
     write_whole(path, "old")
@@ -31,7 +41,7 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(
         raise failure
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises((UserError, KeyboardInterrupt), match="/file: cannot be written: no space left on device$|^$"):
+    with pytest.raises(raised, match=message):
         write_whole(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, cause_of
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog, read_log
 from fairseq_plugins.pipeline.workspace import settings_in
 
@@ -184,7 +184,7 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        problems.append(f"{path}: {(error.strerror or str(error)).lower()}")
+        problems.append(f"{path}: {cause_of(error)}")
     except ValueError as error:
         problems.append(f"{path}: not JSON: {error}")
     else:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from sacremoses import MosesTruecaser
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, cause_of
 from fairseq_plugins.files import whole_file
 from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.text.moses import detokeniser, normaliser, recaser, tokeniser, truecaser
@@ -85,7 +85,7 @@ def truecaser_of(model: Path) -> Transform:
     try:
         return truecaser(str(model))
     except OSError as error:
-        raise UserError(f"{model}: {(error.strerror or str(error)).lower()}") from None
+        raise UserError(f"{model}: {cause_of(error)}") from None
     except ValueError:
         raise UserError(f"{model}: not a model of Moses' truecaser") from None
 

@@ -34,8 +34,8 @@ def differences(one: Any, other: Any) -> list[str]:
 
 def _leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(state, (Mapping, list, tuple)):
-        # So that an empty one differs from none.
-        yield f"{name}.length", len(state)
+        # So that an empty one differs from none, and names in another order from these.
+        yield f"{name}.keys", list(state) if isinstance(state, Mapping) else len(state)
         for key, value in state.items() if isinstance(state, Mapping) else enumerate(state):
             yield from _leaves(value, f"{name}.{key}")
     else:

@@ -177,6 +177,21 @@ def test_every_way_to_wait_is_counted_once() -> None:
         np.asarray(x)
 
 
+@pretended
+def test_a_tensor_says_where_it_lies() -> None:
+    x = torch.ones(2, device="cuda")
+    assert (str(x.device), x.is_cuda, x.is_cpu, x.is_meta, x.get_device()) == ("cuda:0", True, False, False, 0)
+    assert x.type() == "torch.cuda.FloatTensor"
+    assert x.to("cuda") is x
+    assert x.to(0) is x
+    assert torch.ones(2).type_as(x).is_cuda
+    assert torch.zeros_like(x).is_cuda
+    assert x.new_zeros(3).is_cuda
+    assert not x.new_zeros(3, device="cpu").is_cuda
+    assert torch.cuda.FloatTensor([1, 2]).tolist() == [1, 2]
+    assert not torch.ones(2).is_cuda
+
+
 def test_devices_do_not_mix_with_each_other() -> None:
     def add() -> Tensor:
         return torch.ones(2, device="cuda:0") + torch.ones(2, device="cuda:1")
