@@ -2,7 +2,9 @@
 
 Chen and Wei 2026, https://arxiv.org/abs/2601.19895::
 
-    x_{l+1} = LN(L x_l + F(LN'(x_l))),   x_1 = x_0 + F(LN'(x_0)),   L the number of sub-layers of the stack
+    x_{l+1} = LN(L x_l + F(LN'(x_l))),   L the number of sub-layers of the stack
+
+Section 3.1: the first layer has no factor, and its first sub-layer no LayerNorm after the sum.
 """
 
 from __future__ import annotations
@@ -46,15 +48,14 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
 @part(
     Axis.RESIDUAL,
     "keel",
-    summary="L * stream + branch, L the number of sub-layers of the stack; a plain sum in the first one",
+    summary="L * stream + branch, L the number of sub-layers of the stack; a plain sum in the first layer",
     options=(Option("keel_alpha", 0.0, "factor of the stream; 0: the number of sub-layers of the stack"),),
     conflicts=conflicts,
 )
 def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """The same constant everywhere but in the first sub-layer."""
+    """The same constant in every layer but the first."""
     scale = design.options.keel_alpha or float(len(sites) * design.layers)
-    first = sites[0] if depth == 1 else None
-    return {site: PlainResidual() if site is first else ScaledStream(scale) for site in sites}
+    return {site: PlainResidual() if depth == 1 else ScaledStream(scale) for site in sites}
 
 
 method(
@@ -62,19 +63,18 @@ method(
     title="Keel",
     paper="Chen and Wei, 2026, https://arxiv.org/abs/2601.19895",
     equation=(
-        r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$ with $`L`$ the number of sub-layers of the stack; "
-        r"$`o = x + F(\mathrm{LN}(x))`$ in the first sub-layer; no LayerNorm on top"
+        r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$ with $`L`$ the number of sub-layers of the stack, but "
+        r"1 in the first layer; $`o = x + F(\mathrm{LN}(x))`$ in the first sub-layer (section 3.1); no LayerNorm on top"
     ),
     norm="keel",
     residual="keel",
     base_init="fairseq",
     departures=(
-        "The authors have released no code. The exception of the first sub-layer alone and the missing LayerNorm on "
-        "top are those of an independent implementation "
-        "([vit-pytorch](https://github.com/lucidrains/vit-pytorch), revision 2e86e34), whose LayerNorms have no bias; "
-        "those here have one. Section 3.1 leaves the factor out of the first feed-forward too.",
-        "The text's LayerNorms are RMSNorms (equation 9): `--norm-module rms_norm`. In small models it tunes the "
-        "factor instead, above 1: `--keel-alpha`.",
+        "The authors have released no code. An independent implementation "
+        "([vit-pytorch](https://github.com/lucidrains/vit-pytorch), revision 2e86e34) has the factor in the first "
+        "feed-forward, where section 3.1 leaves it out. Cross-attention of the first layer is without it here, too.",
+        "The text's LayerNorms are RMSNorms without bias (equation 9, section 3.1): `--norm-module rms_norm`. In small "
+        "models it tunes the factor instead, above 1: `--keel-alpha`.",
         r"The paper is about language models, where $`L = 2M`$. A decoder with cross-attention has three sub-layers a "
         r"layer, so $`L = 3M`$ by the same rule; each stack counts its own.",
         "The paper names no initialisation; the weights are those of `--base-init fairseq`.",

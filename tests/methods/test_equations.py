@@ -90,7 +90,8 @@ def keel(at: At, x: Tensor) -> Tensor:
     branch = at.branch(at.norm(x))
     if at.depth == 1 and at.site is Site.SELF:
         return x + branch
-    return at.later_norm("after", (at.stack.design.options.keel_alpha or at.sub_layers) * x + branch)
+    scale = 1 if at.depth == 1 else at.stack.design.options.keel_alpha or at.sub_layers
+    return at.later_norm("after", scale * x + branch)
 
 
 def mix_ln(at: At, x: Tensor) -> Tensor:
