@@ -134,16 +134,16 @@ def new_names(method: Method) -> dict[str, list[str]]:
     return found
 
 
-def absent_modules(method: Method) -> list[str]:
-    """Stock modules that a model of the method does not have, as ``decoder.layers.I.self_attn``."""
-    present = _modules(tiny_model(method))
-    absent = [name for name in _modules(stock_twin(method)) if name not in present]
+def absent_names(method: Method) -> list[str]:
+    """Stock modules and parameters that a model of the method does not have, as ``decoder.layers.I.self_attn``."""
+    present = _names(tiny_model(method))
+    absent = [name for name in _names(stock_twin(method)) if name not in present]
     return [name for name in absent if name.rpartition(".")[0] not in absent]
 
 
-def _modules(model: nn.Module) -> list[str]:
-    names = ("".join(level_and_name(name)) for name, _ in model.named_modules() if "." in name)
-    return list(dict.fromkeys(names))
+def _names(model: nn.Module) -> list[str]:
+    named = (*model.named_modules(), *model.named_parameters(remove_duplicate=False))
+    return list(dict.fromkeys("".join(level_and_name(name)) for name, _ in named if "." in name))
 
 
 def parts_of(method: Method) -> list[Part]:
@@ -399,14 +399,14 @@ def _options_table(options: Sequence[Option], preset: Mapping[str, Any]) -> str:
 def _state_dict(method: Method) -> list[str]:
     documented = {parameter.name: parameter for part in parts_of(method) for parameter in part.parameters}
     rows = [_parameter_row(name, levels, documented.get(name)) for name, levels in new_names(method).items()]
-    absent = absent_modules(method)
+    absent = absent_names(method)
     if not rows and not absent:
         return ["The state dict is that of stock fairseq."]
     written = []
     if rows:
         written += ["New in the state dict:", table(("name", "below", "shape", "kind", "initial value"), rows)]
     if absent:
-        written.append(f"Stock modules that do not exist: {', '.join(map(code, absent))}.")
+        written.append(f"Stock names that do not exist: {', '.join(map(code, absent))}.")
     return written
 
 

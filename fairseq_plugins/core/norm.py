@@ -210,7 +210,7 @@ def pre(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     no_fold="stock fairseq has no LayerNorm between a branch and its sum",
 )
 def branch(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Bachlechner et al. 2021, https://arxiv.org/abs/2003.04887, table 3."""
+    """Bachlechner et al. 2021, https://arxiv.org/abs/2003.04887, table 2."""
     return {NormPlace.BRANCH: layer_norm}
 
 

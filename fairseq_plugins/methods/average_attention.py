@@ -64,6 +64,7 @@ method(
         "`--activation-dropout`.",
         "The released code draws q of the cross-attention by itself, and k and v as one matrix. Here all three are "
         r"drawn as one, as in fairseq: q starts at $`\sqrt{1/2} = 0.707`$ of the released bound, k and v at "
-        r"$`\sqrt{3/4} = 0.866`$. `--base-init xavier_apart` draws all three by themselves, q as released.",
+        r"$`\sqrt{3/4} = 0.866`$. `--base-init xavier_apart` draws all three by themselves, q as released. Its biases "
+        "are drawn, too; here they start at 0.",
     ),
 )

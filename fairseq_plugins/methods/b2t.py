@@ -99,7 +99,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
             "b2t_init_scope",
             "matrices",
             "what the factor multiplies: matrices of the linear maps, as in the code of 2023-05, or every "
-            "parameter but the embeddings', with biases and LayerNorms, as the text of appendix C.1 says",
+            "parameter of the layers, with biases and LayerNorms, as the text of appendix C.1 says",
             choices=("matrices", "parameters"),
         ),
     ),
@@ -118,6 +118,10 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
 
 
 PAPER = "Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330"
+SCALED = (
+    r"Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does "
+    "not mention: `--b2t-init-scale layers`. The default follows the text."
+)
 method(
     "b2t",
     title="B2T connection",
@@ -130,10 +134,7 @@ method(
     residual="b2t",
     init="b2t",
     base_init="fairseq",
-    departures=(
-        r"Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does "
-        "not mention: `--b2t-init-scale layers`. The default follows the text.",
-    ),
+    departures=(SCALED,),
 )
 method(
     "b2t_without_ln",
@@ -151,6 +152,7 @@ method(
     departures=(
         "The text removes the LayerNorms inside the layers; with the flags of the released recipe there is none on "
         "top of the stacks either, and here there is none; `--norm-on-top yes` adds one LayerNorm there.",
+        SCALED,
     ),
 )
 method(
@@ -166,7 +168,10 @@ method(
     init="b2t",
     base_init="fairseq",
     options={"b2t_skip": "all"},
-    departures=("The footnote describes this variant in words only; the equation is this package's reading of it.",),
+    departures=(
+        "The footnote describes this variant in words only; the equation is this package's reading of it. The released "
+        "code does not have it.",
+    ),
 )
 method(
     "b2t_deep",
@@ -174,7 +179,7 @@ method(
     paper=PAPER,
     equation=(
         r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times "
-        "0.1; dropout 0.5 and word dropout 0.1 (appendix C.1)"
+        "0.1, as in the code; dropout 0.5 and word dropout 0.1 (appendix C.1)"
     ),
     norm="post",
     residual="b2t",

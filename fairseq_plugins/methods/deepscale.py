@@ -176,10 +176,11 @@ method(
         r"The released code writes the variance of the feed-forward as $`\sqrt{(1 - p) / 2} / d`$, which is this "
         r"package's at $`f = 4 d`$.",
         "The released Post-LN model has a LayerNorm on the embedding: `--norm post --layernorm-embedding`.",
-        "The authors give numbers for an encoder. In a decoder each attention is followed as theirs; what "
+        "The released code is an encoder. In a decoder each attention is followed as theirs; what "
         "cross-attention sees is the correlation above the encoder's last layer.",
         r"BERT adds up three tables of embeddings, so the released code has $`(1 - p) / 3`$. Here are two; positions, "
-        "sinusoidal or learned, keep fairseq's values.",
+        "sinusoidal or learned, keep fairseq's values. It also scales what goes into an output that shares the table, "
+        r"so that its logits have variance 1; here they have $`(1 - p) / 2`$.",
         "It works with `--norm post` as well. Maps of attentions other than softmax attention keep their base "
         "initialisation.",
     ),

@@ -104,6 +104,8 @@ method(
         "weights that are used; here they are the rows of one matrix, as in DLCL, whose other entries stay as they "
         r"start. It draws weights from $`\mathcal{N}(0, 0.02^2)`$, those of the outputs of attention and feed-forward "
         r"over $`\sqrt{2 N}`$; here it is `--base-init fairseq`.",
+        "With a period, the model of its experiments keeps only the outputs of the layers below an average. Its "
+        "package keeps all of them, as here.",
         "The paper is about language models; each stack of a translation model has its own averages here.",
     ),
 )

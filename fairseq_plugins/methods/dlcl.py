@@ -173,8 +173,8 @@ def build(design: StackDesign) -> History:
 
 
 _EXTRAS = (
-    "The released code can also train one weight for each group of dimensions, drop out mixtures and count the output "
-    "of every sub-layer as history; these three are not supported.",
+    "The released code can also train one weight for each group of dimensions, drop out mixtures and keep the weights "
+    "fixed; these three are not supported.",
     "In the released code a window only decides which weights start at zero, and training may change them, unless "
     "the weights are normalised; the start at one ignores it. Here nothing outside the window ever enters a mixture.",
 )
@@ -205,7 +205,7 @@ method(
     departures=(
         *_EXTRAS,
         "Where the released code normalises $`y_0`$, it does so twice in this form; here that LayerNorm is "
-        "`--layernorm-embedding`, once.",
+        "`--layernorm-embedding`, once and before the dropout.",
         "This is the form that the B2T paper compares, with the released code (6.1.2), which draws weights as "
         "`--base-init xavier` does.",
     ),

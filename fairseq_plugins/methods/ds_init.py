@@ -27,7 +27,7 @@ def factor(depth: int, alpha: float, rule: str) -> float:
     "ds_init",
     summary="matrices shrink with the depth of their layer",
     options=(
-        Option("ds_init_alpha", 1.0, "DS-Init's alpha"),
+        Option("ds_init_alpha", 1.0, "DS-Init's alpha", least=0),
         Option(
             "ds_init_rule",
             "paper",
@@ -66,6 +66,7 @@ method(
         "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention "
         r"as one (gain $`1/\sqrt{2}`$ in effect); both are kept here. The Post-LN and Pre-LN models of their "
         "comparison are drawn in the same way: `--base-init xavier_apart`.",
-        "Both stacks count their layers from 1; `--init ds_init,keep` initialises the encoder alone.",
+        "Both stacks count their layers from 1. `--init ds_init,keep --base-init xavier,xavier_apart` initialises the "
+        "encoder alone.",
     ),
 )

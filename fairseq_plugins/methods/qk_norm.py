@@ -96,6 +96,7 @@ method(
     departures=(
         "The released code ([QKNorm](https://github.com/CyndxAI/QKNorm), revision c628cb5) is that of ScaleNorm + "
         "FixNorm, with LayerNorms; it takes $`L`$, the 97.5th percentile of the lengths of sentences, as a setting, 72 "
-        "to 79: `--cosine-length`.",
+        "to 79: `--cosine-length`. Its configurations have a warm-up of 8,000 updates, those of ScaleNorm + FixNorm "
+        "have none.",
     ),
 )

@@ -142,12 +142,10 @@ method(
     attention="realformer",
     base_init="fairseq",
     departures=(
-        "The paper and its code are about encoders. As in the comparison of the B2T paper the method is carried "
-        "over to translation: one chain of logits each for the encoder's self-attention, the decoder's and the "
-        "cross-attention.",
-        "The authors draw weights from a truncated normal distribution of deviation 0.02, as BERT does; the "
-        "published numbers for translation are those of the B2T paper, whose code draws as `--base-init fairseq`, "
-        "the default.",
+        "The released code is an encoder. The paper also translates, but only its abstract was read. Here there is one "
+        "chain of logits each for the encoder's self-attention, the decoder's and the cross-attention.",
+        "The authors draw weights from a truncated normal distribution of deviation 0.02, as BERT does; the code of "
+        "the B2T paper, which compares the method for translation, draws as `--base-init fairseq`, the default.",
         "The released code adds -10000 where attention is masked; this package adds minus infinity.",
         "With `--realformer-logits mean` the divisor is the depth of the layer, also where LayerDrop has left out "
         "some of the layers below.",

@@ -92,7 +92,8 @@ method(
     departures=(
         r"The authors' package multiplies by $`\alpha`$ before the dropout in the encoder and after it in the "
         "decoder; both have the same distribution, and here it is always after.",
-        "The authors' package takes PyTorch's default weights, which are closest to `--base-init fairseq`; "
+        "The authors' package takes PyTorch's default weights, which are closest to `--base-init fairseq`, but "
+        r"for the output of attention, $`\sqrt{3}`$ times smaller there, and the biases of q, k and v, which are 0; "
         "the experiments of the Admin paper take `--base-init xavier`.",
     ),
 )
@@ -125,5 +126,9 @@ method(
     norm="pre",
     residual="layer_scale",
     base_init="fairseq",
-    departures=("The paper is about vision; each stack counts its own layers.",),
+    departures=(
+        "The paper is about vision; each stack counts its own layers.",
+        "The smallest released model of 36 layers ([CaiT](https://github.com/facebookresearch/deit), XXS36) starts at "
+        "1e-5, not at 1e-6: `--layer-scale-start`.",
+    ),
 )

@@ -92,8 +92,9 @@ method(
     base_init="fairseq",
     departures=(
         "The released code ([Value-Residual-Learning](https://github.com/Zcchill/Value-Residual-Learning), revision "
-        "95652f6) has the constants; the text also trains them: `--value-residual-mix trained`. SVFormer of the same "
-        "paper, in which all layers share $`V_1`$, is not supported.",
+        "95652f6) has the constants; the text also trains them: `--value-residual-mix trained`, which adds "
+        "`v_proj.mixing.factors` to each attention above the first layer. SVFormer of the same paper, in which all "
+        "layers share $`V_1`$, is not supported.",
         "The paper is about language models; here there is one chain each for the encoder's self-attention, the "
         "decoder's and the cross-attention, as in RealFormer.",
     ),

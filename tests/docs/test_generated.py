@@ -151,6 +151,9 @@ LAYER_NORMS = ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_n
 ABSENT: dict[str, set[str]] = {
     **{name: set() for name in ("post_ln", "pre_ln", "admin")},
     "dsinit_matt": {"decoder.layers.I.self_attn", "decoder.layers.I.self_attn_layer_norm"},
+    "rms_norm": {"encoder.layer_norm.bias", "decoder.layer_norm.bias"}
+    | {f"decoder.layers.I.{norm}.bias" for norm in LAYER_NORMS}
+    | {f"encoder.layers.I.{norm}.bias" for norm in LAYER_NORMS if "encoder_attn" not in norm},
     "rezero": {f"decoder.layers.I.{norm}" for norm in LAYER_NORMS}
     | {f"encoder.layers.I.{norm}" for norm in LAYER_NORMS if "encoder_attn" not in norm},
 }
@@ -160,8 +163,8 @@ def test_an_option_of_two_parts_of_a_method_stands_once_in_its_section() -> None
     assert generate.method_section(METHODS["completep"]).count("| `--depth-mup-alpha` |") == 1
 
 
-def test_absent_stock_modules() -> None:
-    assert {name: set(generate.absent_modules(METHODS[name])) for name in ABSENT} == ABSENT
+def test_absent_stock_names() -> None:
+    assert {name: set(generate.absent_names(METHODS[name])) for name in ABSENT} == ABSENT
 
 
 def test_page_says_whether_stock_computes_the_same_without_a_fold() -> None:
