@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 
@@ -131,7 +132,11 @@ def _save_last(trainer: Trainer, epoch_itr: Any) -> None:
     trainer.consolidate_optimizer()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        trainer.save_checkpoint(str(path), {"train_iterator": epoch_itr.state_dict(), "val_loss": None})
+        state = {"train_iterator": epoch_itr.state_dict(), "val_loss": None}
+        # Without it the next validation would be the best, and overwrite the checkpoint that is.
+        if hasattr(checkpoint_utils.save_checkpoint, "best"):
+            state["best"] = checkpoint_utils.save_checkpoint.best
+        trainer.save_checkpoint(str(path), state)
     except (OSError, UserError) as error:
         logger.warning("divergence guard: not saved: %s", error)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged, UserError
@@ -106,11 +107,15 @@ def test_long_gradients_in_a_row_end_in_stop(
 
 def test_the_training_as_it_was_is_saved_and_can_go_on(training: Training, faults: Faults) -> None:
     faults.losses(4)
+    faults.before[4] = lambda trainer: setattr(checkpoint_utils.save_checkpoint, "best", 1.5)
     with pytest.raises(Diverged):
         training.run("run", "--divergence-action", "stop", updates=6)
+    del faults.before[4]
     faults.losses()
     saved = training.directory / "run" / "divergence" / "last.pt"
-    assert checkpoint(saved.parent, "last.pt")["optimizer_history"][-1]["num_updates"] == 3
+    state = checkpoint(saved.parent, "last.pt")
+    assert state["optimizer_history"][-1]["num_updates"] == 3
+    assert state["extra_state"]["best"] == 1.5
     on = training.run("on", "--restore-file", str(saved), updates=6)
     faults.left_out = {4}
     without = training.run("without", updates=6)
