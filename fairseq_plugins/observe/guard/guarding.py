@@ -35,6 +35,7 @@ from fairseq_plugins.observe.guard.signals import Finding, Signals, Update, hope
 from fairseq_plugins.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
 from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
 from fairseq_plugins.observe.recorder.recording import recorder_of
+from fairseq_plugins.training.loss_by_sentence import LabelSmoothedCrossEntropyBySentence
 
 # Child of fairseq_cli.train's logger, so that --log-file contains these messages.
 logger = logging.getLogger("fairseq_cli.train.guard")
@@ -127,9 +128,13 @@ class Guard:
             for number, value in zip(on_device, stacked.tolist(), strict=True):
                 values[number] = value
         loss, nll, tokens, size, length = values
+        criterion = trainer.get_criterion()
+        # Under --sentence-avg the mean of a batch grows with the length of its sentences.
+        if getattr(criterion, "sentence_avg", False) and not isinstance(criterion, LabelSmoothedCrossEntropyBySentence):
+            size = tokens
         if not any("nll_loss" in output for output in self.outputs):
             nll = loss
-        elif getattr(trainer.get_criterion(), "rdrop_alpha", 0) > 0:
+        elif getattr(criterion, "rdrop_alpha", 0) > 0:
             nll /= 2  # R-Drop computes each sentence twice, and fairseq counts its tokens once
         return Update(
             trainer.get_num_updates() + 1,

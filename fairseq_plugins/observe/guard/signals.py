@@ -68,7 +68,7 @@ class Update:
 
     Attributes:
         number: number of the update, from 1; updates that are dropped keep their number for the next.
-        loss: loss in bits, over what the criterion's sample size counts.
+        loss: loss in bits per token.
         nll: negative log-likelihood in bits per token.
         norm: L2 norm of all gradients of the mean loss before clipping; not finite after an overflow of float16.
         learning_rate: learning rate of the update.

@@ -50,8 +50,9 @@ def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], me
     assert not (run / "divergence").exists()
 
 
-def test_r_drop_has_the_loss_of_a_token_and_not_of_two(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It computes every sentence twice: without dropout nothing else changes in the first update."""
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Update]:
+    """What the guard sees of each update."""
     seen: list[Update] = []
     update = Guard._seen
 
@@ -60,6 +61,17 @@ def test_r_drop_has_the_loss_of_a_token_and_not_of_two(training: Training, monke
         return seen[-1]
 
     monkeypatch.setattr(Guard, "_seen", watch)
+    return seen
+
+
+def test_the_loss_is_that_of_a_token_also_under_sentence_avg(training: Training, seen: list[Update]) -> None:
+    for flags in ((), ("--sentence-avg",)):
+        training.run("run" + "".join(flags), *STOP, *flags, updates=1)
+    assert seen[1].loss == pytest.approx(seen[0].loss, rel=1e-5)
+
+
+def test_r_drop_has_the_loss_of_a_token_and_not_of_two(training: Training, seen: list[Update]) -> None:
+    """It computes every sentence twice: without dropout nothing else changes in the first update."""
     criterion = ("--criterion", "label_smoothed_cross_entropy_with_rdrop_with_diagnostics", "--label-smoothing", "0.1")
     for alpha in ("0", "5"):
         flags = (*criterion, "--rdrop-alpha", alpha, *STOP, "--dropout", "0", "--max-update", "1", "--no-save")
