@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from typing import Any
 
@@ -32,7 +33,7 @@ def target_entropy(task: Any, subset: str) -> float | None:
         data, pad = task.dataset(subset), task.target_dictionary.pad()
         # Data sets that draw random numbers must not change those of the training.
         with torch.random.fork_rng(devices=[]):
-            for index in range(0, len(data), max(1, len(data) // SENTENCES)):
+            for index in range(0, len(data), math.ceil(len(data) / SENTENCES) or 1):
                 # Not through indexing, which would also read the audio.
                 if isinstance(data, SpeechToTextDataset):
                     text = data.get_tokenized_tgt_text(index)

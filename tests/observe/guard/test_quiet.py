@@ -79,12 +79,14 @@ def test_r_drop_has_the_loss_of_a_token_and_not_of_two(training: Training, seen:
     assert seen[1].nll == pytest.approx(seen[0].nll, rel=1e-5)
 
 
-def test_the_entropy_is_that_of_the_text(toy_data: Path, training: Training) -> None:
+def test_the_entropy_is_that_of_the_text(toy_data: Path, training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     task = tasks.setup_task(toy.parse_training(toy_data, training.directory).task)
     task.load_dataset("train")
     state = torch.random.get_rng_state()
-    with open(toy_data.parent / "text" / "train.en", encoding="utf-8") as lines:
-        assert target_entropy(task, "train") == pytest.approx(unigram_entropy(lines))
+    lines = (toy_data.parent / "text" / "train.en").read_text(encoding="utf-8").splitlines()
+    assert target_entropy(task, "train") == pytest.approx(unigram_entropy(lines))
+    monkeypatch.setattr(plateau, "SENTENCES", len(lines) - 1)
+    assert target_entropy(task, "train") == pytest.approx(unigram_entropy(lines[::2]))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert target_entropy(object(), "train") is None
 
