@@ -98,7 +98,7 @@ def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, 
     """
     try:
         valid_losses, should_stop = train(cfg, trainer, task, epoch_itr, *args)
-        if should_stop:
+        if should_stop or epoch_itr.next_epoch_idx > (cfg.optimization.max_epoch or math.inf):
             refuse_broken_weights(trainer, valid_losses)
         return valid_losses, should_stop
     except Diverged:

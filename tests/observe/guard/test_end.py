@@ -96,6 +96,10 @@ ENDS = (
     (HALF, rf"at update 2: minimum loss scale reached; {RATE}encoder\.\S+ \(.*\)"),
     ("--distributed-world-size 2", rf"at update 2: the gradient norm is not a number; {FORWARD}"),
     ("--lr 1e39 --max-update 1", r"at update 1: \S+ and \d+ more weights, also in .*; learning rate 1e\+39"),
+    (
+        "--lr 1e39 --max-epoch 1 --update-freq 99",
+        r"at update 1: \S+ and \d+ more weights, also in .*; learning rate 1e\+39",
+    ),
     ("--lr 1e38 --max-update 1", r"at update 1: the validation loss is not a number; .* 1e\+38"),
 )
 
