@@ -103,7 +103,7 @@ def long_sentence(local: Mapping[str, Any]) -> str:
     return (
         f"sentence {local.get('start_id', 0) + int(number) + 1} has {in_words(tokens)} tokens with the end mark, at "
         f"most {in_words(positions)} are possible with this model and its --max-source-positions and "
-        "--max-target-positions; shorten it, or skip such sentences with --skip-invalid-size-inputs-valid-test"
+        "--max-target-positions; shorten it; fairseq's commands skip it with --skip-invalid-size-inputs-valid-test"
     )
 
 

@@ -34,7 +34,11 @@ NO_SPLIT = "data-bin: holds no set 'tst' (did you mean 'test'?); it holds: test,
 NO_BATCH = "Must specify batch size either with --max-tokens or --batch-size"
 NO_PATH = "--path is required: the checkpoint of the model, or several with colons between them"
 NO_ROOM = "--max-tokens {} is smaller than the longest sentence, which has 10 tokens: use at least --max-tokens 10, or "
-NO_POSITIONS = "tokens with the end mark, at most {} are possible with this model and its --max-source-positions and "
+NO_POSITIONS = (
+    "tokens with the end mark, at most {} are possible with this model and its --max-source-positions and "
+    # Not of every command: an evaluation translates all sentences.
+    "--max-target-positions; shorten it; fairseq's commands skip it with --skip-invalid-size-inputs-valid-test"
+)
 
 MISTAKES: Mapping[str, Mapping[str, str]] = {
     "train": {
