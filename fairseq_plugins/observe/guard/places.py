@@ -55,11 +55,11 @@ class PlaceBands:
         self.last: Mapping[str, float] = {}
 
     def __call__(self, entry: Entry) -> None:
-        """Add an entry."""
+        """Add an entry; the values of a dropped update do not widen the bands."""
         self.last = entry.values
         self._since = self._outside(entry.update, entry.values)
         for name, value in entry.values.items():
-            if _is_of_place(name) and math.isfinite(value) and value > 0:
+            if entry.applied and _is_of_place(name) and math.isfinite(value) and value > 0:
                 self._bands.setdefault(name, Band(FLOOR, window=20)).take_bounded(math.log(value), LIMIT)
 
     def _outside(self, update: int, values: Mapping[str, float]) -> dict[str, int]:

@@ -105,6 +105,17 @@ def test_long_gradients_in_a_row_end_in_stop(
     assert "; stop: 3 abnormal updates in a row; the training ends here" in said()[-1]
 
 
+def test_dropped_updates_leave_the_bands_of_places_alone(
+    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    long_gradients(monkeypatch, {33})
+    with pytest.raises(Diverged):
+        training.run("run", "--divergence-action", "skip", "--divergence-patience", "3", updates=45)
+    bands = re.findall(r" outside (\S+ to \S+) since update 33", "\n".join(said()))
+    assert len(bands) == 3
+    assert len(set(bands)) == 1
+
+
 def test_the_training_as_it_was_is_saved_and_can_go_on(training: Training, faults: Faults) -> None:
     faults.losses(4)
     faults.before[4] = lambda trainer: setattr(checkpoint_utils.save_checkpoint, "best", 1.5)
