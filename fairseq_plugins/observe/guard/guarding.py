@@ -35,7 +35,6 @@ from fairseq_plugins.observe.guard.signals import Finding, Signals, Update, hope
 from fairseq_plugins.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
 from fairseq_plugins.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
 from fairseq_plugins.observe.recorder.recording import recorder_of
-from fairseq_plugins.training.loss_by_sentence import LabelSmoothedCrossEntropyBySentence
 
 # Child of fairseq_cli.train's logger, so that --log-file contains these messages.
 logger = logging.getLogger("fairseq_cli.train.guard")
@@ -129,13 +128,12 @@ class Guard:
                 values[number] = value
         loss, nll, tokens, size, length = values
         criterion = trainer.get_criterion()
-        # Under --sentence-avg the mean of a batch grows with the length of its sentences.
-        if getattr(criterion, "sentence_avg", False) and not isinstance(criterion, LabelSmoothedCrossEntropyBySentence):
-            size = tokens
         if not any("nll_loss" in output for output in self.outputs):
             nll = loss
         elif getattr(criterion, "rdrop_alpha", 0) > 0:
             nll /= 2  # R-Drop computes each sentence twice, and fairseq counts its tokens once
+        if getattr(criterion, "sentence_avg", False):
+            loss, size = nll, tokens  # a loss per sentence grows with the length of the sentences
         return Update(
             trainer.get_num_updates() + 1,
             loss / (size or 1.0) / math.log(2),

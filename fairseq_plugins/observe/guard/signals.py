@@ -68,7 +68,7 @@ class Update:
 
     Attributes:
         number: number of the update, from 1; updates that are dropped keep their number for the next.
-        loss: loss in bits per token.
+        loss: loss in bits per token; under ``--sentence-avg`` the negative log-likelihood.
         nll: negative log-likelihood in bits per token.
         norm: L2 norm of all gradients of the mean loss before clipping; not finite after an overflow of float16.
         learning_rate: learning rate of the update.
