@@ -26,6 +26,8 @@ from fairseq_plugins.pipeline.machine import BF16_CAPABILITY, this_machine
 OURS = "fairseq-deep"
 FAIRSEQ = "fairseq-fixed"
 INSTALL_FAIRSEQ = f"pip install --no-build-isolation {FAIRSEQ}"
+# Of a package that is there, pip would keep what is broken.
+REBUILD_FAIRSEQ = f"{INSTALL_FAIRSEQ} --force-reinstall --no-deps --no-cache-dir, with a C++ compiler and cython"
 OK, NOTE, WARNING, ERROR = "ok", "note", "warning", "error"
 """Levels: no problem; something optional is missing; a training may go wrong; no training can start."""
 EXTENSIONS = (
@@ -76,7 +78,8 @@ def examine() -> Iterator[Finding]:
         problem = registration()
         yield from of_pip.result()
     if problem:
-        yield Finding(ERROR, "fairseq", f"cannot be imported: {problem}", INSTALL_FAIRSEQ)
+        cure = INSTALL_FAIRSEQ if "No module named 'fairseq'" in problem else REBUILD_FAIRSEQ
+        yield Finding(ERROR, "fairseq", f"cannot be imported: {problem}", cure)
         return
     import fairseq
 
@@ -123,6 +126,7 @@ def versions() -> Iterator[Finding]:
             yield Finding(OK, name[0], metadata.version(name[0]))
         except metadata.PackageNotFoundError:
             cure = f"pip install '{OURS}[{extra[1]}]'" if extra else f"pip install '{requirement}'"
+            cure = INSTALL_FAIRSEQ if name[0] == FAIRSEQ else cure
             yield Finding(NOTE if extra else ERROR, name[0], "not installed", cure)
 
 
@@ -143,8 +147,7 @@ def extensions() -> Iterator[Finding]:
         try:
             import_module(module)
         except ImportError as error:
-            cure = f"{INSTALL_FAIRSEQ} --force-reinstall --no-deps --no-cache-dir, with a C++ compiler and cython"
-            yield Finding(level, module, f"cannot be imported ({error}): {consequence}", cure)
+            yield Finding(level, module, f"cannot be imported ({error}): {consequence}", REBUILD_FAIRSEQ)
         else:
             yield Finding(OK, module, "compiled")
 

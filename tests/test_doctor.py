@@ -57,7 +57,13 @@ def test_versions_are_those_of_the_metadata(monkeypatch: pytest.MonkeyPatch) -> 
             raise metadata.PackageNotFoundError(name)
         return installed[name]
 
-    requirements = ["torch>=2.10", "numpy>=1.23.5", 'jiwer>=3.0; extra == "speech"', 'ruff; extra == "dev"']
+    requirements = [
+        "fairseq-fixed==0.12.3.1",
+        "torch>=2.10",
+        "numpy>=1.23.5",
+        'jiwer>=3.0; extra == "speech"',
+        'ruff; extra == "dev"',
+    ]
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr(metadata, "requires", lambda name: requirements)
     monkeypatch.setattr(doctor, "commit", lambda: "abc+")
@@ -67,6 +73,7 @@ def test_versions_are_those_of_the_metadata(monkeypatch: pytest.MonkeyPatch) -> 
     assert (stock.level, stock.cure) == (ERROR, cure)
     assert others == [
         (OK, "fairseq-deep", "0.1.0, commit abc+", ""),
+        (ERROR, "fairseq-fixed", "not installed", "pip install --no-build-isolation fairseq-fixed"),
         (OK, "torch", "2.13.0", ""),
         (ERROR, "numpy", "not installed", "pip install 'numpy>=1.23.5'"),
         (NOTE, "jiwer", "not installed", "pip install 'fairseq-deep[speech]'"),
@@ -117,7 +124,9 @@ def test_a_broken_fairseq_is_named_by_the_doctor_and_by_all_others(tmp_path: Pat
     line = "error: an import has failed (ValueError: mutable default); fairseq-deep doctor says why\n"
     (code, errors, output), *others = said
     assert (code, errors, others) == (1, "", [(2, line, "")] * 3)
-    assert "cannot be imported: ValueError: mutable default\n" in output
+    advice = output.partition("cannot be imported: ValueError: mutable default\n")[2].split("\n")[0]
+    # Without this pip leaves an installed fairseq as it is.
+    assert "--force-reinstall" in advice
     assert output.endswith("\n\ntraining cannot start: fairseq\n")
 
 
