@@ -119,7 +119,7 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
     title = "Gradient and update of each kind of matrix, median over the layers"
     figure = Figure("", title, panels, columns=1, width=8.0)
     note = "no updates: these need two checkpoints of a training (--checkpoint EARLIER LATER)"
-    notes = [] if any(s.weights is not None for s in subjects) else [note]
+    notes = [] if any(later is not None for _, later in pairs(subjects)) else [note]
     return Result([of_records("", by_label)], [figure], header, rows, notes)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from fairseq_plugins.observe.diagnostics.results import Settings
 from fairseq_plugins.observe.diagnostics.scales import mixtures, numbers, run_scales, scales
 from fairseq_plugins.observe.diagnostics.similarity import cosines, similarity
 from fairseq_plugins.observe.diagnostics.timeline import run_timeline
-from fairseq_plugins.observe.diagnostics.updates import pairs, updates
+from fairseq_plugins.observe.diagnostics.updates import pairs, run_updates, updates
 from fairseq_plugins.observe.recorder import Entry
 from fairseq_plugins.observe.recorder.activations import scales as recorded_scales
 from tests.observe.diagnostics.measured import batch, padded, subject
@@ -146,8 +148,12 @@ def test_updates_are_the_way_between_two_models() -> None:
 
 
 def test_updates_need_a_later_model_of_the_same_shapes() -> None:
-    rows = updates(subject("post_ln").build(), batch())
+    made = subject("post_ln")
+    rows = updates(made.build(), batch())
     assert {(row.update, row.relative_update, row.update_to_weight) for row in rows} == {(None, None, None)}
+    one = Subject("trained", made.options, made.task, made.build().state_dict(), 2)
+    for subjects, notes in (([made], 1), ([one], 1), ([one, replace(one, updates=6)], 0)):
+        assert len(run_updates(subjects, Settings(lambda _: batch())).notes) == notes
     assert len(rows) == 3 * 6 + 2 * 10
     with pytest.raises(UserError, match="the two checkpoints are of different models"):
         updates(subject("post_ln").build(), batch(), subject("post_ln", encoder_layers=2).build())
