@@ -43,6 +43,8 @@ def run(name: str, module: Any, argv: Sequence[str]) -> int:
     parser.prog = f"fairseq-deep {name}"
     make_one_line(parser)
     given = parser.parse_args(list(argv))
+    if given.config_name not in (None, "config") and not (given.config_dir or given.config_path):
+        raise UserError(f"--config-name {given.config_name} needs --config-dir, the directory of its file")
     _refuse_unreadable(given.config_name, given.config_dir)
     job = mock.patch.object(module, "_hydra_main", partial(run_job, module._hydra_main))
     # What raises is reported at the end of every command.

@@ -115,6 +115,9 @@ def test_a_yaml_file_that_is_not_there_or_no_text(tmp_path: Path, capfd: pytest.
     for flags, line in lines.items():
         assert main(["hydra-train", "--config-dir", str(tmp_path), *flags.split()]) == 2
         assert capfd.readouterr().err.startswith(f"error: {line}")
+    # fairseq would train with its own defaults.
+    assert main(["hydra-train", "--config-name", "small"]) == 2
+    assert capfd.readouterr().err == "error: --config-name small needs --config-dir, the directory of its file\n"
 
 
 UNFINISHED: dict[str, dict[str, object]] = {
