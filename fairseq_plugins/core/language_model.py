@@ -33,6 +33,7 @@ def _complete(values: Namespace) -> None:
     """Set what fairseq's builder sets, and an encoder without layers that matches the decoder."""
     if values.max_target_positions is None:
         values.max_target_positions = values.tokens_per_sample
+    values.checkpoint_activations = values.checkpoint_activations or values.offload_activations
     values.encoder_embed_dim = values.decoder_embed_dim
     values.encoder_attention_heads = values.decoder_attention_heads
 

@@ -248,3 +248,12 @@ def test_every_setting_of_an_architecture_is_stock() -> None:
         front_end = [name for name in model.family.presettable if name.startswith(("conv", "encoder_freezing"))]
         assert len(front_end) == (5 if family == "speech to text" else 0)
         assert [name for name in front_end if getattr(flat, name) != getattr(theirs, name)] == [], arch
+
+
+@pytest.mark.parametrize("family", ["translation", "language model"])
+def test_layers_whose_activations_are_offloaded_are_recomputed(family: str) -> None:
+    """As stock's sized architectures have it: offloading alone means both."""
+    model, runs = FAMILIES[family].pair("post_ln", offload_activations=True)[0], []
+    model.decoder.layers[0].fc1.register_forward_hook(lambda *_: runs.append(torch.is_grad_enabled()))
+    model.train()(*FAMILIES[family].given())[0].float().sum().backward()
+    assert runs == [False, True]
