@@ -19,7 +19,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_plugins.errors import EXPLANATIONS, UserError, nearest
+from fairseq_plugins.errors import EXPLANATIONS, UserError, flag, nearest, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.process import users_mistake
 
@@ -90,6 +90,16 @@ def no_such_split(local: Mapping[str, Any]) -> str | None:
     if not splits:
         return None
     return f"{directory}: holds no set '{split}'{nearest(split, splits)}; it holds: {', '.join(splits)}"
+
+
+def unknown_subwords(local: Mapping[str, Any]) -> str:
+    """Return the line for subwords that fairseq does not know."""
+    return unknown_name("value of --post-process, --remove-bpe or --eval-bleu-remove-bpe", local["symbol"], SUBWORDS)
+
+
+def no_subwords(local: Mapping[str, Any]) -> str:
+    """Return the line for ``--bpe`` without the file that it needs."""
+    return f"{flag(local['match'][1])} is required with this --bpe"
 
 
 def long_sentence(local: Mapping[str, Any]) -> str:
@@ -189,6 +199,10 @@ DECAY = (
     "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: use --max-update, or "
     "--total-num-update if the decay does not end with the training"
 )
+ONE_SEARCH = "--sampling, --diverse-beam-groups, --match-source-len and --diversity-rate exclude each other: give one"
+NO_LENGTH = "--min-len is more than --max-len-a, --max-len-b and --max-target-positions allow"
+NO_DICTIONARY = "--model-overrides takes a dictionary such as {{'dropout': 0.1}}, not {cfg.common_eval.model_overrides}"
+SUBWORDS = ("@@ ", "subword_nmt", "sentencepiece", "wordpiece", "letter", "silence", "_EOW", "none")
 ALL_TOO_LONG = "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
 NO_LANGUAGES = "--tokenizer needs the languages: give --source-lang and --target-lang"
 OTHER_OPTIMIZER = (
@@ -216,6 +230,15 @@ MESSAGES: tuple[Message, ...] = (
     Message("", r"^Dataset not found: (\S+) \((.+)\)", no_such_split, FileNotFoundError),
     Message("fairseq_cli.(interactive|validate|eval_lm):main", "NoneType", no_path, (AttributeError, TypeError)),
     Message(r"fairseq_cli.\w+:_?main", TOO_LONG, long_sentence),
+    Message(
+        r"fairseq_cli.\w+:_?main", r"^malformed node|\(<unknown>, line \d+\)$", NO_DICTIONARY, (SyntaxError, ValueError)
+    ),
+    Message("fairseq.tasks.fairseq_task:build_generator", "^Provided Search parameters", ONE_SEARCH, ValueError),
+    Message("fairseq.tasks.fairseq_task:build_generator", "^--sampling-top", "{error}", AssertionError),
+    Message("fairseq.search:step", "^DiverseBeamSearch requires", "--beam must be a multiple of --diverse-beam-groups"),
+    Message("", "^min_len cannot be larger than max_len", NO_LENGTH, AssertionError),
+    Message("fairseq.data.data_utils:post_process", "^Unknown post_process", unknown_subwords, NotImplementedError),
+    Message(r"fairseq.data.encoders.\w+:__init__", r"^Missing mandatory value: (\w+)", no_subwords),
     Message("fairseq.data.data_utils:batch_by_size", r"should not exceed max_tokens=(\d+)", no_room, AssertionError),
     Message("fairseq.trainer:get_train_iterator", "^The dataset is empty", ALL_TOO_LONG),
     Message("", r"tokenizer\.source_lang=null", NO_LANGUAGES),

@@ -83,6 +83,16 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {GENERATION} --path absent.pt": "no such checkpoint: absent.pt",
         f"data-bin {GENERATION} --tokenizer moses": "--tokenizer needs the languages: give --source-lang and --target",
         f"data-bin {GENERATION} --max-tokens 6": NO_ROOM.format(6),
+        f"data-bin {GENERATION} --model-overrides {{'dropout'": "--model-overrides takes a dictionary such as ",
+        f"data-bin {GENERATION} --model-overrides dropout=1": "--model-overrides takes a dictionary such as ",
+        f"data-bin {GENERATION} --model-overrides dropout": "--model-overrides takes a dictionary such as ",
+        f"data-bin {GENERATION} --min-len 4": "--min-len is more than --max-len-a, --max-len-b and ",
+        f"data-bin {GENERATION} --min-len 4 --search fairseq": "--min-len is more than --max-len-a, --max-len-b and ",
+        f"data-bin {GENERATION} --sampling-topk 3": "--sampling-topk requires --sampling",
+        f"data-bin {GENERATION} --sampling --diverse-beam-groups 1": "--sampling, --diverse-beam-groups, --match-sou",
+        f"data-bin {GENERATION} --beam 3 --diverse-beam-groups 2": "--beam must be a multiple of --diverse-beam-gr",
+        f"data-bin {GENERATION} --remove-bpe sentencpiece": "unknown value of --post-process, --remove-bpe or --ev",
+        f"data-bin {GENERATION} --bpe subword_nmt": "--bpe-codes is required with this --bpe",
         f"data-bin {GENERATION} --max-source-positions 9": (
             f"sentence {LONGEST} has 10 and 10 {NO_POSITIONS.format('9 and 1024')}"
         ),
