@@ -125,8 +125,8 @@ def versions() -> Iterator[Finding]:
         try:
             yield Finding(OK, name[0], metadata.version(name[0]))
         except metadata.PackageNotFoundError:
-            cure = f"pip install '{OURS}[{extra[1]}]'" if extra else f"pip install '{requirement}'"
-            cure = INSTALL_FAIRSEQ if name[0] == FAIRSEQ else cure
+            usual = f"pip install '{OURS}[{extra[1]}]'" if extra else f"pip install '{requirement}'"
+            cure = INSTALL_FAIRSEQ if name[0] == FAIRSEQ else usual
             yield Finding(NOTE if extra else ERROR, name[0], "not installed", cure)
 
 

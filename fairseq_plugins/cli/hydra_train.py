@@ -43,9 +43,7 @@ def run(name: str, module: Any, argv: Sequence[str]) -> int:
     parser.prog = f"fairseq-deep {name}"
     make_one_line(parser)
     given = parser.parse_args(list(argv))
-    if given.config_name not in (None, "config") and not (given.config_dir or given.config_path):
-        raise UserError(f"--config-name {given.config_name} needs --config-dir, the directory of its file")
-    _refuse_unreadable(given.config_name, given.config_dir)
+    _refuse_unreadable(given.config_name, given.config_dir, given.config_path)
     job = mock.patch.object(module, "_hydra_main", partial(run_job, module._hydra_main))
     # What raises is reported at the end of every command.
     with job, mock.patch.object(hydra_utils, "run_and_report", lambda function: function()):
@@ -55,7 +53,9 @@ def run(name: str, module: Any, argv: Sequence[str]) -> int:
             raise configuration_error(error) or error from error.__cause__
 
 
-def _refuse_unreadable(name: str | None, directory: str | None) -> None:
+def _refuse_unreadable(name: str | None, directory: str | None, package: str | None) -> None:
+    if not (directory or package) and name not in (None, "config"):
+        raise UserError(f"--config-name {name} needs --config-dir, the directory of its file")
     if name is None or directory is None:
         return
     if not Path(directory).is_dir():

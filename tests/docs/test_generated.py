@@ -145,17 +145,17 @@ def test_an_undocumented_parameter_is_noticed() -> None:
         check(model, stock, [])
 
 
-LAYER_NORMS = ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"]
+LAYER_NORMS = {
+    *(f"encoder.layers.I.{name}_layer_norm" for name in ("self_attn", "final")),
+    *(f"decoder.layers.I.{name}_layer_norm" for name in ("self_attn", "encoder_attn", "final")),
+}
 
 
 ABSENT: dict[str, set[str]] = {
     **{name: set() for name in ("post_ln", "pre_ln", "admin")},
     "dsinit_matt": {"decoder.layers.I.self_attn", "decoder.layers.I.self_attn_layer_norm"},
-    "rms_norm": {"encoder.layer_norm.bias", "decoder.layer_norm.bias"}
-    | {f"decoder.layers.I.{norm}.bias" for norm in LAYER_NORMS}
-    | {f"encoder.layers.I.{norm}.bias" for norm in LAYER_NORMS if "encoder_attn" not in norm},
-    "rezero": {f"decoder.layers.I.{norm}" for norm in LAYER_NORMS}
-    | {f"encoder.layers.I.{norm}" for norm in LAYER_NORMS if "encoder_attn" not in norm},
+    "rms_norm": {f"{norm}.bias" for norm in LAYER_NORMS | {"encoder.layer_norm", "decoder.layer_norm"}},
+    "rezero": LAYER_NORMS,
 }
 
 
