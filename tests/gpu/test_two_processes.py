@@ -18,6 +18,8 @@ from tests import toy
 from tests.gpu.pretend import on_gpu
 
 SPAWNED, TORCHRUN = "spawned", "torchrun"
+SGD = ("--optimizer", "sgd", "--lr", "0.1", "--clip-norm", "0")
+"""Adam makes whole steps of the rounding that is the gradient of a key's bias, and each processor rounds its own way."""
 
 
 def rank(number: int, config: Any, port: int) -> None:
@@ -45,7 +47,7 @@ def trained(data: Path, directory: Path, *flags: str, launcher: str = SPAWNED) -
 
 @pytest.fixture(scope="module")
 def on_cpus(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return trained(toy_data, tmp_path_factory.mktemp("cpus"))
+    return trained(toy_data, tmp_path_factory.mktemp("cpus"), *SGD)
 
 
 @pytest.mark.parametrize("launcher", [SPAWNED, TORCHRUN])
@@ -54,15 +56,15 @@ def on_cpus(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def test_weights_and_the_joint_profile_are_those_of_cpus(
     backend: str, launcher: str, on_cpus: dict[str, Any], toy_data: Path, tmp_path: Path
 ) -> None:
-    found = on_gpu(trained, toy_data, tmp_path, "--ddp-backend", backend, launcher=launcher, count=2)
+    found = on_gpu(trained, toy_data, tmp_path, *SGD, "--ddp-backend", backend, launcher=launcher, count=2)
     for name, value in on_cpus["model"].items():
-        torch.testing.assert_close(found["model"][name], value, rtol=1e-4, atol=1e-5, msg=name)
+        torch.testing.assert_close(found["model"][name], value, rtol=1e-5, atol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("flags", ["--fp16", "--amp", "--bf16", "--memory-efficient-fp16"])
 @pytest.mark.slow
 def test_half_precision(flags: str, on_cpus: dict[str, Any], toy_data: Path, tmp_path: Path) -> None:
-    """Adam's first steps are signs, so that weights whose gradients are tiny may take another way."""
+    """The profile alone is compared: half precision trains with Adam, whose first steps are signs."""
     found = on_gpu(trained, toy_data, tmp_path, *flags.split(), count=2)
     profiles = [name for name in found["model"] if name.endswith("omega_profiled")]
     assert profiles
