@@ -48,7 +48,6 @@ DEPTH = Recipe(
     update_freq=1,
 )
 NO_WARM_UP: Settings = {"lr_scheduler": {"warmup_updates": 0}}
-PUBLISHED_WITHOUT_WARM_UP = ("rezero", "t_fixup")
 METHODS = ("pre_ln", "post_ln", "admin", "b2t", "ds_init", "deepnet", "rezero", "t_fixup", "denseformer", "resi_dual")
 NEWER = (
     *("ode", "pcformer", "siamese_norm", "hyper_connections", "mhc", "attention_residuals", "value_residual"),
@@ -61,6 +60,8 @@ AS_PUBLISHED = {
     (36, 12): ("pre_ln", "rezero", "t_fixup", "ds_init", "denseformer"),
 }
 """By depth, the methods that are trained with the warm-up of their papers."""
+PUBLISHED_WITHOUT_WARM_UP = {"rezero": DEPTHS, "t_fixup": tuple(AS_PUBLISHED)}
+"""With the depths at which they are trained with the warm-up of the others, too."""
 WIDE, WIDE_METHODS = size(104, 208, 4), ("pre_ln", "admin")
 
 
@@ -70,10 +71,11 @@ def configs() -> Iterator[tuple[str, Config]]:
         for name in names:
             own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
             yield _config(name, f"{name}_{encoder}e{decoder}d", encoder, decoder, own)
-    for encoder, decoder in DEPTHS:
-        for name in PUBLISHED_WITHOUT_WARM_UP:
+    for name, depths in PUBLISHED_WITHOUT_WARM_UP.items():
+        for encoder, decoder in depths:
             remarks = ("With the warm-up of the other methods; its paper has none.",)
             yield _config(name, f"{name}_warm_up_{encoder}e{decoder}d", encoder, decoder, remarks=remarks)
+    for encoder, decoder in DEPTHS:
         remarks = ("Muon for the matrices of the layers, Adam for the rest.",)
         yield _config("pre_ln", f"pre_ln_muon_{encoder}e{decoder}d", encoder, decoder, MUON, remarks=remarks)
     for name in WIDE_METHODS:
