@@ -122,13 +122,6 @@ pass_on() {
     done
 }
 
-# preprocess DESTDIR [OPTION ...]: fairseq's own binarisation, whole or not at all.
-preprocess() {
-    run rm -rf -- "$1.partial"
-    run "$PYTHON" -m fairseq_plugins.cli preprocess "${@:2}" --destdir "$1.partial"
-    run mv -T -- "$1.partial" "$1"
-}
-
 # set_directory DEFAULT [DIR]: DIR is where the result goes, and DIR/original where archives are unpacked.
 set_directory() {
     local name

@@ -27,7 +27,9 @@ for split in train valid test; do
     once "$DIR/text/$split.txt" text bytes "$DIR/raw/$split" "$DIR/text/$split.txt"
 done
 text describe --tokeniser bytes "$DIR/text.json"
-once "$DIR/data-bin" preprocess "$DIR/data-bin" --only-source --workers "${WORKERS:-$(nproc)}" \
+# fairseq's own binarisation writes the dictionary last.
+once "$DIR/data-bin/dict.txt" run "$PYTHON" -m fairseq_plugins.cli preprocess --destdir "$DIR/data-bin" \
+    --only-source --workers "${WORKERS:-$(nproc)}" \
     --trainpref "$DIR/text/train.txt" --validpref "$DIR/text/valid.txt" --testpref "$DIR/text/test.txt"
 note_prepared
 say "$DIR: prepared"

@@ -26,7 +26,9 @@ if [[ ! -e $DIR/raw ]]; then
 fi
 
 text describe --tokeniser none "$DIR/text.json"
-once "$DIR/data-bin" preprocess "$DIR/data-bin" --only-source --workers "${WORKERS:-$(nproc)}" \
+# fairseq's own binarisation writes the dictionary last.
+once "$DIR/data-bin/dict.txt" run "$PYTHON" -m fairseq_plugins.cli preprocess --destdir "$DIR/data-bin" \
+    --only-source --workers "${WORKERS:-$(nproc)}" \
     --trainpref "$DIR/raw/train" --validpref "$DIR/raw/valid" --testpref "$DIR/raw/test"
 note_prepared
 say "$DIR: prepared"

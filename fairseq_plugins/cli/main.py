@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,8 +20,7 @@ from fairseq_plugins.process import at_once, exit_code, importing
 
 def own(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run a command of this package: ``main(argv)`` of ``module``."""
-    with stock.no_chatter():
-        code: int = module.main(list(argv))
+    code: int = module.main(list(argv))
     return code
 
 
@@ -110,9 +110,11 @@ def _dispatch(argv: list[str]) -> int:
         raise UserError(f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}")
     command = COMMANDS[name]
     _require_usable_surroundings()
-    with at_once(), importing(), stock.no_chatter():
-        module = import_module(command.module)
-    return command.runner(name, module, rest)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", stock.CHATTER)
+        with at_once(), importing():
+            module = import_module(command.module)
+        return command.runner(name, module, rest)
 
 
 def _require_usable_surroundings() -> None:

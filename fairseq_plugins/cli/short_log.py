@@ -30,23 +30,23 @@ def summary(cfg: Any) -> str:
     return ", ".join(shown)
 
 
-class Shortened(logging.Filter):
-    """Filter of the terminal's handler; a file of ``--log-file`` has a handler of its own, which comes first."""
+def shortened(record: logging.LogRecord) -> bool:
+    """Accept a record, the configuration in one line; not the modules of a model.
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Accept a record, the configuration in one line; not the modules of a model."""
-        from omegaconf import OmegaConf
-        from torch.nn import Module
+    It filters for the terminal's handler; a file of ``--log-file`` has a handler of its own, which comes first.
+    """
+    from omegaconf import OmegaConf
+    from torch.nn import Module
 
-        if OmegaConf.is_config(record.msg) and "model" in record.msg:
-            record.msg = summary(record.msg)
-        return not isinstance(record.msg, Module) and not str(record.msg).startswith(LEFT_OUT)
+    if OmegaConf.is_config(record.msg) and "model" in record.msg:
+        record.msg = summary(record.msg)
+    return not isinstance(record.msg, Module) and not str(record.msg).startswith(LEFT_OUT)
 
 
 @contextmanager
 def short_log() -> Iterator[None]:
     """Shorten what is printed of the log; with ``LOGLEVEL=DEBUG`` nothing is left out."""
-    root, shortened = logging.getLogger(), Shortened()
+    root = logging.getLogger()
     handlers = [] if root.isEnabledFor(logging.DEBUG) else root.handlers
     printing = [handler for handler in handlers if getattr(handler, "stream", None) in (sys.stdout, sys.stderr)]
     for handler in printing:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from fairseq_plugins.cli.short_log import short_log
 from fairseq_plugins.errors import UserError
@@ -25,7 +24,8 @@ CHATTER = (
 
 def plain(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run a command of fairseq that builds no model; it needs the patches of this package, not the user directory."""
-    with command_line(name, argv):
+    # fairseq's commands read sys.argv, and argparse finds the name there that it prints.
+    with mock.patch.object(sys, "argv", [f"fairseq-deep {name}", *argv]):
         module.cli_main()
     return 0
 
@@ -52,26 +52,6 @@ def train(name: str, module: Any, argv: Sequence[str]) -> int:
 def hydra_train(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run ``fairseq-hydra-train``, whose modules other commands need not import."""
     return int(import_module("fairseq_plugins.cli.hydra_train").run(name, module, argv))
-
-
-@contextmanager
-def command_line(name: str, argv: Sequence[str]) -> Iterator[None]:
-    """Set ``sys.argv``, where fairseq's commands read it and argparse finds the name that it prints; no chatter."""
-    before = sys.argv
-    sys.argv = [f"fairseq-deep {name}", *argv]
-    try:
-        with no_chatter():
-            yield
-    finally:
-        sys.argv = before
-
-
-@contextmanager
-def no_chatter() -> Iterator[None]:
-    """Hide the warnings of :data:`CHATTER`."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", CHATTER)
-        yield
 
 
 def refuse_other_user_dir(given: str | None) -> None:

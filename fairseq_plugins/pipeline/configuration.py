@@ -24,9 +24,9 @@ CHANGE = re.compile(r"\+{0,2}(?P<key>[A-Za-z_][\w.]*)=(?P<value>.*)", re.DOTALL)
 
 def quoted(value: object) -> str:
     """``value`` quoted for Hydra, whatever characters it has."""
-    escaped = re.sub(r"(\\*)'", r"\1\1\\'", str(value))
-    trailing = len(escaped) - len(escaped.rstrip("\\"))
-    return f"'{escaped}{chr(92) * trailing}'"
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    return QuotedString(str(value), Quote.single).with_quotes()
 
 
 def taken_as_it_is(path: Path) -> Path:

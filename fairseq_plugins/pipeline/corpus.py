@@ -83,7 +83,7 @@ def _fingerprint(dictionaries: list[Path], training: list[Path]) -> str:
     return digest.hexdigest()
 
 
-def lengths(prefix: Path, dictionary: Any = None) -> Any:
+def lengths(prefix: Path) -> Any:
     """Tokens of each sentence of a binarised text, its end included; None where fairseq finds no such text.
 
     Raises:
@@ -93,7 +93,7 @@ def lengths(prefix: Path, dictionary: Any = None) -> Any:
     from fairseq.data.data_utils import load_indexed_dataset
 
     try:
-        dataset = load_indexed_dataset(str(prefix), dictionary)
+        dataset = load_indexed_dataset(str(prefix), None)
         # Copied: `sizes` is a view into a file that the dataset closes with itself.
         return None if dataset is None else np.array(dataset.sizes)
     except (AssertionError, AttributeError, ValueError, struct.error) as error:

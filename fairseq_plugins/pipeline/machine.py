@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import core_count, has_bf16
 
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
@@ -84,10 +84,8 @@ def chosen(wanted: str, configured: str, machine: Machine, before: str | None = 
     training that continues on a CPU keeps the one of the two that it began in (``before``).
 
     Raises:
-        UserError: ``wanted`` is unknown or not supported by this machine.
+        UserError: ``wanted`` is not supported by this machine.
     """
-    if wanted not in ("auto", *PRECISIONS):
-        raise UserError(unknown_name("--precision", wanted, ("auto", *PRECISIONS)))
     if wanted == "fp16" and machine.on_cpu:
         raise UserError("--precision fp16 needs a GPU; legal on a CPU: fp32, bf16, amp")
     if wanted == "bf16" and not machine.has_bf16:

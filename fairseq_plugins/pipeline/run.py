@@ -111,6 +111,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
         group.add_argument(
             "--precision",
             default="auto",
+            choices=("auto", *PRECISIONS),
             metavar="P",
             help=f"auto: as configured if the device supports it (default); or {', '.join(PRECISIONS)}",
         ),

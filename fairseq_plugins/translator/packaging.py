@@ -13,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fairseq.data import Dictionary
-
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.checkpoints.fold import build
 from fairseq_plugins.errors import UserError
@@ -158,11 +156,10 @@ def other_tokens(data: Path, source: str, encode: Callable[[str], list[str]]) ->
 
 def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
     """Tokens of the longest source sentence of the training, without its end; None where DIR has no training set."""
-    words = Dictionary.load(str(data_bin / f"dict.{source}.txt"))
     # fairseq trains on train1, train2, ... as well, and either language may come first in the name.
     pairs = f"{source}-{target}", f"{target}-{source}"
     texts = [path.with_suffix("") for pair in pairs for path in data_bin.glob(f"train*.{pair}.{source}.idx")]
-    parts = [tokens for text in texts if (tokens := lengths(text, words)) is not None]
+    parts = [tokens for text in texts if (tokens := lengths(text)) is not None]
     return max((int(tokens.max()) - 1 for tokens in parts), default=None)
 
 

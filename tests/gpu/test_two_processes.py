@@ -19,7 +19,7 @@ from tests.gpu.pretend import on_gpu
 
 SPAWNED, TORCHRUN = "spawned", "torchrun"
 SGD = ("--optimizer", "sgd", "--lr", "0.1", "--clip-norm", "0")
-"""Adam makes whole steps of the rounding that is the gradient of a key's bias, and each processor rounds its own way."""
+"""A key's bias has rounding for a gradient; Adam makes whole steps of it, and each processor rounds its own way."""
 
 
 def rank(number: int, config: Any, port: int) -> None:

@@ -23,7 +23,7 @@ words = sys.orig_argv[1:]
 if words[:3] == ["-m", "fairseq_plugins.cli", "preprocess"]:
     with open({str(here / "asked")!r}, "a") as asked:
         print(*words, file=asked)
-    os.makedirs(words[words.index("--destdir") + 1])
+    os.makedirs(words[words.index("--destdir") + 1], exist_ok=True)
     os._exit(0)
 """
     )

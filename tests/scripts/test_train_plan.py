@@ -24,7 +24,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.configuration import quoted
 from fairseq_plugins.pipeline.continuing import check_unchanged, finished, say_how_it_ended
 from fairseq_plugins.pipeline.machine import Machine, chosen
-from fairseq_plugins.pipeline.run import Plan, Request, begun, make_plan
+from fairseq_plugins.pipeline.run import Plan, Request, begun, main, make_plan
 from fairseq_plugins.pipeline.sharing import Batches, share
 from tests import toy
 from tests.config.published import CONFIGS
@@ -165,9 +165,10 @@ def test_precision() -> None:
     for wanted, machine, message in (
         ("fp16", CPU, "--precision fp16 needs a GPU"),
         ("bf16", V100, "V100 does not support bfloat16; use fp16"),
-        ("fp61", H100, "unknown --precision 'fp61' (did you mean 'fp16'?)"),
     ):
         assert message in refused(chosen, wanted, "fp32", machine)
+    misspelt = [str(ADMIN), "data", "run", "--precision", "fp61"]
+    assert "unknown --precision 'fp61' (did you mean 'fp16'?)" in refused(main, misspelt)
 
 
 def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_path: Path) -> None:
