@@ -9,7 +9,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from fairseq import options
@@ -17,6 +17,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.adam import Adam
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.trainer import Trainer
 
 import fairseq_plugins  # noqa: F401  (registers the architectures)
 from fairseq_plugins.core.method import METHODS as registered
@@ -67,6 +68,12 @@ def step_flags(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def model_size(args: argparse.Namespace) -> Size:
+    """The size that the flags describe; heads are 64 wide."""
+    decoder = args.decoder_layers or args.layers
+    return Size(args.layers, decoder, args.width, max(1, args.width // 64), args.vocabulary)
+
+
 def make_task(vocabulary: int) -> TranslationTask:
     """A translation task over a made-up dictionary that both languages share."""
     dictionary = Dictionary()
@@ -75,21 +82,33 @@ def make_task(vocabulary: int) -> TranslationTask:
     return TranslationTask(TranslationConfig(), dictionary, dictionary)
 
 
-def make_model(arch: str, size: Size, task: TranslationTask, flags: Sequence[str] = ()):
-    """A model of ``arch`` on the CPU, with tied tables, seed 1."""
+def configured(arch: str, size: Size, flags: Sequence[str] = ()):
+    """Fairseq's configuration of a model of ``arch`` with tied tables, and of its training."""
     sizes = {"embed-dim": size.width, "ffn-embed-dim": 4 * size.width, "attention-heads": size.heads}
     argv = ["unused", "--arch", arch, "--share-all-embeddings", *flags]
     argv += ["--encoder-layers", str(size.encoder_layers), "--decoder-layers", str(size.decoder_layers)]
     for stack in ("encoder", "decoder"):
         for name, value in sizes.items():
             argv += [f"--{stack}-{name}", str(value)]
-    args = options.parse_args_and_arch(options.get_training_parser(), argv)
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), argv))
+
+
+def make_model(arch: str, size: Size, task: TranslationTask, flags: Sequence[str] = ()):
+    """A model of ``arch`` on the CPU, with tied tables, seed 1."""
     torch.manual_seed(1)
     for name in ("hydra", "fairseq_plugins"):
         logging.getLogger(name).setLevel(logging.WARNING)
     with warnings.catch_warnings():  # fairseq calls Hydra as its old versions asked for
         warnings.simplefilter("ignore", UserWarning)
-        return task.build_model(convert_namespace_to_omegaconf(args).model)
+        return task.build_model(configured(arch, size, flags).model)
+
+
+def make_trainer(arch: str, size: Size, flags: Sequence[str]) -> Trainer:
+    """Fairseq's trainer of such a model, with Adam."""
+    config = configured(arch, size, ["--optimizer", "adam", "--lr", "1e-5", *flags])
+    task = make_task(size.vocabulary)
+    torch.manual_seed(1)
+    return Trainer(config, task, task.build_model(config.model), task.build_criterion(config.criterion))
 
 
 def zipf_tokens(rows: int, columns: int, vocabulary: int, seed: int) -> torch.Tensor:
@@ -99,6 +118,14 @@ def zipf_tokens(rows: int, columns: int, vocabulary: int, seed: int) -> torch.Te
     generator = torch.Generator().manual_seed(seed)
     draws = torch.multinomial(1 / ranks, rows * columns, replacement=True, generator=generator)
     return (draws + special).view(rows, columns)
+
+
+def make_batch(sentences: int, length: int, vocabulary: int, device: str = "cpu") -> dict[str, Any]:
+    """What fairseq's tasks make of sentences of one length."""
+    source, target = (zipf_tokens(sentences, length, vocabulary, seed).to(device) for seed in (1, 2))
+    inputs = {"src_tokens": source, "src_lengths": torch.full((sentences,), length, device=device)}
+    inputs["prev_output_tokens"] = target.roll(1, 1)
+    return {"net_input": inputs, "target": target, "ntokens": target.numel(), "nsentences": sentences}
 
 
 def interleaved(runs: dict[str, Callable[[], None]], rounds: int, device: str) -> dict[str, list[dict[str, float]]]:

@@ -11,9 +11,9 @@ import warnings
 from collections.abc import Callable
 
 import torch
-from common import STOCK, machine, make_task, step_flags
+from common import STOCK, machine, make_task, model_size, step_flags
 from decode_time import make_search
-from step_time import make_step, model_size
+from step_time import make_step
 
 REPORTED = "called a synchronizing CUDA operation"
 WARM_UP = 2

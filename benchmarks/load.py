@@ -24,9 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from common import make_task, zipf_tokens
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from common import Size, make_batch, make_trainer
 from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 
@@ -331,19 +329,10 @@ def observers(args: argparse.Namespace, work: Path) -> None:
 
 def trainer_of(args: argparse.Namespace, work: Path) -> tuple[Trainer, dict[str, Any]]:
     """A trainer with a recorder and a guard, and a batch."""
-    task = make_task(100)
-    argv = ["unused", "--arch", args.arch, "--criterion", "label_smoothed_cross_entropy_with_diagnostics"]
-    argv += ["--optimizer", "adam", "--lr", "1e-5", "--share-all-embeddings", "--cpu", "--save-dir", str(work)]
-    argv += ["--diagnostics-interval", str(args.interval), "--divergence-action", "skip", "--divergence-plateau", "0"]
-    for stack in ("encoder", "decoder"):
-        argv += [f"--{stack}-layers", str(args.layers), f"--{stack}-embed-dim", "16"]
-        argv += [f"--{stack}-ffn-embed-dim", "32", f"--{stack}-attention-heads", "2"]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), argv))
-    trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
-    source, target = (zipf_tokens(2, 5, 100, seed) for seed in (1, 2))
-    lengths = torch.full((2,), 5)
-    inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": target.roll(1, 1)}
-    return trainer, {"net_input": inputs, "target": target, "ntokens": target.numel(), "nsentences": 2}
+    flags = ["--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--cpu", "--save-dir", str(work)]
+    flags += ["--diagnostics-interval", str(args.interval), "--divergence-action", "skip", "--divergence-plateau", "0"]
+    size = Size(args.layers, args.layers, 16, 2, 100)
+    return make_trainer(args.arch, size, flags), make_batch(2, 5, 100)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace, Path], None]] = {

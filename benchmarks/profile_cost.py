@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Callable
 
 import torch
-from common import interleaved, machine, make_task, step_flags
-from step_time import make_step, model_size
+from common import interleaved, machine, make_task, model_size, step_flags
+from step_time import make_step
 
 from fairseq_plugins.core.calibration import Calibrated
 

@@ -12,13 +12,9 @@ import logging
 import statistics
 import tempfile
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from common import interleaved, machine, make_task, ratios, step_flags, with_quartiles, zipf_tokens
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.trainer import Trainer
+from common import interleaved, machine, make_batch, make_trainer, model_size, ratios, step_flags, with_quartiles
 
 BASE = "label_smoothed_cross_entropy"
 RECORDED, GUARDED, OFF = "recorded", "guarded", "between recorded steps"
@@ -32,26 +28,11 @@ CRITERIA = {
 }
 
 
-def make_step(criterion: list[str], args: argparse.Namespace, task: Any, directory: str) -> Callable[[], None]:
+def make_step(criterion: list[str], args: argparse.Namespace, directory: str) -> Callable[[], None]:
     """A closure that makes one step of fairseq's trainer."""
-    argv = ["unused", "--arch", args.arch, "--criterion", *criterion, "--optimizer", "adam", "--lr", "1e-5"]
-    argv += ["--share-all-embeddings", "--clip-norm", "1", "--save-dir", directory]
-    argv += ["--cpu"] if args.device == "cpu" else []
-    for stack in ("encoder", "decoder"):
-        argv += [f"--{stack}-layers", str(args.layers), f"--{stack}-embed-dim", str(args.width)]
-        argv += [f"--{stack}-ffn-embed-dim", str(4 * args.width)]
-        argv += [f"--{stack}-attention-heads", str(max(1, args.width // 64))]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), argv))
-    torch.manual_seed(1)
-    trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
-    source = zipf_tokens(args.sentences, args.length, args.vocabulary, seed=1)
-    target = zipf_tokens(args.sentences, args.length, args.vocabulary, seed=2)
-    inputs = {
-        "src_tokens": source,
-        "src_lengths": torch.full((args.sentences,), args.length),
-        "prev_output_tokens": torch.cat([target[:, -1:], target[:, :-1]], dim=1),
-    }
-    sample = {"net_input": inputs, "target": target, "ntokens": target.numel(), "nsentences": args.sentences}
+    flags = ["--criterion", *criterion, "--clip-norm", "1", "--save-dir", directory]
+    trainer = make_trainer(args.arch, model_size(args), flags + ["--cpu"] * (args.device == "cpu"))
+    sample = make_batch(args.sentences, args.length, args.vocabulary)
     return lambda: trainer.train_step([sample])
 
 
@@ -62,10 +43,9 @@ def main() -> None:
     parser.add_argument("--arch", default="admin_transformer")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    task = make_task(args.vocabulary)
     with tempfile.TemporaryDirectory() as directory:
         steps: dict[str, Callable[[], None]] = {
-            name: make_step(criterion, args, task, directory) for name, criterion in CRITERIA.items()
+            name: make_step(criterion, args, directory) for name, criterion in CRITERIA.items()
         }
         seconds = interleaved(steps, args.rounds, args.device)
     print(f"{machine(args.device)}; {args.arch}, {args.layers}-{args.layers} layers, width {args.width}, ", end="")

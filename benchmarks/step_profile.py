@@ -11,9 +11,9 @@ from __future__ import annotations
 import statistics
 
 import torch
-from common import METHODS, STOCK, machine, make_task, step_flags
+from common import METHODS, STOCK, machine, make_task, model_size, step_flags
 from kinds import KINDS, OPTIMIZER, REST, kinds_of
-from step_time import make_step, model_size
+from step_time import make_step
 
 
 def main() -> None:

@@ -20,11 +20,12 @@ from common import (
     Size,
     interleaved,
     machine,
+    make_batch,
     make_model,
     make_task,
+    model_size,
     step_flags,
     table,
-    zipf_tokens,
 )
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 
@@ -40,17 +41,7 @@ def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Ca
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
     kind = OPTIMIZERS["adam" if arch == STOCK else args.optimizer]
     optimizer = kind(model.parameters(), lr=1e-5, betas=(0.9, 0.98))  # type: ignore[call-arg]
-    source = zipf_tokens(args.sentences, args.length, size.vocabulary, seed=1).to(args.device)
-    target = zipf_tokens(args.sentences, args.length, size.vocabulary, seed=2).to(args.device)
-    sample = {
-        "net_input": {
-            "src_tokens": source,
-            "src_lengths": torch.full((args.sentences,), args.length, device=args.device),
-            "prev_output_tokens": torch.cat([target[:, -1:], target[:, :-1]], dim=1),
-        },
-        "target": target,
-        "ntokens": target.numel(),
-    }
+    sample = make_batch(args.sentences, args.length, size.vocabulary, args.device)
 
     def step() -> None:
         with half_products(args.device) if amp else contextlib.nullcontext():
@@ -78,12 +69,6 @@ def kept_for_backward(step: Callable[[], None], model: torch.nn.Module) -> float
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         step()
     return sum(kept.values()) / 2**20
-
-
-def model_size(args: argparse.Namespace) -> Size:
-    """The size that the flags describe; heads are 64 wide."""
-    decoder = args.decoder_layers or args.layers
-    return Size(args.layers, decoder, args.width, max(1, args.width // 64), args.vocabulary)
 
 
 def main() -> None:

@@ -212,7 +212,6 @@ def _configurations() -> Iterator[Namespace]:
         no_cross_attention=False,
         encoder_layerdrop=0.0,
         decoder_layerdrop=0.0,
-        share_all_embeddings=False,
         activation_dropout=0.0,
         relu_dropout=0.0,
         embedding_dropout=0.0,
@@ -220,7 +219,7 @@ def _configurations() -> Iterator[Namespace]:
     )
     yield usual
     changes: list[tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
-    changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1), ("share_all_embeddings", True)]
+    changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1)]
     changes += [("encoder_embed_dim", 2 * WIDTH), ("encoder_layers", 3), ("encoder_layers", 0)]
     changes += [("encoder_ffn_embed_dim", 2 * WIDTH + 1), ("activation_fn", "tanh")]
     numbers = [option for option, _ in options_with_parts() if isinstance(option.default, (int, float))]
@@ -616,8 +615,6 @@ def _rows_by_depth(method: Method, language: bool, failed: bool) -> dict[int, li
 
 def _cited(rows: Sequence[PublishedRow]) -> str:
     """``18-18 (Admin Table 2; B2T Table 1)``: the layers of the first row, and the first table of each paper."""
-    if not rows:
-        return ""
     layers = re.findall(r"(\d+)[ed](?=\d|_|$)", rows[0].config)
     tables: dict[str, str] = {}
     for row in rows:

@@ -24,6 +24,10 @@ LONGEST = 60.0
 """Seconds in which a process has to end."""
 
 
+class Killed(BaseException):
+    """What SIGKILL is to the program: nothing handles it."""
+
+
 class Ended(NamedTuple):
     """Exit code, standard error and output of a command and of the ranks that it started."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
-import fairseq
 import pytest
 from fairseq.dataclass import utils
 from hydra import initialize_config_dir
@@ -13,8 +12,6 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from tests import composing, toy
-
-FAIRSEQ = Path(fairseq.__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +49,7 @@ def test_it_is_what_hydra_composes(
 def test_what_is_registered_later_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     store = ConfigStore.instance()
     monkeypatch.setattr(store, "repo", copy.deepcopy(store.repo))
-    with initialize_config_dir(str(FAIRSEQ / "config")):
+    with initialize_config_dir(str(composing.CONFIG)):
         values = []
         for seed in (5, 6):
             store.store(name="newest", group="task", node={"_name": "newest", "seed": seed})

@@ -18,6 +18,8 @@ from fairseq.logging import metrics
 from fairseq_cli import generate, preprocess, train
 from omegaconf import DictConfig
 
+from tests import texts
+
 WORDS = "null eins zwei drei vier fünf sechs sieben acht neun".split()
 SENTENCES = ("Ja, {}!", "Nein: {}.", "{} (oder {})?", "Er sagt: „{}“.")
 SIZES: Mapping[str, int] = {"train": 120, "valid": 20, "test": 60}
@@ -51,23 +53,19 @@ def sentence_pairs(count: int, seed: int, longest: int = 9) -> list[tuple[str, s
 
 def write_corpus(directory: Path, sizes: Mapping[str, int] = SIZES, source: str = "de", target: str = "en") -> None:
     """Write ``<split>.de`` and ``<split>.en`` into ``directory``, one sentence a line, tokens split by blanks."""
-    directory.mkdir(parents=True, exist_ok=True)
     for seed, (split, count) in enumerate(sizes.items(), start=1):
-        pairs = sentence_pairs(count, seed)
-        for language, lines in ((source, [p[0] for p in pairs]), (target, [p[1] for p in pairs])):
-            (directory / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        for language, lines in zip((source, target), zip(*sentence_pairs(count, seed), strict=True), strict=True):
+            texts.write(directory / f"{split}.{language}", lines)
 
 
 def write_sentences(
     directory: Path, sizes: Mapping[str, int] = {"train": 200, "valid": 10, "test": 24}, longest: int = 5
 ) -> None:
     """Number words in sentences with punctuation, so that tokeniser, entities and subwords all matter."""
-    directory.mkdir(parents=True)
     for seed, (name, count) in enumerate(sizes.items(), start=1):
-        pairs = sentence_pairs(count, seed, longest)
-        for language, side in (("de", 0), ("en", 1)):
-            lines = [SENTENCES[number % len(SENTENCES)].replace("{}", pair[side]) for number, pair in enumerate(pairs)]
-            (directory / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for language, side in zip(("de", "en"), zip(*sentence_pairs(count, seed, longest), strict=True), strict=True):
+            lines = (SENTENCES[number % len(SENTENCES)].replace("{}", words) for number, words in enumerate(side))
+            texts.write(directory / f"{name}.{language}", lines)
 
 
 def run_preprocess(arguments: Sequence[str]) -> None:
@@ -139,20 +137,9 @@ def forget_earlier_trainings() -> None:
             delattr(function, attribute)
 
 
-def train_toy(
-    data: Path,
-    save_dir: Path,
-    *flags: str,
-    arch: str = "transformer",
-    model: Sequence[str] = TINY_MODEL,
-    validate: bool = False,
-) -> Path:
-    """Train the tiny model with ``flags`` added to the recipe.
-
-    Returns:
-        The path of ``checkpoint_last.pt``.
-    """
-    run_training(parse_training(data, save_dir, *flags, arch=arch, model=model, validate=validate))
+def train_toy(data: Path, save_dir: Path, *flags: str, **settings: Any) -> Path:
+    """Train the tiny model, with the settings of :func:`parse_training`; return the path of ``checkpoint_last.pt``."""
+    run_training(parse_training(data, save_dir, *flags, **settings))
     return save_dir / "checkpoint_last.pt"
 
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -70,41 +70,22 @@ def fairseq(size: Size, arch: str, flags: list[str], lean: bool = False) -> tupl
     """``Trainer.train_step`` and the search of ``fairseq-generate``, stock's or ours."""
     root = Path(__file__).resolve().parents[2]
     sys.path.insert(0, str(root / "benchmarks"))
-    from common import make_task
-    from fairseq import options
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-    from fairseq.trainer import Trainer
+    import common
 
     logging.disable(logging.INFO)
-    argv = ["unused", "--arch", arch, "--share-all-embeddings", "--dropout", "0.1", "--optimizer", "adam"]
-    argv += ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1", "--lr", "1e-5", "--cpu"]
-    for stack in ("encoder", "decoder"):
-        argv += [f"--{stack}-layers", str(size.layers), f"--{stack}-attention-heads", str(size.heads)]
-        argv += [f"--{stack}-embed-dim", str(size.width), f"--{stack}-ffn-embed-dim", str(4 * size.width)]
-    args = options.parse_args_and_arch(options.get_training_parser(), [*argv, *flags])
-    config = convert_namespace_to_omegaconf(args)
-    task = make_task(size.vocabulary)
-    model = task.build_model(config.model)
-    trainer = Trainer(config, task, model, task.build_criterion(config.criterion))
-    source, target = batch(size, 1), batch(size, 2)
-    sample: dict[str, Any] = {
-        "id": torch.arange(size.sentences),
-        "nsentences": size.sentences,
-        "ntokens": target.numel(),
-        "target": target,
-        "net_input": {
-            "src_tokens": source,
-            "src_lengths": torch.full((size.sentences,), size.length),
-            "prev_output_tokens": shifted(target),
-        },
-    }
+    flags = ["--dropout", "0.1", "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1", *flags]
+    layers = common.Size(size.layers, size.layers, size.width, size.heads, size.vocabulary)
+    trainer = common.make_trainer(arch, layers, ["--cpu", *flags])
+    task, model = trainer.task, trainer.get_model()
+    batch = common.make_batch(size.sentences, size.length, size.vocabulary)
+    sample = {"id": torch.arange(size.sentences), **batch}
     lengths = {"max_len_a": 0, "max_len_b": size.length, "min_len": size.length}
     settings = SimpleNamespace(beam=BEAM, search="lean" if lean else "fairseq", **lengths)
 
     def search() -> object:
         if model.training:
             model.eval()
-            model.prepare_for_inference_(config)
+            model.prepare_for_inference_(trainer.cfg)
         return task.inference_step(task.build_generator([model], settings), [model], sample)
 
     return lambda: trainer.train_step([sample]), search

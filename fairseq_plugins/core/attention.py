@@ -155,14 +155,10 @@ class AttentionPlan(NamedTuple):
 
 def needs_cross_attention(design: StackDesign, config: Any) -> list[str]:
     """``Part.conflicts`` of parts that change the cross-attention. In an encoder they have no effect."""
-    lives = f"--attention {design.choice(Axis.ATTENTION)} is part of the cross-attention"
-    if design.stack is Stack.ENCODER:
+    if design.stack is Stack.ENCODER or not config.no_cross_attention:
         return []
-    if design.encoder_layers == 0:
-        return [f"{lives}, and a language model has none: choose another --attention, for instance softmax"]
-    if config.no_cross_attention:
-        return [f"{lives}: it cannot be combined with --no-cross-attention"]
-    return []
+    lives = f"--attention {design.choice(Axis.ATTENTION)} is part of the cross-attention"
+    return [f"{lives}, which language models and --no-cross-attention lack: use --attention softmax"]
 
 
 @part(Axis.ATTENTION, "softmax", summary="stock multi-head softmax attention")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -77,20 +77,6 @@ def pending(model: nn.Module) -> bool:
     return any(float(m.calibrated) < 0.5 for m in model.modules() if isinstance(m, Calibrated))
 
 
-@contextlib.contextmanager
-def _every_layer(model: nn.Module) -> Iterator[None]:
-    """Switch LayerDrop off: a skipped layer would never be calibrated."""
-    lists = [m for m in model.modules() if isinstance(m, LayerDropModuleList)]
-    rates = [m.p for m in lists]
-    for m in lists:
-        m.p = -1.0
-    try:
-        yield
-    finally:
-        for m, rate in zip(lists, rates, strict=True):
-            m.p = rate
-
-
 def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Callable[[], object]) -> None:
     """Run ``forward`` once under observation and log the results, one row per sub-layer.
 
@@ -99,19 +85,20 @@ def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Ca
         model: the model that ``forward`` runs.
         forward: runs the model on the first training batch. Every process calls this at the same time.
     """
-    handles = [handle for _, stack in stacks for handle in _observers(stack)]
     device = next(model.parameters()).device
     forked = [device] if device.type == "cuda" else []
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=forked), _every_layer(model):
-            forward()
-            for m in (module for _, stack in stacks for module in stack.modules()):
-                if isinstance(m, Calibrated):
-                    m.settle()
-                    m.calibrated.fill_(1.0)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with torch.no_grad(), torch.random.fork_rng(devices=forked), contextlib.ExitStack() as after:
+        for layers in model.modules():
+            if isinstance(layers, LayerDropModuleList):  # a skipped layer would never be calibrated
+                after.callback(setattr, layers, "p", layers.p)
+                layers.p = -1.0
+        for handle in (handle for _, stack in stacks for handle in _observers(stack)):
+            after.callback(handle.remove)
+        forward()
+        for m in (module for _, stack in stacks for module in stack.modules()):
+            if isinstance(m, Calibrated):
+                m.settle()
+                m.calibrated.fill_(1.0)
     _log_table(stacks)
 
 

@@ -197,22 +197,6 @@ def _idle_problems(chosen: Mapping[Stack, Mapping[Axis, Part]], options: Mapping
     return problems
 
 
-def _sharing_problems(config: Namespace) -> list[str]:
-    if not config.share_all_embeddings:
-        return []
-    problems = []
-    if config.encoder_embed_dim != config.decoder_embed_dim:
-        problems.append(
-            f"--share-all-embeddings needs one width: --encoder-embed-dim {config.encoder_embed_dim} "
-            f"must equal --decoder-embed-dim {config.decoder_embed_dim}"
-        )
-    if config.decoder_embed_path and config.decoder_embed_path != config.encoder_embed_path:
-        problems.append(
-            "--share-all-embeddings needs one embedding table: --decoder-embed-path must equal --encoder-embed-path"
-        )
-    return problems
-
-
 def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> list[str]:
     ignored = ": fairseq itself builds nothing of it, --norm and --attention choose such norms and factors"
     problems = [
@@ -259,7 +243,7 @@ def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, Stac
             chosen[stack] = choose(config, stack)
         with _noting(problems):
             options[stack] = option_values(config, stack)
-    problems += _size_problems(config, stacks) + _rate_problems(config) + _sharing_problems(config)
+    problems += _size_problems(config, stacks) + _rate_problems(config)
     problems += _one_stack_problems(config, stacks)
     if len(chosen) == len(options) == len(stacks):
         problems += _idle_problems(chosen, options)

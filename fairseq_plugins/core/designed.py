@@ -100,8 +100,7 @@ def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
         decoder,
         StackWeights(
             list(decoder.layers.children()),
-            embedding=target,
-            embedding_is_shared=source is not None and target.weight is source.weight,
+            embedding=None if source is not None and target.weight is source.weight else target,
             output=None if tied else output,
             branches=branches,
             top_norm=decoder.layer_norm,

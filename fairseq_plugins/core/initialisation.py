@@ -30,8 +30,8 @@ class StackWeights:
 
     Attributes:
         layers: its layers; ``layers[0]`` has depth 1.
-        embedding: its token table, or whatever else embeds its tokens; None if its input is not text.
-        embedding_is_shared: whether the table is also the encoder's, which was initialised before.
+        embedding: its token table, or whatever else embeds its tokens; None if its input is not text, or if the table
+            is also the encoder's, which was initialised before.
         output: the decoder's output projection if it has its own weight, else None.
         branches: number of sub-layers in the whole model, including the other stack.
         top_norm: the LayerNorm on top of the layers, or None.
@@ -39,7 +39,6 @@ class StackWeights:
 
     layers: Sequence[Any]
     embedding: nn.Module | None = None
-    embedding_is_shared: bool = False
     output: nn.Module | None = None
     branches: int = 0
     top_norm: nn.Module | None = None

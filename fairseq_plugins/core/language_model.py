@@ -19,7 +19,7 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size, flat_fields
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.stacks import Decoder
-from fairseq_plugins.errors import UserError, flag
+from fairseq_plugins.errors import flag
 
 
 def _enwik8(layers: int, width: int) -> Size:
@@ -134,7 +134,6 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
             UserError: every problem of the configuration, before a module is built.
         """
         flat, nested = cls.read(cfg)
-        _require_words(flat, task)
         if flat.decoder_layers_to_keep:
             nested.decoder.layers = len(flat.decoder_layers_to_keep.split(","))
         embed_tokens = cls._embedding(flat, task.source_dictionary)
@@ -173,15 +172,3 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
     def run_stacks(self, src_tokens: Tensor) -> None:
         """Run :meth:`forward` up to the output projection."""
         self.decoder(src_tokens, features_only=True)
-
-
-def _require_words(flat: Namespace, task: Any) -> None:
-    sizes = {"adaptive_input_cutoff": len(task.source_dictionary) if flat.adaptive_input else None}
-    sizes["adaptive_softmax_cutoff"] = len(task.target_dictionary)
-    problems = []
-    for name, words in sizes.items():
-        numbers = cutoffs(getattr(flat, name))
-        if numbers and words is not None and numbers[-1] > words:
-            problems.append(f"{flag(name)} {getattr(flat, name)} exceeds the {words} words of the dictionary")
-    if problems:
-        raise UserError(problems)

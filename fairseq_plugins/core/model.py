@@ -16,7 +16,6 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.stacks import Decoder, Encoder
-from fairseq_plugins.errors import UserError
 
 MODEL_NAME = "deep_transformer"
 # Suffix of an architecture: the fairseq architecture whose sizes it takes.
@@ -65,12 +64,7 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
         Raises:
             UserError: every problem of the configuration, before a module is built.
         """
-        flat, nested = cls.read(cfg)
-        if flat.share_all_embeddings and task.source_dictionary != task.target_dictionary:
-            raise UserError(
-                "--share-all-embeddings needs one dictionary for both languages: "
-                "run fairseq-preprocess with --joined-dictionary"
-            )
+        _, nested = cls.read(cfg)
         model = super().build_model(nested, task)
         model.start()
         return model

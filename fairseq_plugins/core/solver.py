@@ -33,24 +33,6 @@ class Solver(nn.Module):
         raise NotImplementedError
 
 
-class Evaluations:
-    """A layer of an encoder as a function of its input; what else the layer takes and returns stays in here.
-
-    Args:
-        layer: the layer.
-        pads: ``(B, T)``, true for pads.
-        scores: attention logits of the layer below, for every evaluation; then those of the last evaluation.
-    """
-
-    def __init__(self, layer: Callable[..., Any], pads: Tensor | None, scores: Tensor | None) -> None:
-        self.layer, self.pads, self.below, self.scores = layer, pads, scores, scores
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate the layer at ``x``."""
-        output, self.scores, _ = self.layer(x, self.pads, self.below)
-        return output
-
-
 def only_encoders(design: StackDesign, config: Any) -> list[str]:
     """``Part.conflicts`` of solvers: refuse decoders, whose cache holds one evaluation, and side streams."""
     solver, residual = design.choice(Axis.SOLVER), design.parts[Axis.RESIDUAL]

@@ -23,7 +23,6 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer, in_one_piece
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
-from fairseq_plugins.core.solver import Evaluations
 from fairseq_plugins.core.word_dropout import WordDropout
 
 
@@ -43,6 +42,7 @@ def put_together(stack: Any, design: StackDesign, has_top: bool = True) -> None:
         stack.layer_norm = top(design.width)
     stack.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
     stack.solver = design.parts[Axis.SOLVER].build(design)
+    design.parts[Axis.WEIGHT_FORM].ends(stack)
 
 
 class EncoderLoop(FairseqEncoder):
@@ -59,8 +59,7 @@ class EncoderLoop(FairseqEncoder):
             if self.solver is None:
                 x, scores, side = layer(x, encoder_padding_mask, scores, side)
             else:
-                evaluations = Evaluations(layer, encoder_padding_mask, scores)
-                x, scores = in_one_piece(self.solver(evaluations, x, past)), evaluations.scores
+                x, scores = self.solved(layer, x, past, encoder_padding_mask, scores)
             states = self.history.remember(states, x)
             if keep:
                 outputs.append(x)
@@ -71,6 +70,17 @@ class EncoderLoop(FairseqEncoder):
             x = self.layer_norm(x)
         return x
 
+    def solved(self, layer: Any, x: Tensor, past: list[Tensor], pads: Tensor | None, below: Tensor | None) -> Any:
+        """Let the solver evaluate a layer, always with the logits ``below``; return its result and the last logits."""
+        scores = below
+
+        def evaluate(at: Tensor) -> Tensor:
+            nonlocal scores
+            output, scores, _ = layer(at, pads, below)
+            return output
+
+        return in_one_piece(self.solver(evaluate, x, past)), scores
+
 
 class Encoder(EncoderLoop, TransformerEncoderBase):
     """Stock encoder built from a design; ``cfg`` is fairseq's nested ``TransformerConfig``."""
@@ -80,7 +90,6 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens)
         put_together(self, design)
-        design.parts[Axis.WEIGHT_FORM].ends(self)
         self.word_dropout = WordDropout(design.options.word_dropout)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
@@ -137,7 +146,6 @@ class Decoder(TransformerDecoderBase):
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         put_together(self, design, has_top=not cfg.no_decoder_final_norm)
-        design.parts[Axis.WEIGHT_FORM].ends(self)
         self.word_dropout = WordDropout(design.options.word_dropout, keep_first=True)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:

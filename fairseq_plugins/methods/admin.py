@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.calibration import Calibrated, population_variance
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.residual import Residual, needs_norm_after
+from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.residual import Residual, at_each_site, needs_norm_after
 
 
 class AdminResidual(Calibrated):
@@ -101,16 +101,10 @@ class AdminResidual(Calibrated):
         ),
     ),
     conflicts=needs_norm_after,
-    parameters=tuple(
-        NewParameter(f"{site.value}_residual.{name}", size, initial, buffer)
-        for site in Site
-        for name, size, initial, buffer in (
-            ("omega_trained", "(C)", "0; absent with `--admin-omega frozen`", False),
-            ("omega_profiled", "(C)", "1 until the first training batch has been measured", True),
-            ("branch_variance", "(1)", "0, then the measured variance of the branch", True),
-            ("calibrated", "(1)", "0, and 1 once the batch has been measured", True),
-        )
-    ),
+    parameters=at_each_site("omega_trained", "(C)", "0; absent with `--admin-omega frozen`")
+    + at_each_site("omega_profiled", "(C)", "1 until the first training batch has been measured", buffer=True)
+    + at_each_site("branch_variance", "(1)", "0, then the measured variance of the branch", buffer=True)
+    + at_each_site("calibrated", "(1)", "0, and 1 once the batch has been measured", buffer=True),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Build one omega for each residual connection."""

@@ -124,7 +124,7 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
                 nn.init.normal_(linear.weight, std=math.sqrt(variances[name]))
                 if linear.bias is not None:
                     nn.init.zeros_(linear.bias)
-    if weights.embedding is not None and not weights.embedding_is_shared:
+    if weights.embedding is not None:
         _draw_tables(weights.embedding, (1 - design.embedding_dropout) / TABLES / design.width)
 
 

@@ -81,9 +81,7 @@ class MergedAttention(ThreeMapsAttention):
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse what the shared W_v and the missing sub-layer rule out; in an encoder the part has no effect."""
     problems = needs_cross_attention(design, config)
-    if problems or design.stack is Stack.ENCODER:
-        return problems
-    if config.encoder_embed_dim != config.decoder_embed_dim:
+    if design.stack is Stack.DECODER and config.encoder_embed_dim != config.decoder_embed_dim:
         problems.append(
             "--attention matt shares W_v between encoder and decoder: "
             f"--encoder-embed-dim {config.encoder_embed_dim} must equal --decoder-embed-dim {config.decoder_embed_dim}"

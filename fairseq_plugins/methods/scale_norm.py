@@ -134,7 +134,7 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     for layer in weights.layers:
         for name, linear in linear_maps(layer):
             draw(linear, 1.0 if name in ("fc1", "fc2") else math.sqrt(2 / 5), "paper")
-    for vectors in (None if weights.embedding_is_shared else weights.embedding, weights.output):
+    for vectors in (weights.embedding, weights.output):
         if isinstance(vectors, (UnitVectors, UnitRows)):
             vectors.weight.mul_(0.01 / math.sqrt(3) * math.sqrt(vectors.weight.size(1)))
 

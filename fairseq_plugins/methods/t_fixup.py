@@ -23,11 +23,6 @@ def matrix_factor(stack: Stack, layers: int) -> float:
     return 0.67 * layers**-0.25 if stack is Stack.ENCODER else (9 * layers) ** -0.25
 
 
-def embedding_factor(layers: int) -> float:
-    """Return the factor on the token table of a stack, (9 N)^(-1/4) or, in the decoder, (9 M)^(-1/4)."""
-    return float((9 * layers) ** -0.25)
-
-
 def _scale_attention(attention: Attention, factor: float, rule: str) -> None:
     """Scale v and the output map, relative to Xavier with gain 1; by the text's rule q and k get that gain as well."""
     gain = attention.xavier_input_gain if attention.qkv_same_dim else 1.0
@@ -72,11 +67,11 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
                 _scale_attention(module, factor, design.options.t_fixup_rule)
         for linear in (layer.fc1, layer.fc2):
             linear.weight.mul_(factor)
-    if weights.embedding is None or weights.embedding_is_shared:
+    if weights.embedding is None:
         return
     for module in weights.embedding.modules():
         if isinstance(module, nn.Embedding):
-            module.weight.mul_(embedding_factor(design.layers))
+            module.weight.mul_((9 * design.layers) ** -0.25)
 
 
 method(

@@ -38,6 +38,7 @@ def _until_the_end(source: Iterable[Any]) -> Iterator[Any]:
         yield item
 
 
+@atexit.register
 def stop_reading() -> None:
     """Let the threads end between two batches."""
     global _ended
@@ -52,9 +53,3 @@ def stop_reading() -> None:
 
 
 WRAPPED = ((iterators.BackgroundConsumer, "run", read_until_the_end),)
-
-
-def apply() -> None:
-    """End what reads ahead with the interpreter."""
-    atexit.unregister(stop_reading)
-    atexit.register(stop_reading)

@@ -8,7 +8,6 @@ summed travel in GPU memory. https://github.com/facebookresearch/fairseq/issues/
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -17,16 +16,10 @@ import torch
 import torch.distributed as dist
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
+from torch.distributed.elastic.utils.distributed import get_free_port
 
 LAUNCHER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 """Environment variables that torchrun sets for each process."""
-
-
-def free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return int(probe.getsockname()[1])
 
 
 def address_processes(settings: Any) -> None:
@@ -41,10 +34,8 @@ def address_processes(settings: Any) -> None:
         settings.distributed_world_size = int(os.environ["WORLD_SIZE"])
         settings.distributed_rank = int(os.environ["RANK"])
         settings.distributed_no_spawn = True
-    if settings.distributed_world_size == 1:
-        return
-    if settings.distributed_init_method is None:
-        port = settings.distributed_port if settings.distributed_port > 0 else free_port()
+    if settings.distributed_world_size > 1 and settings.distributed_init_method is None:
+        port = settings.distributed_port if settings.distributed_port > 0 else get_free_port()
         settings.distributed_init_method = f"tcp://localhost:{port}"
     if settings.distributed_backend == "nccl":
         settings.distributed_backend = "gloo"
@@ -67,8 +58,7 @@ def call_main_anywhere(call_main: Callable[..., Any], cfg: Any, main: Callable[.
 
 def parallel_on_module_device(parallel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``DistributedDataParallel`` that gets a GPU number only for a module on a GPU."""
-    module = kwargs.get("module", args[0] if args else None)
-    if module is not None and next(module.parameters()).device.type == "cpu":
+    if next(kwargs["module"].parameters()).device.type == "cpu":
         kwargs.update(device_ids=None, output_device=None)
     return parallel(*args, **kwargs)
 

@@ -7,34 +7,14 @@ https://github.com/facebookresearch/fairseq/issues/4869
 from __future__ import annotations
 
 import ast
+import sys
 from importlib import import_module
 from typing import Any
 
 from fairseq_plugins.errors import UserError
 
-MODULES: tuple[str, ...] = (
-    "fairseq.criterions.ctc",
-    "fairseq.data.audio.raw_audio_dataset",
-    "fairseq.data.codedataset",
-    "fairseq.models.fconv",
-    "fairseq.models.fconv_lm",
-    "fairseq.models.fconv_self_att",
-    "fairseq.models.hubert.hubert",
-    "fairseq.models.lightconv_lm",
-    "fairseq.models.speech_to_text.s2t_wav_transformer",
-    "fairseq.models.transformer_lm",
-    "fairseq.models.wav2vec.wav2vec",
-    "fairseq.models.wav2vec.wav2vec2",
-    "fairseq.optim.adafactor",
-    "fairseq.optim.adam",
-    "fairseq.optim.adamax",
-    "fairseq.optim.cpu_adam",
-    "fairseq.optim.fused_lamb",
-    "fairseq.utils",
-    "fairseq_cli.eval_lm",
-    "fairseq_cli.validate",
-)
-"""Every module of fairseq that calls ``eval``."""
+NOT_IMPORTED = ("fairseq_cli.eval_lm", "fairseq_cli.validate")
+"""Modules that call ``eval``, and that are not imported with fairseq."""
 VALUES = (ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Load)
 # Layers are written as [(512, 3)] * 20 + [(512, 2)].
 CALCULATIONS = (ast.BinOp, ast.UnaryOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.UAdd, ast.USub)
@@ -60,6 +40,9 @@ def calculated(text: str) -> Any:
 
 
 def apply() -> None:
-    """Hide the builtin from the modules that call it."""
-    for name in MODULES:
-        import_module(name).__dict__["eval"] = calculated
+    """Hide the builtin from every module of fairseq."""
+    for name in NOT_IMPORTED:
+        import_module(name)
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("fairseq", "fairseq_cli"):
+            vars(module)["eval"] = calculated

@@ -201,6 +201,9 @@ DECAY = (
 )
 ONE_SEARCH = "--sampling, --diverse-beam-groups, --match-source-len and --diversity-rate exclude each other: give one"
 NO_LENGTH = "--min-len is more than --max-len-a, --max-len-b and --max-target-positions allow"
+LARGE_CUTOFF = (
+    "--adaptive-input-cutoff or --adaptive-softmax-cutoff exceeds the {vocab_size} words of the dictionary: {cutoff}"
+)
 NO_DICTIONARY = "--model-overrides takes a dictionary such as {{'dropout': 0.1}}, not {cfg.common_eval.model_overrides}"
 SUBWORDS = ("@@ ", "subword_nmt", "sentencepiece", "wordpiece", "letter", "silence", "_EOW", "none")
 ALL_TOO_LONG = "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
@@ -237,6 +240,11 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq.tasks.fairseq_task:build_generator", "^--sampling-top", "{error}", AssertionError),
     Message("fairseq.search:step", "^DiverseBeamSearch requires", "--beam must be a multiple of --diverse-beam-groups"),
     Message("", "^min_len cannot be larger than max_len", NO_LENGTH, AssertionError),
+    Message(
+        r"fairseq.models.transformer.transformer_\w+:build_model", "^--share-all-embeddings", "{error}", ValueError
+    ),
+    Message(r"fairseq.modules.adaptive_\w+:__init__", "^cannot specify cutoff larger", LARGE_CUTOFF, AssertionError),
+    Message("fairseq.checkpoint_utils:load_checkpoint", r"^(--finetune-from-model [^:]*)", "{match[1]}", ValueError),
     Message("fairseq.data.data_utils:post_process", "^Unknown post_process", unknown_subwords, NotImplementedError),
     Message(r"fairseq.data.encoders.\w+:__init__", r"^Missing mandatory value: (\w+)", no_subwords),
     Message("fairseq.data.data_utils:batch_by_size", r"should not exceed max_tokens=(\d+)", no_room, AssertionError),

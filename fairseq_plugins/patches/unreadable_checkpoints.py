@@ -45,12 +45,14 @@ def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwa
     """``load_checkpoint`` that never trains from scratch if the user named a file to continue from.
 
     Raises:
-        UserError: ``--restore-file`` or ``--finetune-from-model`` names a file that does not exist.
+        UserError: the file of ``--restore-file`` does not exist; or, where there is no checkpoint to resume from, that
+            of ``--continue-once`` or ``--finetune-from-model``.
     """
-    named = {"--finetune-from-model": cfg.finetune_from_model}
+    suffix, named = trainer.checkpoint_suffix or "", {}
     if cfg.restore_file != DEFAULT_RESTORE_FILE:
-        suffix = trainer.checkpoint_suffix or ""
         named["--restore-file"] = cfg.restore_file.replace(".pt", f"{suffix}.pt")
+    elif not PathManager.exists(str(Path(cfg.save_dir) / f"checkpoint_last{suffix}.pt")):
+        named = {"--continue-once": cfg.continue_once, "--finetune-from-model": cfg.finetune_from_model}
     missing = [f"{flag} {path}: no such file" for flag, path in named.items() if path and not PathManager.exists(path)]
     if missing:
         raise UserError(missing)

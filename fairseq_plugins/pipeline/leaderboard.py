@@ -250,7 +250,7 @@ def compared(
     """
     tests: list[tuple[str, Comparison]] = []
     notes: list[str] = []
-    metrics = {metric.name: metric for metric in METRICS.values() if metric.paired and metric.reads == "plain"}
+    metrics = {metric.name: metric for metric in METRICS.values() if metric.sacre and metric.reads == "plain"}
     for column in columns:
         if column.metric not in metrics or column.mean_over:
             continue

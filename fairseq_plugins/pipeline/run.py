@@ -289,10 +289,9 @@ def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str
         return (sys.executable,)
     port = request.master_port
     if port is None:
-        # Imported late: this imports fairseq, which has to be patched first.
-        from fairseq_plugins.patches.cpu_processes import free_port
+        from torch.distributed.elastic.utils.distributed import get_free_port
 
-        port = free_port() if request.nodes == 1 else DEFAULT_PORT
+        port = get_free_port() if request.nodes == 1 else DEFAULT_PORT
     # Otherwise each of several processes on a CPU uses all cores.
     threads = max(1, machine.cores // sharing.processes) if machine.on_cpu else 1
     place = f"--nnodes {request.nodes} --node_rank {request.rank} --nproc_per_node {sharing.processes}"

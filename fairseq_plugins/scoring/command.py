@@ -85,7 +85,7 @@ def _score(args: argparse.Namespace) -> None:
 
 def _compared(scores: Scores, args: argparse.Namespace) -> Scores:
     """Add the tests on one of the scores, and a warning about too few sentences; or a remark where none has tests."""
-    metric = next((metric for metric in scores.metrics if metric.paired), None)
+    metric = next((metric for metric in scores.metrics if metric.sacre), None)
     if metric is None:
         return replace(scores, remarks=(*scores.remarks, "not compared: sacreBLEU tests none of these scores"))
     text = scores.test_set.text(metric.reads)

@@ -60,11 +60,6 @@ class Metric:
     other: Callable[[Sequence[str], Sequence[Sequence[str]], bool], Value] | None = None
     higher_is_better: bool = True
 
-    @property
-    def paired(self) -> bool:
-        """Whether sacreBLEU's paired tests can be computed for it."""
-        return self.sacre is not None
-
 
 # `force` only silences sacreBLEU's own remark about tokenised text, which would come once more for each metric.
 _bleu = partial(BLEU, force=True)

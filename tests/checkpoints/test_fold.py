@@ -25,7 +25,6 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import weights_hash
 from tests import processes
 from tests.models import TINY, WORDS, residuals, settings
-from tests.models import Inputs as Batch
 from tests.models import full as build
 from tests.models import inputs as batch
 from tests.models import task as translation_task
@@ -102,8 +101,8 @@ def folded(directory: Path, arch: str, model: nn.Module, values: dict[str, Any])
 
 
 @torch.no_grad()
-def log_probabilities(model: nn.Module, inputs: Batch | None = None) -> Tensor:
-    inputs = inputs or batch(source=POSITIONS, target=POSITIONS, sentences=4)
+def log_probabilities(model: nn.Module) -> Tensor:
+    inputs = batch(source=POSITIONS, target=POSITIONS, sentences=4)
     return model.get_normalized_probs(model(*inputs), log_probs=True)
 
 
@@ -268,6 +267,7 @@ def test_an_input_that_cannot_be_used_ends_in_one_line(tmp_path, capsys, subtest
     for damage, message in (
         ({"model": weights}, f"checkpoint {path} is of another architecture or dictionary: 1 weights are missing from"),
         ({"cfg": {"model": {"_name": "fconv"}}}, f"{path}: 'fconv' {foreign}"),
+        ({"cfg": {"model": {"_name": "admin_transformer_lm"}}}, f"{path}: 'admin_transformer_lm' {foreign}"),
         ({"cfg": None}, f"{path}: 'None' {foreign}"),
         ({"cfg": {"model": Namespace(arch="transformer")}}, f"{path}: 'transformer' {foreign}"),
     ):

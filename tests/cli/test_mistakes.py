@@ -48,7 +48,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         "--arch post_ln_transformer": "the following arguments are required: data (",
         "data": "--arch is missing; legal: METHOD_transformer or ",
         "data --arch admin_transfromer": "unknown --arch 'admin_transfromer' (did you mean 'admin_transformer'?); ",
-        "data --arch dsinit_matt_transformer_lm": "--attention matt is part of the cross-attention, and a language",
+        "data --arch dsinit_matt_transformer_lm": "--attention matt is part of the cross-attention, which language",
         "data --arch t_fixup_transformer_lm_gpt": "--init t_fixup has no published rule for a language model",
         "data --arch transformer --optimizer admm": "unknown --optimizer 'admm' (did you mean 'adam'?); legal values: ",
         "data --arch transformer --lr": "argument --lr: expected one argument (",

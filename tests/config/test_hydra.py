@@ -26,18 +26,9 @@ from tests.language_model import text
 from tests.refusals import problems_of
 from tests.speech_to_text import audio
 
-TINY = {
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_embed_dim": 16,
-    "decoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 32,
-    "decoder_ffn_embed_dim": 32,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "share_all_embeddings": True,
-    "dropout": 0.2,
-}
+FLAGS = zip(toy.TINY_MODEL[::2], toy.TINY_MODEL[1::2], strict=True)
+TINY: dict[str, Any] = {flag.removeprefix("--").replace("-", "_"): int(value) for flag, value in FLAGS}
+TINY |= {"share_all_embeddings": True, "dropout": 0.2}
 CHOICES = [axis.value for axis in Axis] + [option.name for option in all_options()]
 NOWHERE = Path("nowhere")
 

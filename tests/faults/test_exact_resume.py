@@ -14,6 +14,7 @@ from fairseq.trainer import Trainer
 
 from tests import toy
 from tests.faults.exact import differences, state_of
+from tests.processes import Killed
 
 UPDATES = 15
 KILLED_AT, KILLED_EARLY = 13, 11
@@ -65,10 +66,6 @@ SLOW = {
     "loss in chunks": "--criterion label_smoothed_cross_entropy_in_chunks",
     "new batches each epoch": "--update-epoch-batch-itr True",
 }
-
-
-class Killed(BaseException):
-    """What SIGKILL is to the program: nothing handles it."""
 
 
 def train(data: Path, directory: Path, said: str) -> Path:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import train
+from torch.distributed.elastic.utils.distributed import get_free_port
 
-from fairseq_plugins.patches.cpu_processes import free_port
 from tests import toy
 from tests.gpu.pretend import on_gpu
 
@@ -37,7 +37,7 @@ def trained(data: Path, directory: Path, *flags: str, launcher: str = SPAWNED) -
     toy.forget_earlier_trainings()
     forked = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
     if launcher == TORCHRUN:
-        forked(rank, (config, free_port()), nprocs=2)
+        forked(rank, (config, get_free_port()), nprocs=2)
     else:
         with mock.patch.object(torch.multiprocessing, "spawn", forked):
             distributed_utils.call_main(config, train.main)

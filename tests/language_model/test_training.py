@@ -13,11 +13,9 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor, nn
 
-from fairseq_plugins.checkpoints.fold import fold_checkpoint
 from fairseq_plugins.core.calibration import Calibrated
 from fairseq_plugins.core.language_model import LANGUAGE_MODEL, DeepTransformerLanguageModel
 from fairseq_plugins.core.method import Axis
-from fairseq_plugins.errors import UserError
 from tests.language_model import text
 from tests.models import language_modeling as task
 from tests.models import methods_of, perturb, tiny, tokens
@@ -95,12 +93,6 @@ def test_beam_search_scores_are_those_of_a_full_forward(method: str) -> None:
             source = torch.cat([prefix[:1], one["tokens"][:-1]]).unsqueeze(0)
             scores = log_probabilities(model, source, one["tokens"].unsqueeze(0))[0]
             assert torch.allclose(scores.float(), one["positional_scores"], atol=1e-4)
-
-
-def test_only_translation_models_are_folded(characters: Path, tmp_path: Path) -> None:
-    checkpoint = text.train(characters, tmp_path, "admin_transformer_lm", "--max-update", "1")
-    with pytest.raises(UserError, match="'admin_transformer_lm' is not a translation model of this package"):
-        fold_checkpoint(checkpoint, tmp_path / "folded.pt")
 
 
 def test_fairseq_interactive_reads_lines() -> None:

@@ -8,7 +8,7 @@ from tests.config.test_refusals import problems
 
 SCALES = "scales the stream for the LayerNorm after it: it needs --norm post, not"
 MIXES = "--history dlcl mixes the outputs of LayerNorms: it needs --norm pre or --norm post, not"
-MERGED = "is part of the cross-attention: it cannot be combined with --no-cross-attention"
+MERGED = "is part of the cross-attention, which language models and --no-cross-attention lack: use"
 MAPS = "--weight-form sigma needs plain linear maps, and"
 MIRRORS = "--init looklinear mirrors one half of the feed-forward width in the other:"
 TANH = "--init looklinear cannot make a feed-forward sub-layer with --activation-fn tanh linear"

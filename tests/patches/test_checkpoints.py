@@ -20,10 +20,11 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import meters
 
+from fairseq_plugins.checkpoints import files
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches import refused_checkpoints
 from tests import toy
-from tests.processes import full_disk_after
+from tests.processes import Killed, full_disk_after
 from tests.refusals import line_of, refused
 
 
@@ -112,14 +113,18 @@ def test_a_file_that_cannot_be_used_is_one_line_and_runs_nothing(toy_checkpoint:
 
 
 def test_a_named_file_that_is_missing_stops_the_training(toy_data: Path, tmp_path: Path) -> None:
-    for flag in ("--restore-file", "--finetune-from-model"):
+    absent, one = str(tmp_path / "absent.pt"), ("--max-update", "1")
+    for flag in ("--restore-file", "--continue-once", "--finetune-from-model"):
         with pytest.raises(UserError, match=f"{flag} .*absent.pt: no such file"):
-            toy.train_toy(toy_data, tmp_path / "run", "--max-update", "1", flag, str(tmp_path / "absent.pt"))
+            toy.train_toy(toy_data, tmp_path / "run", *one, flag, absent)
+    with_reset = ("--finetune-from-model", str(toy_data / "dict.de.txt"), "--reset-optimizer")
+    line = line_of(toy.train_toy, toy_data, tmp_path / "run", *one, *with_reset) or ""
+    assert line.startswith("--finetune-from-model can not be set together with either --reset-optimizer")
     assert list((tmp_path / "run").glob("*.pt")) == []
-
-
-class Killed(BaseException):
-    """What SIGKILL is to the program: nothing handles it."""
+    # What a training was tuned from is not read again.
+    toy.train_toy(toy_data, tmp_path / "run", *one)
+    resumed = toy.train_toy(toy_data, tmp_path / "run", "--max-update", "2", "--finetune-from-model", absent)
+    assert files.num_updates(files.read_checkpoint(resumed)) == 2
 
 
 @pytest.mark.parametrize("patched", [True, False])

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import train
+from torch.distributed.elastic.utils.distributed import get_free_port
 
 from fairseq_plugins.patches import cpu_processes
 from tests import toy
@@ -25,7 +26,7 @@ def test_stock_trains_nothing(toy_data: Path, tmp_path: Path) -> None:
         config = toy.parse_training(toy_data, tmp_path, "--max-update", "3", *TWO, *flags)
         inspect.unwrap(distributed_utils.call_main)(config, train.main)
 
-    start("--distributed-init-method", f"tcp://localhost:{cpu_processes.free_port()}")
+    start("--distributed-init-method", f"tcp://localhost:{get_free_port()}")
     assert not list(tmp_path.iterdir())
     with pytest.raises(AssertionError, match="available devices"):
         start()
@@ -44,6 +45,12 @@ def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatc
     cpu_processes.address_processes(rank)
     assert (rank.distributed_init_method, rank.distributed_backend) == ("env://", "gloo")
     assert (rank.distributed_world_size, rank.distributed_rank, rank.distributed_no_spawn) == (4, 3, True)
+
+    # A launcher of one process, too, has fairseq join a group, and stock's nccl needs GPUs.
+    monkeypatch.setitem(os.environ, "WORLD_SIZE", "1")
+    alone = toy.parse_training(toy_data, tmp_path).distributed_training
+    cpu_processes.address_processes(alone)
+    assert (alone.distributed_init_method, alone.distributed_backend) == ("env://", "gloo")
 
 
 def test_logs_that_cannot_be_summed_are_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

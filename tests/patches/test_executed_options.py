@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.executed_options import MODULES, calculated
+from fairseq_plugins.patches.executed_options import calculated
 
 PROGRAMS = (
     "__import__('os').system('touch executed')",
@@ -87,5 +87,5 @@ def test_no_module_of_fairseq_is_forgotten() -> None:
             place = path.relative_to(root.parent).with_suffix("")
             if "examples" not in place.parts and calls.search(path.read_text(encoding="utf-8")):
                 calling.add(".".join(place.parts))
-    assert calling == set(MODULES)
-    assert all(vars(importlib.import_module(name))["eval"] is calculated for name in MODULES)
+    assert calling
+    assert [name for name in calling if vars(importlib.import_module(name))["eval"] is not calculated] == []

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.elastic.utils.distributed import get_free_port
 
-from fairseq_plugins.patches.cpu_processes import free_port
 from fairseq_plugins.pipeline.run import Request
 from tests import toy
 from tests.scripts.fakes import program, slurm_of_two_nodes
@@ -84,7 +84,7 @@ def job(tmp_path: Path) -> dict[str, str]:
 exec {sys.executable} "$@"
 """
     python = program(tmp_path / "python", f"#!/usr/bin/env bash\n{watched}")
-    own = {"MASTER_PORT": str(free_port()), "PYTHON": python, "PYTHONPATH": str(ROOT)}
+    own = {"MASTER_PORT": str(get_free_port()), "PYTHON": python, "PYTHONPATH": str(ROOT)}
     quiet = {"QUIET": "1", "AVERAGE": "none", "DEVICE": "cpu", "BEAM": "1", "SEEDS": "3"}
     return {**slurm_of_two_nodes(tmp_path), "SLURM_SUBMIT_DIR": str(ROOT), **own, **quiet}
 

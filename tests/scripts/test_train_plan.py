@@ -29,7 +29,7 @@ from fairseq_plugins.pipeline.sharing import Batches, share
 from tests import toy
 from tests.config.published import CONFIGS
 from tests.processes import Command
-from tests.refusals import refused
+from tests.refusals import line_of, refused
 from tests.texts import write
 
 ADMIN = CONFIGS / "multi30k_de_en" / "admin_3e3d.yaml"
@@ -199,8 +199,7 @@ def test_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
     shutil.copytree(data, tmp_path / "data-bin")
     dictionary = tmp_path / "data-bin" / "dict.en.txt"
     dictionary.write_text(f"{dictionary.read_text()}neu 1\n")
-    two = refused(planned, tmp_path, tmp_path / "run")
-    assert "--share-all-embeddings needs one dictionary for both languages" in two
+    assert line_of(planned, tmp_path, tmp_path / "run") == "--share-all-embeddings requires a joined dictionary"
     (tmp_path / "data-bin" / "train.de-en.de.bin").write_bytes(b"")
     assert "train.de-en.de.bin: empty" in refused(planned, tmp_path, tmp_path / "run")
     shutil.copytree(data, tmp_path / "other")
