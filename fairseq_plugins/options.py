@@ -87,6 +87,8 @@ class OneLineParser(argparse.ArgumentParser):
             return convert(arg_string)
         except argparse.ArgumentTypeError as error:
             self.error(f"{_name(action)} {arg_string}: {error}")
+        except UserError:
+            raise
         except Exception as error:
             kind = KINDS.get(getattr(convert, "__name__", ""), "a legal value")
             raise UserError(f"{_name(action)} {arg_string}: not {kind}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from fairseq_plugins.checkpoints.damaged import LAST
@@ -13,33 +12,25 @@ from fairseq_plugins.checkpoints.files import (
     numbered_checkpoints,
 )
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.pipeline.decoding import COUNTED
 from fairseq_plugins.pipeline.published import published_rows
 from fairseq_plugins.pipeline.results import Run
 
 MOST = {"last-updates": 5, "last-epochs": 10}
 """Default for the number of checkpoints, as in most of the papers."""
 _SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
-IF_BETTER = ",if-better"
-"""Ends a choice of checkpoints that are averaged only if that lowers the loss on the validation set."""
-_COUNTED = re.compile(rf"(last-epochs|last-updates)=([1-9]\d*)(?:{IF_BETTER})?")
 
 
 def choose(run: Run, requested: str) -> str:
-    """The checkpoints to average: ``last-epochs=10``, ``last-updates=5``, ``none`` or a checkpoint's path.
+    """The checkpoints to average, as ``--average`` names them.
 
-    The first two may end in :data:`IF_BETTER`.
     If none is requested, the published row of the configuration decides; without a row, the last :data:`MOST`
     checkpoints, or fewer if there are fewer.
 
     Raises:
-        UserError: ``requested`` is not legal, or the published rows of the configuration disagree.
+        UserError: the published rows of the configuration disagree.
     """
     if requested:
-        if requested != "none" and not _COUNTED.fullmatch(requested) and not Path(requested).is_file():
-            raise UserError(
-                f"unknown --average '{requested}'; legal values: last-epochs=N or last-updates=N, with or without "
-                f"{IF_BETTER}; none; the path of a checkpoint"
-            )
         return requested
     published = sorted({row.average for row in published_rows(run)})
     if len(published) > 1:
@@ -58,7 +49,7 @@ def inputs(choice: str, checkpoints: Path) -> list[Path]:
     Raises:
         UserError: there are fewer than chosen.
     """
-    counted = _COUNTED.fullmatch(choice)
+    counted = COUNTED.fullmatch(choice)
     if not counted:
         return [checkpoints / LAST if choice == "none" else Path(choice)]
     kind, count = counted[1], int(counted[2])

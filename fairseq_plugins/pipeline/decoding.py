@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -17,7 +18,7 @@ from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline import corpus
 from fairseq_plugins.pipeline.published import published_rows
 from fairseq_plugins.pipeline.results import Run, read_run
-from fairseq_plugins.scoring.metrics import TASKS, metric_named
+from fairseq_plugins.scoring.metrics import TASKS
 from fairseq_plugins.text.description import FILE as DESCRIPTION
 from fairseq_plugins.text.description import SUBWORDS, TOKENISERS, Description, described
 
@@ -27,6 +28,9 @@ MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
 """Settings of ``generation`` that the decoder gets besides the beam and the length penalty."""
+IF_BETTER = ",if-better"
+"""Ends a choice of checkpoints that are averaged only if that lowers the loss on the validation set."""
+COUNTED = re.compile(rf"(last-epochs|last-updates)=([1-9]\d*)(?:{IF_BETTER})?")
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,16 @@ class Plan:
         return "eval-lm.log" if self.task == LANGUAGE_MODEL else "generate.log"
 
 
+def to_average(text: str) -> str:
+    """The type of ``--average``: ``last-epochs=10``, ``last-updates=5,if-better``, ``none``, a checkpoint's path."""
+    if text in ("", "none") or COUNTED.fullmatch(text) or Path(text).is_file():
+        return text
+    raise UserError(
+        f"unknown --average '{text}'; legal values: last-epochs=N or last-updates=N, with or without "
+        f"{IF_BETTER}; none; the path of a checkpoint"
+    )
+
+
 def make_plan(args: argparse.Namespace) -> Plan:
     """Decide how to average and decode a run.
 
@@ -96,9 +110,6 @@ def make_plan(args: argparse.Namespace) -> Plan:
     # Names are checked before torch and fairseq are imported, which takes seconds.
     binarised = corpus.binarised(args.data)
     sets = sets_to_evaluate(args.data, args.test_sets)
-    metrics = tuple(filter(None, map(str.strip, args.metrics.split(","))))
-    for name in metrics:
-        metric_named(name)
     import torch
     from omegaconf import OmegaConf
 
@@ -135,10 +146,10 @@ def make_plan(args: argparse.Namespace) -> Plan:
         average=averaging.choose(run, args.average),
         updates=num_updates(newest) or run.updates,
         validation=validation if all(any(binarised.glob(f"{name}.*")) for name in validation.split(",")) else "",
-        metrics=metrics,
+        metrics=tuple(filter(None, map(str.strip, args.metrics.split(",")))),
         batches=("--max-tokens", str(args.max_tokens or MAX_TOKENS[task]), *(() if on_gpu else ("--cpu",))),
     )
-    if plan.average.endswith(averaging.IF_BETTER) and not plan.validation:
+    if plan.average.endswith(IF_BETTER) and not plan.validation:
         raise UserError(f"--average {plan.average}: {binarised} has no validation set '{validation}'")
     return _DECODINGS[task](plan, args, config)
 

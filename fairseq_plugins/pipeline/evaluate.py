@@ -20,18 +20,35 @@ from fairseq_plugins.lines import read_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.pipeline.checkout import commit
 from fairseq_plugins.pipeline.commands import interruptible
-from fairseq_plugins.pipeline.decoding import LANGUAGE_MODEL, Plan, TestSet, decode, make_plan, validation_loss
+from fairseq_plugins.pipeline.decoding import (
+    IF_BETTER,
+    LANGUAGE_MODEL,
+    Plan,
+    TestSet,
+    decode,
+    make_plan,
+    to_average,
+    validation_loss,
+)
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
 from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.pipeline.self_check import plain_text, write_check
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
 from fairseq_plugins.processor import DEVICES, device_name
+from fairseq_plugins.scoring.metrics import metric_named
 
 WIDE = 1 / 5
 """Share of a training's updates from which the span of an average is worth a warning."""
 
 # --- options --------------------------------------------------------------------------------------------------------
+
+
+def metric_names(text: str) -> str:
+    """The type of ``--metrics``, names with commas between them."""
+    for name in filter(None, map(str.strip, text.split(","))):
+        metric_named(name)
+    return text
 
 
 def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
@@ -40,6 +57,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
     return [
         group.add_argument(
             "--average",
+            type=to_average,
             default="",
             metavar="WHAT",
             help="last-epochs=N, last-updates=N, none (the last checkpoint), or the path of a checkpoint; "
@@ -54,7 +72,11 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             "--length-penalty", type=finite, metavar="X", help="default: generation.lenpen of the configuration"
         ),
         group.add_argument(
-            "--metrics", default="", metavar="A,B,...", help="names for fairseq-deep score; default: those of the task"
+            "--metrics",
+            type=metric_names,
+            default="",
+            metavar="A,B,...",
+            help="names for fairseq-deep score; default: those of the task",
         ),
         group.add_argument(
             "--max-tokens", type=at_least(1), metavar="N", help="per batch; default: 4000, for speech 50000 (frames)"
@@ -158,7 +180,7 @@ def _average(plan: Plan, target: Path, warned: Path) -> None:
     # Imported late, with torch.
     from fairseq_plugins.checkpoints.average import average_checkpoints
     from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
-    from fairseq_plugins.pipeline.averaging import IF_BETTER, inputs
+    from fairseq_plugins.pipeline.averaging import inputs
 
     checkpoints, doubts = inputs(plan.average, plan.run.checkpoints), []
     average_checkpoints(checkpoints, target)

@@ -18,7 +18,7 @@ import yaml
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import ScriptParser, at_least
-from fairseq_plugins.pipeline import commands
+from fairseq_plugins.pipeline import commands, evaluate
 from fairseq_plugins.pipeline.checkout import CONFIGS, checkout
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.compare import How, Training, add_options, report, require_slurm, run_directory, train_all
@@ -214,6 +214,7 @@ def main(argv: Sequence[str]) -> int:
     )
     flags.add_argument(
         "--evaluate",
+        type=_evaluation,
         action="append",
         default=[],
         metavar="'TEST_SET ... [OPTION ...]'",
@@ -236,6 +237,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _evaluation(text: str) -> list[str]:
+    words = shlex.split(text)
+    evaluate.parser().read(["RUN", "DATA", *words])
+    return words
+
+
 def _setting(text: str) -> tuple[str, str, str]:
     corpus, _, setting = text.partition(":")
     name, equals, value = setting.partition("=")
@@ -255,7 +262,7 @@ def _reproduce(args: Namespace, how: How) -> None:
     if args.smoke:
         wanted = of_each_method(wanted)
     require_slurm(how.nodes)
-    evaluations = [] if args.train_only else [shlex.split(words) for words in args.evaluate or [""]]
+    evaluations = [] if args.train_only else args.evaluate or [[]]
     corpora = dict.fromkeys(training.corpus for training in wanted)
     places = {corpus: (args.data or out / "data") / corpus for corpus in corpora}
     # Texts that no script prepares, or only with packages of its own.

@@ -40,6 +40,20 @@ def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd
     assert not (tmp_path / "out").exists()
 
 
+def test_a_mistake_in_an_evaluation_is_told_before_the_first_training(capsys: pytest.CaptureFixture[str]) -> None:
+    table, misspelt = (
+        ["reproduce", "Admin", "Table 2", "--dry-run"],
+        "unknown --average 'last-epoch=10'; legal values: ",
+    )
+    for words, line in (
+        (["compare", "data", "out", "multi30k_de_en/admin_3e3d", "--dry-run", "--average=last-epoch=10"], misspelt),
+        ([*table, "--metrics", "blue"], "unknown metric 'blue'; legal values: "),
+        ([*table, "--evaluate", "test --average last-epoch=10"], misspelt),
+    ):
+        assert main(words) == 2
+        assert capsys.readouterr().err.startswith(f"error: {line}")
+
+
 def test_a_change_that_names_a_yaml_file_is_no_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     words = "data out multi30k_de_en/admin_3e3d task.config_yaml=config_st.yaml --seeds 1 --dry-run"
     assert main(["compare", *words.split()]) == 0
