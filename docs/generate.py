@@ -791,7 +791,7 @@ DEPTH = ROOT / "docs" / "results" / "depth.md"
 def depth_page() -> str:
     """The page of the study of depth, with its tables."""
     page, lines = DEPTH.read_text(encoding="utf-8"), depth_tables.read()
-    for depth in ("6e6d", "18e18d"):
+    for depth in ("6e6d", "18e18d", "36e12d"):
         page = with_block(page, depth, depth_tables.results_table(lines, depth))
     page = with_block(page, "verdicts", depth_tables.verdicts_table(lines))
     page = with_block(page, "sweep", depth_tables.sweep_table(lines))

@@ -160,7 +160,7 @@ def gpus() -> Iterator[Finding]:
     yield Finding(OK, "processor", f"{machine.processor}, {machine.cores} cores for this process")
     yield Finding(OK, "CUDA of torch", torch.version.cuda or "none")
     if not torch.cuda.is_available():
-        says = "torch can use none: training needs --cpu and is slow, in float32"
+        says = "torch can use none: training runs on the CPU, which is slow"
         yield Finding(NOTE, "GPU", says, "python -m torch.utils.collect_env, which knows the driver, if there is one")
     for number in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(number)

@@ -267,8 +267,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``fairseq-deep fold``; returns 0, or 2 after one line per problem."""
     flags = OneLineParser(
         prog="fairseq-deep fold",
-        description="Fold the scales of the residual stream (Admin's omega) into the other weights: the result is a "
-        "plain Transformer that stock fairseq loads without this package and that computes the same.",
+        description="Fold the scales of stream, branches, weights and norms (Admin's omega) into other weights: the "
+        "result is a plain Transformer that stock fairseq loads without this package and that computes the same.",
     )
     flags.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint of this package")
     flags.add_argument("out", type=Path, metavar="OUT", help="the folded checkpoint")

@@ -71,7 +71,7 @@ COMMANDS: Mapping[str, Command] = {
     "fsck": ours("check checkpoints, and say which one a training can continue from", "checkpoints.fsck"),
     "report": ours("results of trainings in one table", "pipeline.report"),
     "average": ours("average the weights of several checkpoints", "checkpoints.average"),
-    "fold": ours("turn a checkpoint with scaled residuals into a stock Post-LN one", "checkpoints.fold"),
+    "fold": ours("turn a checkpoint into one of stock fairseq that computes the same", "checkpoints.fold"),
 }
 
 

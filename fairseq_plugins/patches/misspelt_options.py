@@ -28,6 +28,8 @@ class FairseqParser(OneLineParser):
     """A parser of fairseq, which reads the command line twice: options that a value adds are known only at the end."""
 
     words: Sequence[str] = ()
+    complete = False
+    """Whether the options of the architecture, the task, the criterion, ... have been added."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse; argparse would report a misspelt required option as missing.
@@ -44,8 +46,16 @@ class FairseqParser(OneLineParser):
                 EXPLAINED[option](None, option)
         super().error(message)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Read the command line; where ``--arch`` is given, ``--help`` waits for the options of the architecture."""
+        words = list(sys.argv[1:] if args is None else args)
+        if not self.complete and any(word.partition("=")[0] in ("--arch", "-a") for word in words):
+            words = [word for word in words if word not in ("-h", "--help")]
+        return super().parse_known_args(words, namespace)
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Read the command line, the second time."""
+        self.complete = True
         return self.read(args)
 
     def _check_value(self, action: Action, value: Any) -> None:

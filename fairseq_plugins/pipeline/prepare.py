@@ -386,7 +386,7 @@ def _parser() -> OneLineParser:
     flags.add_argument("directory", metavar="DIR", help="the result: raw/, text/, codes, data-bin/, settings, ...")
     for name, metavar, help in (
         ("train", "PREFIX", "training text; concatenated"),
-        ("valid", "PREFIX", "or every-23rd (any number): every 23rd training pair, after cleaning"),
+        ("valid", "PREFIX", "validation text; or every-23rd (any number): every 23rd training pair, after cleaning"),
         ("test", "NAME=PREFIX", "test sets, any names"),
         ("raw", "NAME=PREFIX", "published references of a set, if they differ from the text to tokenise"),
         (

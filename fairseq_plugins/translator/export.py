@@ -35,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Convert the model of a package for CTranslate2, a faster engine (pip install "
         "'fairseq-deep[export]'), or for Hugging Face transformers (pip install 'fairseq-deep[transformers]'). The "
         "first is a directory in the package, and fairseq-deep translate then uses it; the second is DIR, which needs "
-        "nothing of this package. Nothing is written unless both engines give the same log-probabilities.",
+        "nothing of this package. Nothing is written unless both engines give the same log-probabilities in float32; "
+        "int8 may differ more.",
     )
     flags.add_argument("model", type=Path, metavar="MODEL", help="a directory of fairseq-deep package")
     flags.add_argument("out", type=Path, nargs="?", metavar="DIR", help="of transformers: the directory to make")

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--data", type=Path, metavar="DIR", help="the prepared directory (default: as RUN says)")
     flags.add_argument("--codes", type=Path, metavar="FILE", help="merges or sentencepiece model, where DIR has none")
     flags.add_argument("--truecaser", type=Path, metavar="FILE", help="of truecased text: Moses' model")
-    flags.add_argument("--force", action="store_true", help="overwrite OUT, a package, and its exports")
+    flags.add_argument("--force", action="store_true", help="overwrite OUT if it is a package, with its exports")
     return exit_code(lambda: package(flags.read(argv)))
 
 

@@ -76,6 +76,15 @@ def test_help_names_every_command_and_each_exists(capfd: pytest.CaptureFixture[s
     assert words == set(COMMANDS)
 
 
+def test_help_with_an_architecture_lists_its_options(capfd: pytest.CaptureFixture[str]) -> None:
+    """fairseq prints the help before it has added them."""
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--arch", "admin_transformer", "--help"])
+    shown = capfd.readouterr().out
+    assert ended.value.code == 0
+    assert [name for name in ("--encoder-layers", "--norm", "--admin-omega") if f"\n  {name} " not in shown] == []
+
+
 def test_a_deleted_directory_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[str]
 ) -> None:

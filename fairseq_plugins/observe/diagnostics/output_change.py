@@ -183,7 +183,7 @@ ANALYSIS = Analysis(
     length=12,
     options=(
         Option("step", "random", f"what changes the weights, one of {', '.join(STEPS)}", metavar="STEP"),
-        Option("deepest", 100, "most layers", at_least(1)),
+        Option("deepest", 100, "greatest depth", at_least(1)),
         Option("models", 8, "number of models to average over", at_least(1)),
     ),
 )
