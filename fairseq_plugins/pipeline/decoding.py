@@ -31,6 +31,7 @@ SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
 IF_BETTER = ",if-better"
 """Ends a choice of checkpoints that are averaged only if that lowers the loss on the validation set."""
 COUNTED = re.compile(rf"(last-epochs|last-updates)=([1-9]\d*)(?:{IF_BETTER})?")
+"""A choice of checkpoints by kind and number."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,11 @@ def to_average(text: str) -> str:
     )
 
 
+def metrics_in(text: str) -> tuple[str, ...]:
+    """The names in the text of ``--metrics``."""
+    return tuple(filter(None, map(str.strip, text.split(","))))
+
+
 def make_plan(args: argparse.Namespace) -> Plan:
     """Decide how to average and decode a run.
 
@@ -146,7 +152,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
         average=averaging.choose(run, args.average),
         updates=num_updates(newest) or run.updates,
         validation=validation if all(any(binarised.glob(f"{name}.*")) for name in validation.split(",")) else "",
-        metrics=tuple(filter(None, map(str.strip, args.metrics.split(",")))),
+        metrics=metrics_in(args.metrics),
         batches=("--max-tokens", str(args.max_tokens or MAX_TOKENS[task]), *(() if on_gpu else ("--cpu",))),
     )
     if plan.average.endswith(IF_BETTER) and not plan.validation:

@@ -27,6 +27,7 @@ from fairseq_plugins.pipeline.decoding import (
     TestSet,
     decode,
     make_plan,
+    metrics_in,
     to_average,
     validation_loss,
 )
@@ -46,7 +47,7 @@ WIDE = 1 / 5
 
 def metric_names(text: str) -> str:
     """The type of ``--metrics``, names with commas between them."""
-    for name in filter(None, map(str.strip, text.split(","))):
+    for name in metrics_in(text):
         metric_named(name)
     return text
 
