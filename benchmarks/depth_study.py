@@ -33,10 +33,10 @@ RESULTS = ROOT / "docs" / "results" / "depth.tsv"
 BASELINE = "pre_ln"
 DEPTHS = ("18e18d", "6e6d")
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
-SWEEP, SEEDS = "sweep", (1, 2, 3)
+SWEEP, FULL, SEEDS = "sweep", "full", (1, 2, 3)
 CPU = "cpu"
-SHARE_OF_SWEEP = 5
-"""A training of the sweep has a fifth of the updates."""
+LENGTHS = {SWEEP: 0.2, FULL: 1, "long": 3}
+"""The updates of a stage, as a multiple of those of a training to the end."""
 TEST_SETS = ("test", "multi30k")
 LAST = 3
 """Checkpoints of the last tenth, which are averaged."""
@@ -49,7 +49,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Training:
-    """One training: the name of its file in ``configs/tatoeba_de_en``, the stage (sweep or full), its seed and rate."""
+    """One training: the name of its file in ``configs/tatoeba_de_en``, the stage of :data:`LENGTHS`, its seed and rate."""
 
     config: str
     stage: str
@@ -89,15 +89,15 @@ def baseline(config: str) -> str:
 def hopeless(config: str) -> bool:
     """Whether nothing of it has learnt: neither a rate of the sweep nor a training to the end."""
     outcomes = [(line["stage"], line["outcome"]) for line in lines() if line["config"] == config]
-    return any(stage == "full" for stage, _ in outcomes) and not any(outcome == "ok" for _, outcome in outcomes)
+    return any(stage == FULL for stage, _ in outcomes) and not any(outcome == "ok" for _, outcome in outcomes)
 
 
-def stages(configs: Sequence[str], seeds: Sequence[int]) -> Iterator[list[Training]]:
-    """The trainings in their order; those of a list do not depend on each other."""
+def stages(configs: Sequence[str], seeds: Sequence[int], last: str = FULL) -> Iterator[list[Training]]:
+    """The trainings in their order; those of a list do not depend on each other. ``last`` comes after the sweep."""
     for config in configs:
         yield [Training(config, SWEEP, 1, rate) for rate in RATES]
     for seed in seeds:
-        full = [Training(config, "full", seed, rate) for config in configs if (rate := best_rate(config)) is not None]
+        full = [Training(config, last, seed, rate) for config in configs if (rate := best_rate(config)) is not None]
         full = [training for training in full if not hopeless(training.config)]
         # The baseline comes first: the others are tested against its translations.
         yield sorted(full, key=lambda training: training.config != baseline(training.config))
@@ -106,13 +106,13 @@ def stages(configs: Sequence[str], seeds: Sequence[int]) -> Iterator[list[Traini
 def train(
     training: Training, data: Path, out: Path, updates: int, theirs: Future[None] | None, device: str = CPU
 ) -> dict[str, str]:
-    """Train, and after the full number of updates also translate and score; return the line of the results file.
+    """Train, and after the sweep also translate and score; return the line of the results file.
 
     The scores wait for ``theirs``, the training of the baseline, against which they are tested.
     """
     directory = training.directory(out)
     resumed = (directory / "train.log").exists()
-    length = updates if training.stage == "full" else updates // SHARE_OF_SWEEP
+    length = round(updates * LENGTHS[training.stage])
     changes = [f"common.seed={training.seed}", f"optimization.lr=[{training.rate:g}]"]
     changes += [f"optimization.max_update={length}", f"lr_scheduler.total_num_update={length}"]
     changes += [] if device == CPU else ["common.cpu=false"]
@@ -130,7 +130,7 @@ def train(
     if outcome == "ok":
         best = min(losses, key=lambda update: losses[update])
         line |= {"valid": f"{losses[best]:.3f}", "best_update": str(best)}
-        if training.stage == "full":
+        if training.stage != SWEEP:
             if theirs is not None:
                 theirs.result()
             line |= scores(run, data, out, training)
@@ -150,7 +150,7 @@ def scores(run: Run, data: Path, out: Path, training: Training) -> dict[str, str
                 found[f"{metric}_{name}{kind}"] = f"{value:.2f}"
     ours = run.directory / "evaluation" / TEST_SETS[0]
     theirs_at = baseline(training.config)
-    for theirs in out.glob(f"{theirs_at}/full-{training.seed}-*/evaluation/{TEST_SETS[0]}"):
+    for theirs in out.glob(f"{theirs_at}/{training.stage}-{training.seed}-*/evaluation/{TEST_SETS[0]}"):
         if (theirs / HYPOTHESES).exists() and theirs_at != training.config:
             systems = {place.parents[2].name: _lines(place / HYPOTHESES) for place in (theirs, ours)}
             [tested] = compare(systems, [_lines(ours / REFERENCES)], tests=["bootstrap"])
@@ -199,6 +199,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--depths", nargs="+", default=DEPTHS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--updates", type=int, required=True, help="of a training to the end")
+    parser.add_argument("--stage", choices=[FULL, "long"], default=FULL, help="long: three times the updates")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, each on one core")
     parser.add_argument("--gpu", action="store_true", help="all of them on one GPU, still in float32")
     args = parser.parse_args(argv)
@@ -219,7 +220,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 writer.writerow(line)
         print(*training.key, line["outcome"], line["valid"], line["bleu_test"], flush=True)
 
-    for trainings in stages([f"{method}_{depth}" for depth in args.depths for method in args.methods], args.seeds):
+    configs = [f"{method}_{depth}" for depth in args.depths for method in args.methods]
+    for trainings in stages(configs, args.seeds, args.stage):
         train_all(trainings, one, args.jobs)
 
 
