@@ -49,7 +49,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Training:
-    """One training: the name of its file in ``configs/tatoeba_de_en``, the stage of :data:`LENGTHS`, its seed and rate."""
+    """One training: the name of its file in ``configs/tatoeba_de_en``, a stage of ``LENGTHS``, its seed and rate."""
 
     config: str
     stage: str

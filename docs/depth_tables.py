@@ -20,6 +20,7 @@ RESULTS = Path(__file__).resolve().parent / "results" / "depth.tsv"
 BASELINE = "pre_ln"
 SCORES = ("bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
 OK, RATES, SEEDS = "ok", 4, 3
+FULL, LONG = "full", "long"
 GOAL = 5.0
 """A loss that most trainings reach, in bits per token."""
 SHARES = np.linspace(1 / 24, 1, 24)
@@ -110,6 +111,19 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
                 _mean([seconds for line in done if (seconds := to_goal(line)) is not None], ".0f"),
             ]
         )
+    return markdown_table(rows)
+
+
+def long_table(lines: Sequence[Line]) -> str:
+    """The cells that are trained three times as long, each below its training of the same seed to the end."""
+    longer = [line for line in lines if line["stage"] == LONG and line["outcome"] == OK]
+    rows = [["", "updates", "valid", "at half", "last tenth, %", "BLEU", "average", "chrF", "multi30k", "bootstrap p"]]
+    for longest in sorted(longer, key=lambda line: (_layers(line["config"]), line["config"])):
+        cell = longest["config"], longest["seed"]
+        for line in (*(line for line in lines if _full(line) and (line["config"], line["seed"]) == cell), longest):
+            falls = [f"{at(line, 0.5):.3f}", f"{100 * (1 - at(line, 1) / at(line, 0.9)):.1f}"]
+            scores = [f"{float(line[score]):.1f}" for score in SCORES]
+            rows.append([_named(cell[0]), line["updates"], line["valid"], *falls, *scores, line["p_test"]])
     return markdown_table(rows)
 
 
@@ -231,15 +245,20 @@ def _p(value: float | None) -> str:
 
 
 def draw(lines: Sequence[Line], path: Path) -> None:
-    """Draw the validation losses of each depth, a band of one standard deviation over the seeds, and BLEU by depth."""
+    """Draw the validation losses of each depth, a band of one standard deviation over the seeds, and BLEU by depth.
+
+    A last picture has the losses of those that are trained three times as long.
+    """
     pyplot = load_pyplot()
     assert pyplot is not None, NO_MATPLOTLIB
     full = [line for line in lines if _full(line) and line["outcome"] == OK]
     depths = sorted({_layers(line["config"]) for line in full})
-    canvas, axes = pyplot.subplots(1, len(depths) + 1, figsize=(4.2 * (len(depths) + 1), 3.8), layout="constrained")
+    panels = len(depths) + 2
+    canvas, axes = pyplot.subplots(1, panels, figsize=(4.2 * panels, 3.8), layout="constrained")
+    *axes, score, last = axes
     names = list(dict.fromkeys(_method(config) for config in configs(full)))
     bleu: dict[str, list[tuple[int, list[float]]]] = {name: [] for name in names}
-    for axis, depth in zip(axes, depths, strict=False):
+    for axis, depth in zip(axes, depths, strict=True):
         of_depth = [config for config in configs(full) if _layers(config) == depth]
         for config in of_depth:
             found = [line for line in full if line["config"] == config]
@@ -256,14 +275,21 @@ def draw(lines: Sequence[Line], path: Path) -> None:
         places = [depth for depth, _ in bleu[name]]
         means = [statistics.fmean(scores) for _, scores in bleu[name]]
         spreads = [statistics.stdev(scores) if len(scores) > 1 else 0.0 for _, scores in bleu[name]]
-        axes[-1].errorbar(places, means, spreads, linestyle=style, marker=marker, color=colour, capsize=3, label=name)
-    axes[-1].set(title="test", xlabel="encoder layers", ylabel="BLEU", xticks=depths)
-    canvas.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=min(5, len(names)))
+        score.errorbar(places, means, spreads, linestyle=style, marker=marker, color=colour, capsize=3, label=name)
+    score.set(title="test", xlabel="encoder layers", ylabel="BLEU", xticks=depths)
+    longer = [line for line in lines if line["stage"] == LONG and line["outcome"] == OK]
+    for number, line in enumerate(longer):
+        style, _, colour = look(number)
+        label = f"{_method(line['config'])} {_depth(line['config'])}"
+        last.plot(*curve(line), linestyle=style, color=colour, label=label)
+    last.set(title="three times as long", xlabel="updates", ylabel="bits per target token", ylim=axes[0].get_ylim())
+    last.legend()
+    canvas.legend(*score.get_legend_handles_labels(), loc="outside lower center", ncols=min(5, len(names)))
     save(canvas, path)
 
 
 def _full(line: Line) -> bool:
-    return line["stage"] == "full"
+    return line["stage"] == FULL
 
 
 def _method(config: str) -> str:

@@ -793,6 +793,7 @@ def depth_page() -> str:
     page, lines = DEPTH.read_text(encoding="utf-8"), depth_tables.read()
     for depth in ("6e6d", "18e18d", "36e12d"):
         page = with_block(page, depth, depth_tables.results_table(lines, depth))
+    page = with_block(page, "long", depth_tables.long_table(lines))
     page = with_block(page, "verdicts", depth_tables.verdicts_table(lines))
     page = with_block(page, "sweep", depth_tables.sweep_table(lines))
     return with_block(page, "sensitivity", depth_tables.sensitivity_table(lines))

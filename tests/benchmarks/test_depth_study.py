@@ -27,7 +27,7 @@ def test_scores_and_the_test_against_the_baseline(study: Any, tmp_path: Path, mo
     found = {}
     monkeypatch.setattr(study, "TEST_SETS", ("test",))
     monkeypatch.setattr(study, "best_rate", lambda config: 1e-3)
-    *_, [first, second] = study.stages(["admin_6e6d", "pre_ln_6e6d"], [1])
+    *_, [first, second] = study.stages(["admin_6e6d", "pre_ln_6e6d"], [1], "long")
     for training in (first, second):
         directory = training.directory(tmp_path)
         scores = {"sacreBLEU": 31.254, "chrF": 55.5}

@@ -80,6 +80,15 @@ def test_a_verdict_follows_the_mean_and_the_test() -> None:
     assert "| 1 of 5 trainings have learnt, the best 7.500 bits |  | refuted |" in tables.verdicts_table(lines)
 
 
+def test_a_long_training_stands_below_the_short_one_of_its_seed() -> None:
+    short, other = (full("admin_6e6d", seed, 4.0, 20.0) for seed in (1, 2))
+    long = {**short, "stage": "long", "updates": "300", "curve": "150:3.5 270:3.125 300:3.0", "valid": "3.0"}
+    assert tables.long_table([long, other, short, full("b2t_6e6d", 1, 3.0, 20.0)]).splitlines()[2:] == [
+        "| `admin` 6-6 | 100 | 4.0 | 5.000 | 20.0 | 20.0 | 21.0 | 40.0 | 19.0 | 0.01 |",
+        "| `admin` 6-6 | 300 | 3.0 | 3.500 | 4.0 | 20.0 | 21.0 | 40.0 | 19.0 | 0.01 |",
+    ]
+
+
 def test_holm_s_correction() -> None:
     """The example of the correction's own definition: three tests, of which the second is held by the first."""
     assert tables.holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": None}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})

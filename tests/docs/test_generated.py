@@ -55,7 +55,7 @@ def test_numbers_in_the_text_on_depth_are_of_the_results() -> None:
     tables = re.findall(r"^<!-- generated: .*?^<!-- end of", page, re.M | re.S)
     known = set(number.findall(" ".join([*tables, protocol, depth_tables.RESULTS.read_text(encoding="utf-8")])))
     said = number.findall(re.sub(r"^<!-- generated: .*?^<!-- end of|`[^`]*`", "", page, flags=re.M | re.S))
-    assert len(tables) == 6
+    assert len(tables) == 7
     assert said
     assert [value for value in said if value not in known] == []
 
