@@ -108,6 +108,33 @@ def inverse_sqrt(warmup: int, start: float = 1e-7) -> dict[str, Any]:
     return {"_name": "inverse_sqrt", "warmup_updates": warmup, "warmup_init_lr": start}
 
 
+def small(source: str, target: str, interval: int, batch: int, between: int, kept: int) -> Settings:
+    """Our own trainings on one core: log after ``interval`` updates, save after ``between`` and keep ``kept``."""
+    never = 10**6
+    return merged(
+        translation(source, target),
+        LABEL_SMOOTHING,
+        {
+            "common": {"seed": 1, "cpu": True, "log_format": "json", "log_interval": interval},
+            "criterion": {"_name": "label_smoothed_cross_entropy_with_diagnostics", "divergence_action": "stop"},
+            "optimizer": {**adam("(0.9, 0.98)"), "_name": "fused_adam"},
+            "dataset": {
+                "max_tokens": batch,
+                "num_workers": 0,
+                "validate_interval_updates": between,
+                "validate_interval": never,
+            },
+            "checkpoint": {
+                "save_interval_updates": between,
+                "keep_interval_updates": kept,
+                "save_interval": never,
+                "no_epoch_checkpoints": True,
+            },
+            "generation": {"beam": 5, "lenpen": 1.0, "max_len_a": 1.5, "max_len_b": 10},
+        },
+    )
+
+
 def plain(value: Any) -> Any:
     """A value without its comment."""
     return value.value if isinstance(value, Noted) else value

@@ -4,53 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recipes.common import (
-    LABEL_SMOOTHING,
-    Config,
-    Noted,
-    Recipe,
-    Settings,
-    adam,
-    inverse_sqrt,
-    merged,
-    size,
-    translation,
-)
+from recipes.common import Config, Noted, Recipe, Settings, inverse_sqrt, merged, size, small
 
 RATE = 2e-3
-UPDATES, BETWEEN_CHECKPOINTS = 800, 100
-NEVER = 10**6
 
 DEPTH = Recipe(
     corpus="Multi30k, German to English: 29,000 captions",
     data="scripts/prepare_multi30k.sh",
     source="of this project, chosen on Pre-LN and Post-LN at 6-6 layers",
     settings=merged(
-        translation("de", "en"),
-        LABEL_SMOOTHING,
+        small("de", "en", interval=20, batch=2000, between=100, kept=4),
         {
-            "common": {"seed": 1, "cpu": True, "log_format": "json", "log_interval": 20},
-            "criterion": {
-                "_name": "label_smoothed_cross_entropy_with_diagnostics",
-                "divergence_action": "stop",
-                "divergence_plateau": Noted(300, "updates after warm-up"),
-            },
-            "optimizer": {**adam("(0.9, 0.98)"), "_name": "fused_adam"},
+            "criterion": {"divergence_plateau": Noted(300, "updates after warm-up")},
             "lr_scheduler": inverse_sqrt(200),
-            "dataset": {
-                "max_tokens": 2000,
-                "num_workers": 0,
-                "validate_interval_updates": BETWEEN_CHECKPOINTS,
-                "validate_interval": NEVER,
-            },
-            "optimization": {"max_update": UPDATES, "lr": [RATE], "clip_norm": 1.0},
-            "checkpoint": {
-                "save_interval_updates": BETWEEN_CHECKPOINTS,
-                "keep_interval_updates": 4,
-                "save_interval": NEVER,
-                "no_epoch_checkpoints": True,
-            },
-            "generation": {"beam": 5, "lenpen": 1.0, "max_len_a": 1.5, "max_len_b": 10},
+            "optimization": {"max_update": 800, "lr": [RATE], "clip_norm": 1.0},
         },
     ),
     model={**size(128, 256, 4), "dropout": 0.1, "share_all_embeddings": True},

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recipes.common import LABEL_SMOOTHING, Config, Noted, Recipe, Settings, adam, merged, size, translation
+from recipes.common import Config, Noted, Recipe, Settings, merged, size, small
 
-UPDATES, WARM_UP, BETWEEN_CHECKPOINTS = 3000, 250, 125
-NEVER = 10**6
+UPDATES = 3000
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results" / "depth.tsv"
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 UNTUNED = Noted([1e-3], "the rates of this file have not all been tried yet")
@@ -20,27 +19,10 @@ DEPTH = Recipe(
     data="scripts/prepare_tatoeba.sh",
     source="of this project, docs/results/depth_protocol.md",
     settings=merged(
-        translation("de", "en"),
-        LABEL_SMOOTHING,
+        small("de", "en", interval=25, batch=1000, between=125, kept=3),
         {
-            "common": {"seed": 1, "cpu": True, "log_format": "json", "log_interval": 25},
-            "criterion": {"_name": "label_smoothed_cross_entropy_with_diagnostics", "divergence_action": "stop"},
-            "optimizer": {**adam("(0.9, 0.98)"), "_name": "fused_adam"},
-            "lr_scheduler": {"_name": "polynomial_decay", "warmup_updates": WARM_UP, "total_num_update": UPDATES},
-            "dataset": {
-                "max_tokens": 1000,
-                "num_workers": 0,
-                "validate_interval_updates": BETWEEN_CHECKPOINTS,
-                "validate_interval": NEVER,
-            },
+            "lr_scheduler": {"_name": "polynomial_decay", "warmup_updates": 250, "total_num_update": UPDATES},
             "optimization": {"max_update": UPDATES, "lr": [1e-3], "clip_norm": 1.0},
-            "checkpoint": {
-                "save_interval_updates": BETWEEN_CHECKPOINTS,
-                "keep_interval_updates": 3,
-                "save_interval": NEVER,
-                "no_epoch_checkpoints": True,
-            },
-            "generation": {"beam": 5, "lenpen": 1.0, "max_len_a": 1.5, "max_len_b": 10},
         },
     ),
     model={**size(64, 128, 4), "dropout": 0.1, "share_all_embeddings": True},
