@@ -247,15 +247,16 @@ def _p(value: float | None) -> str:
 def draw(lines: Sequence[Line], path: Path) -> None:
     """Draw the validation losses of each depth, a band of one standard deviation over the seeds, and BLEU by depth.
 
-    A last picture has the losses of those that are trained three times as long.
+    Methods of one seed are left out. A last picture has the losses of those that are trained three times as long.
     """
     pyplot = load_pyplot()
     assert pyplot is not None, NO_MATPLOTLIB
     full = [line for line in lines if _full(line) and line["outcome"] == OK]
+    compared = {_method(line["config"]) for line in full if int(line["seed"]) == SEEDS}
+    full = [line for line in full if _method(line["config"]) in compared]
     depths = sorted({_layers(line["config"]) for line in full})
-    panels = len(depths) + 2
-    canvas, axes = pyplot.subplots(1, panels, figsize=(4.2 * panels, 3.8), layout="constrained")
-    *axes, score, last = axes
+    canvas, panels = pyplot.subplots(2, 3, figsize=(12.6, 7), layout="constrained")
+    *axes, score, last, empty = panels.flat
     names = list(dict.fromkeys(_method(config) for config in configs(full)))
     bleu: dict[str, list[tuple[int, list[float]]]] = {name: [] for name in names}
     for axis, depth in zip(axes, depths, strict=True):
@@ -284,7 +285,8 @@ def draw(lines: Sequence[Line], path: Path) -> None:
         last.plot(*curve(line), linestyle=style, color=colour, label=label)
     last.set(title="three times as long", xlabel="updates", ylabel="bits per target token", ylim=axes[0].get_ylim())
     last.legend()
-    canvas.legend(*score.get_legend_handles_labels(), loc="outside lower center", ncols=min(5, len(names)))
+    empty.axis("off")
+    empty.legend(*score.get_legend_handles_labels(), loc="center", ncols=2)
     save(canvas, path)
 
 
