@@ -23,16 +23,15 @@ import fairseq_plugins  # noqa: F401  (registers the architectures)
 from fairseq_plugins.core.method import METHODS as registered
 from fairseq_plugins.training.fast_adam import Adam as ForeachAdam
 from fairseq_plugins.training.fast_adam import FusedAdam
+from fairseq_plugins.training.muon import FairseqMuon, MuonConfig
+from fairseq_plugins.training.rates import mark_matrices
 
 STOCK = "transformer"
 METHODS = tuple(registered)
 
 
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "adam": Adam,
-    "foreach_adam": ForeachAdam,
-    "fused_adam": FusedAdam,
-}
+ADAMS = {"adam": Adam, "foreach_adam": ForeachAdam, "fused_adam": FusedAdam}
+OPTIMIZERS = (*ADAMS, "muon")
 """By the names in fairseq; the first is stock's."""
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -61,9 +60,7 @@ def step_flags(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32")
     parser.add_argument("--stock-precision", choices=sorted(PRECISIONS), help="default: as --precision")
-    parser.add_argument(
-        "--optimizer", choices=sorted(OPTIMIZERS), default="adam", help="of the methods; stock's is adam"
-    )
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="of the methods; stock's is adam")
     parser.add_argument("--amp", action="store_true", help="the methods, not stock, as under --amp --bf16")
     return parser
 
@@ -109,6 +106,14 @@ def make_trainer(arch: str, size: Size, flags: Sequence[str]) -> Trainer:
     task = make_task(size.vocabulary)
     torch.manual_seed(1)
     return Trainer(config, task, task.build_model(config.model), task.build_criterion(config.criterion))
+
+
+def make_optimizer(name: str, model: torch.nn.Module) -> torch.optim.Optimizer:
+    """One of :data:`OPTIMIZERS` for the weights of a model."""
+    if name == "muon":
+        mark_matrices(model)
+        return FairseqMuon(MuonConfig(lr=[1e-6], adam_betas="(0.9, 0.98)"), model.parameters()).optimizer
+    return ADAMS[name](model.parameters(), lr=1e-6, betas=(0.9, 0.98), eps=1e-8)
 
 
 def zipf_tokens(rows: int, columns: int, vocabulary: int, seed: int) -> torch.Tensor:

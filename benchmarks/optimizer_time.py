@@ -1,4 +1,4 @@
-"""Step of ``foreach_adam`` and ``fused_adam`` against fairseq's Adam on a deep model, interleaved in one process.
+"""Step of ``foreach_adam``, ``fused_adam`` and ``muon`` against fairseq's Adam on a deep model, in one process in turn.
 
 Gradients are drawn once; a step is that of the optimizer alone. Run it from the repository's root: ``python
 benchmarks/optimizer_time.py --help``.
@@ -10,10 +10,10 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from common import OPTIMIZERS, STOCK, Size, interleaved, machine, make_model, make_task, table
+from common import OPTIMIZERS, STOCK, Size, interleaved, machine, make_model, make_optimizer, make_task, table
 
 
-def make_step(kind: type[torch.optim.Optimizer], args: argparse.Namespace) -> tuple[Callable[[], None], int]:
+def make_step(name: str, args: argparse.Namespace) -> tuple[Callable[[], None], int]:
     """A closure that makes one step of the optimizer, and the number of tensors that it moves."""
     size = Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
     model = make_model(STOCK, size, make_task(args.vocabulary)).to(args.device)
@@ -21,7 +21,7 @@ def make_step(kind: type[torch.optim.Optimizer], args: argparse.Namespace) -> tu
     for parameter in model.parameters():
         parameter.grad = 1e-3 * torch.randn(parameter.shape, generator=draw, device=args.device)
     # The closure keeps the model alive by its optimizer.
-    optimizer = kind(model.parameters(), lr=1e-6, betas=(0.9, 0.98), eps=1e-8)  # type: ignore[call-arg]
+    optimizer = make_optimizer(name, model)
     return lambda: optimizer.step(None), len(list(model.parameters()))
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    made = {name: make_step(kind, args) for name, kind in OPTIMIZERS.items()}
+    made = {name: make_step(name, args) for name in OPTIMIZERS}
     print(f"{machine(args.device)}; {args.layers}-{args.layers} layers, width {args.width}, ", end="")
     print(f"{made['adam'][1]} tensors; {args.rounds} rounds\n")
     seconds = interleaved({name: step for name, (step, _) in made.items()}, args.rounds, args.device)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 import torch
 from common import (
     METHODS,
-    OPTIMIZERS,
     PRECISIONS,
     STOCK,
     Size,
@@ -22,6 +21,7 @@ from common import (
     machine,
     make_batch,
     make_model,
+    make_optimizer,
     make_task,
     model_size,
     step_flags,
@@ -39,8 +39,7 @@ def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Ca
     model = model.to(device=args.device, dtype=PRECISIONS[precision]).train()
     amp = args.amp and arch != STOCK
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
-    kind = OPTIMIZERS["adam" if arch == STOCK else args.optimizer]
-    optimizer = kind(model.parameters(), lr=1e-5, betas=(0.9, 0.98))  # type: ignore[call-arg]
+    optimizer = make_optimizer("adam" if arch == STOCK else args.optimizer, model)
     sample = make_batch(args.sentences, args.length, size.vocabulary, args.device)
 
     def step() -> None:

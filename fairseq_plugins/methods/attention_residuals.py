@@ -9,6 +9,7 @@ Legend: T time, B batch, C width, K finished blocks.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,30 @@ def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
     logits = [over_rms(torch.matmul(v, query).unsqueeze(-1), v) for v in (blocks, stream.unsqueeze(0))]
     weights = torch.softmax(torch.cat(logits), dim=0).type_as(stream)
     return (weights[:-1] * blocks).sum(dim=0) + weights[-1] * stream
+
+
+class _Append(torch.autograd.Function):
+    """``torch.cat([blocks, block])``, in the memory of ``blocks`` where there is room behind them.
+
+    Autograd keeps the blocks that each sub-layer reads; so each block is in memory once, and not once a sub-layer.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, blocks: Tensor, block: Tensor) -> Tensor:
+        longer = (len(blocks) + 1, *block.shape)
+        memory = blocks.untyped_storage()
+        if memory.nbytes() < math.prod(longer) * blocks.element_size():
+            room = blocks.new_empty(2 * longer[0], *block.shape)
+            room[: len(blocks)] = blocks
+            memory = room.untyped_storage()
+        # Not a view: autograd refuses what is kept and then written to, but nobody who keeps less reads this place.
+        appended = blocks.new_empty(0).set_(memory, 0, longer, blocks.stride())
+        appended[-1] = block
+        return appended
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        return gradients[0][:-1], gradients[0][-1]
 
 
 class AttentionResidual(Residual):
@@ -48,7 +73,7 @@ class AttentionResidual(Residual):
 
     def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
         """Put the block below among the finished ones."""
-        return torch.cat([side, stream.unsqueeze(0)]) if self.begins else side
+        return _Append.apply(side, stream) if self.begins else side  # type: ignore[no-untyped-call]
 
 
 class Blocks(SideStream):
@@ -67,6 +92,14 @@ class Blocks(SideStream):
         return mixture(self.query, x, side)
 
 
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """Refuse what changes the stream, and with blocks a dropped layer, which may be one that begins a block."""
+    problems = only_branches(design, config)
+    if design.options.attention_residual_blocks and getattr(config, f"{design.stack.value}_layerdrop") > 0:
+        problems.append(f"--attention-residual-blocks cannot be combined with --{design.stack.value}-layerdrop")
+    return problems
+
+
 @part(
     Axis.RESIDUAL,
     "attention_residual",
@@ -80,7 +113,7 @@ class Blocks(SideStream):
         *at_each_site("query", "(C)", "0; none in the first sub-layer of a stack"),
         NewParameter("side_stream.query", "(C)", "0"),
     ),
-    conflicts=only_branches,
+    conflicts=conflicts,
     no_fold="stock fairseq has no sub-layer that reads more than the one below it",
     side_stream=lambda design: Blocks(design.width),
 )
@@ -104,8 +137,8 @@ method(
     residual="attention_residual",
     base_init="fairseq",
     departures=(
-        "Each sub-layer is a block of its own. Memory and time then grow with the square of the depth; the text "
-        "recommends about eight blocks for large models, `--attention-residual-blocks 8`.",
+        "Each sub-layer is a block of its own. The time of the mixtures then grows with the square of the depth; the "
+        "text recommends about eight blocks for large models, `--attention-residual-blocks 8`.",
         "The authors' pseudo-code has a gain in each RMSNorm, which $`w_l`$ makes up for here.",
         "The paper is about language models; each stack of a translation model mixes its own outputs.",
     ),

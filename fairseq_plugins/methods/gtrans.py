@@ -73,6 +73,7 @@ method(
     ),
     norm="pre",
     history="gtrans",
+    base_init="fairseq",
     departures=(
         "The equation is that of the encoder in the released code ([GTrans](https://github.com/YuweiYin/GTrans), "
         "revision bd886c8). Its decoder has two forms. One is the same (`sparse-without-ensemble`). The other, its "

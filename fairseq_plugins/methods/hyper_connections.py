@@ -209,6 +209,8 @@ method(
     departures=(
         "The text does not give the starts of $`b`$ and $`W`$. They are those of an independent implementation "
         "([mhc-lite](https://github.com/FFTYYY/mhc-lite), revision ea19775): 1 for one stream and -1 for the others in "
-        "$`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows.",
+        "$`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows. Its "
+        "$`M`$ is the transpose, of which the last step of the iteration makes the sums over outputs exact, not those "
+        "over inputs.",
     ),
 )

@@ -130,6 +130,7 @@ method(
     ),
     norm="pre",
     solver="pcformer,euler",
+    base_init="fairseq",
     departures=(
         "The corrector is that of the released code "
         "([Neurips-PCformer](https://github.com/rangehow/Neurips-PCformer), revision 6806f97): a special case of DLCL "
@@ -141,6 +142,7 @@ method(
         "The decoder evaluates each layer once, as in the released code for translation, whose recipes also mix its "
         "layers by DLCL: `--history last,dlcl`. A search keeps one cache for each attention. A language model has no "
         "encoder, so this method refuses it.",
+        "Its translation code runs on a fairseq whose layers draw weights as `--base-init fairseq` does.",
         "A step evaluates each encoder layer three times, with order 4 five times; a search does so once a sentence, "
         "and its steps cost what they cost without.",
     ),

@@ -129,6 +129,6 @@ method(
     departures=(
         "The paper is about vision; each stack counts its own layers.",
         "The smallest released model of 36 layers ([CaiT](https://github.com/facebookresearch/deit), XXS36) starts at "
-        "1e-5, not at 1e-6: `--layer-scale-start`.",
+        "1e-5, not at 1e-6: `--layer-scale-start`. It draws weights from a normal distribution of deviation 0.02.",
     ),
 )

@@ -69,6 +69,12 @@ class RootNorm(nn.RMSNorm):
         return (x / (root + self.eps)).type_as(x) * self.weight
 
 
+def conflicts(design: StackDesign, config: Any) -> list[str]:
+    """Refuse a module without a place, and an epsilon that leaves a vector of zeros without a norm."""
+    epsilon = design.options.rms_norm_epsilon
+    return needs_norms(design, config) + ([] if epsilon > 0 else [f"--rms-norm-epsilon must be above 0, not {epsilon}"])
+
+
 @part(
     Axis.NORM_MODULE,
     "rms_norm",
@@ -77,7 +83,7 @@ class RootNorm(nn.RMSNorm):
         Option("rms_norm_epsilon", 1e-5, "what RMSNorm adds to the mean square"),
         Option("rms_norm_epsilon_in", "square", "whether it adds to the square or to its root", ("square", "root")),
     ),
-    conflicts=needs_norms,
+    conflicts=conflicts,
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:

@@ -32,19 +32,23 @@ def factors_of(parameter: nn.Parameter) -> dict[str, float]:
     return getattr(parameter, "optim_overrides", {}).get(FACTORS, {})
 
 
+def mark_matrices(model: nn.Module) -> None:
+    """Mark the matrices of the layers."""
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 2 and name.endswith("weight") and place_of(name) is not None:
+            parameter.param_group = MATRIX  # type: ignore[attr-defined]
+
+
 def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     """``Trainer._build_optimizer`` that marks the matrices of the layers; ``composite`` has groups of its own.
 
     Raises:
         UserError: the optimizer has no groups for the factors of a model.
     """
-    parameters = dict(trainer.model.named_parameters())
-    scaled = any(map(factors_of, parameters.values()))
+    scaled = any(map(factors_of, trainer.model.parameters()))
     composite = trainer.cfg.optimizer._name == "composite"
     if not composite:
-        for name, parameter in parameters.items():
-            if parameter.ndim == 2 and name.endswith("weight") and place_of(name) is not None:
-                parameter.param_group = MATRIX  # type: ignore[attr-defined]
+        mark_matrices(trainer.model)
     if not (scaled and composite):
         build(trainer)
         if not scaled or any(FACTORS in group for group in trainer.optimizer.param_groups):

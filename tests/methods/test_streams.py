@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from fairseq_plugins.methods.attention_residuals import AttentionResidual, Blocks, mixture
 from fairseq_plugins.methods.hyper_connections import (
     DynamicConnection,
     HyperConnection,
@@ -57,6 +59,47 @@ def test_attention_residuals_start_as_the_mean() -> None:
     queries = [query for name, query in parameters if name.endswith(".query")]
     assert len(queries) == 2 * (5 + 1)  # the lowest of the six sub-layers has none; one on top
     assert not torch.cat(queries).any()
+
+
+def test_attention_residuals_keep_each_block_once() -> None:
+    """Copies of all blocks below, in each of 24 sub-layers, would be more than twelve times as much."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    x, inputs = torch.randn(3, 2, 256, dtype=torch.double), []
+    residuals = [AttentionResidual(256, begins=True, lowest=number == 0).double() for number in range(24)]
+    blocks, stream = Blocks(256).start(x), x
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        for residual in residuals:
+            inputs.append(residual.read(stream, blocks))
+            branch = inputs[-1].sin()
+            blocks, stream = residual.carry(branch, stream, blocks), residual(branch, stream, x)
+    assert sum(kept.values()) < 6 * 25 * x.nbytes
+    # The queries are 0, so that each input is a mean; in the gradient each block is there once.
+    states = [x, *(one.sin() for one in inputs)]
+    torch.testing.assert_close(blocks, torch.stack(states[:-1]))
+    torch.testing.assert_close(inputs[-1], torch.stack(states[:-1]).mean(dim=0))
+
+
+def test_gradients_of_attention_residuals() -> None:
+    """First and second derivatives against differences."""
+    residuals = [AttentionResidual(3, begins=True, lowest=number == 0).double() for number in range(4)]
+    queries = [torch.randn(3, dtype=torch.double, requires_grad=True) for _ in residuals[1:]]
+
+    def output(x: Tensor, *queries: Tensor) -> Tensor:
+        blocks, stream = Blocks(3).start(x), x
+        for residual, query in zip(residuals, (None, *queries), strict=True):
+            branch = torch.sin(stream if query is None else mixture(query, stream, blocks))
+            blocks, stream = residual.carry(branch, stream, blocks), residual(branch, stream, x)
+        return mixture(queries[0], stream, blocks)
+
+    x = torch.randn(2, 1, 3, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(output, (x, *queries))
+    assert torch.autograd.gradgradcheck(output, (x, *queries))
 
 
 def test_numbers_of_blocks() -> None:
