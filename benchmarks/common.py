@@ -46,6 +46,13 @@ class Size(NamedTuple):
     vocabulary: int
 
 
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Options of the models; stock's has none of them."""
+    parser.add_argument(
+        "--model-options", type=str.split, default=[], metavar="'--NAME VALUE ...'", help="of the methods"
+    )
+
+
 def step_flags(description: str | None) -> argparse.ArgumentParser:
     """Flags of the benchmarks that make training steps."""
     parser = argparse.ArgumentParser(description=description)
@@ -61,6 +68,7 @@ def step_flags(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32")
     parser.add_argument("--stock-precision", choices=sorted(PRECISIONS), help="default: as --precision")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="of the methods; stock's is adam")
+    add_model_options(parser)
     parser.add_argument("--amp", action="store_true", help="the methods, not stock, as under --amp --bf16")
     return parser
 

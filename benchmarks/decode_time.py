@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from common import STOCK, Size, interleaved, machine, make_model, make_task, table, zipf_tokens
+from common import STOCK, Size, add_model_options, interleaved, machine, make_model, make_task, table, zipf_tokens
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_plugins.search.beam import LeanSearch
@@ -29,7 +29,7 @@ def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
     assert search_name in SEARCHES, SEARCHES
     task = make_task(args.vocabulary)
     size = Size(args.layers, args.layers, args.width, max(1, args.width // 64), args.vocabulary)
-    model = make_model(arch, size, task).to(args.device)
+    model = make_model(arch, size, task, args.model_options if arch != STOCK else []).to(args.device)
     if args.half:
         model = model.half()
     # What fairseq-generate does with a model before it searches.
@@ -97,6 +97,7 @@ def main() -> None:
     parser.add_argument("--no-memory", action="store_true", help="leave the table of memory out")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    add_model_options(parser)
     parser.add_argument("--half", action="store_true", help="float16 weights")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

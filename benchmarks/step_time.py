@@ -34,7 +34,7 @@ from fairseq_plugins.training.mixed_precision import half_products
 
 def make_step(arch: str, args: argparse.Namespace, task, size: Size) -> tuple[Callable[[], None], torch.nn.Module]:
     """A closure that makes one training step, and the model that it trains."""
-    model = make_model(arch, size, task, ["--dropout", "0.1"])
+    model = make_model(arch, size, task, ["--dropout", "0.1", *(args.model_options if arch != STOCK else [])])
     precision = args.stock_precision or args.precision if arch == STOCK else args.precision
     model = model.to(device=args.device, dtype=PRECISIONS[precision]).train()
     amp = args.amp and arch != STOCK
