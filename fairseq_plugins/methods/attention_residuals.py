@@ -92,14 +92,6 @@ class Blocks(SideStream):
         return mixture(self.query, x, side)
 
 
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse what changes the stream, and with blocks a dropped layer, which may be one that begins a block."""
-    problems = only_branches(design, config)
-    if design.options.attention_residual_blocks and getattr(config, f"{design.stack.value}_layerdrop") > 0:
-        problems.append(f"--attention-residual-blocks cannot be combined with --{design.stack.value}-layerdrop")
-    return problems
-
-
 @part(
     Axis.RESIDUAL,
     "attention_residual",
@@ -113,7 +105,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
         *at_each_site("query", "(C)", "0; none in the first sub-layer of a stack"),
         NewParameter("side_stream.query", "(C)", "0"),
     ),
-    conflicts=conflicts,
+    conflicts=only_branches,
     no_fold="stock fairseq has no sub-layer that reads more than the one below it",
     side_stream=lambda design: Blocks(design.width),
 )
@@ -138,7 +130,8 @@ method(
     base_init="fairseq",
     departures=(
         "Each sub-layer is a block of its own. The time of the mixtures then grows with the square of the depth; the "
-        "text recommends about eight blocks for large models, `--attention-residual-blocks 8`.",
+        "text recommends about eight blocks for large models, `--attention-residual-blocks 8`. A block whose first "
+        "layer LayerDrop leaves out joins the block below.",
         "The authors' pseudo-code has a gain in each RMSNorm, which $`w_l`$ makes up for here.",
         "The paper is about language models; each stack of a translation model mixes its own outputs.",
     ),

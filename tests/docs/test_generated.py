@@ -16,7 +16,6 @@ from docs import depth_tables, generate
 from fairseq_plugins import patches
 from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, Method, NewParameter, Part, all_options
 from fairseq_plugins.core.residual import only_branches
-from fairseq_plugins.methods.attention_residuals import conflicts as of_attention_residuals
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDS_PARAMETERS = [part for axis in (Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY) for part in PARTS[axis].values()]
@@ -135,7 +134,7 @@ def test_new_parameters_of_a_part_are_those_documented(subtests: pytest.Subtests
     for part in ADDS_PARAMETERS:
         with subtests.test(name_of(part)):
             # Streams of their own refuse a LayerNorm after the sum.
-            norm = METHODS["pre_ln" if part.conflicts in (only_branches, of_attention_residuals) else "post_ln"]
+            norm = METHODS["pre_ln" if part.conflicts is only_branches else "post_ln"]
             model = generate.tiny_model(norm, **{part.axis.value: part.name})
             check(model, generate.stock_twin(norm), [part])
 

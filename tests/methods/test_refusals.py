@@ -28,7 +28,6 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("hyper_connections", {"history": "dlcl"}, "hyper has streams of its own: it needs --history last, not dlcl"),
     ("hyper_connections", {"hyper_streams": "0"}, "--hyper-streams must be at least 1, not 0"),
     ("attention_residuals", {"attention_residual_blocks": "-1"}, "-residual-blocks must be at least 0, not -1"),
-    ("attention_residuals", {"attention_residual_blocks": "2", "encoder_layerdrop": 0.1}, "with --encoder-layerdrop"),
     ("cosine_attention", {"cosine_length": "1"}, "--cosine-length must be at least 2, not 1"),
     ("rms_norm", {"rms_norm_epsilon": 0.0}, "--rms-norm-epsilon must be above 0, not 0"),
     ("scale_norm", {"adaptive_softmax_cutoff": "8"}, "rows of one table: drop --adaptive-softmax-cutoff"),
