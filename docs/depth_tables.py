@@ -114,14 +114,19 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
     return markdown_table(rows)
 
 
+def longer(lines: Sequence[Line]) -> list[Line]:
+    """The trainings that are three times as long, in the order of :func:`configs`."""
+    found = [line for line in lines if line["stage"] == LONG and line["outcome"] == OK]
+    return sorted(found, key=lambda line: (_layers(line["config"]), line["config"]))
+
+
 def long_table(lines: Sequence[Line]) -> str:
     """The cells that are trained three times as long, each below its training of the same seed to the end."""
-    longer = [line for line in lines if line["stage"] == LONG and line["outcome"] == OK]
     rows = [["", "updates", "valid", "at half", "last tenth, %", "BLEU", "average", "chrF", "multi30k", "bootstrap p"]]
-    for longest in sorted(longer, key=lambda line: (_layers(line["config"]), line["config"])):
+    for longest in longer(lines):
         cell = longest["config"], longest["seed"]
         for line in (*(line for line in lines if _full(line) and (line["config"], line["seed"]) == cell), longest):
-            falls = [f"{at(line, 0.5):.3f}", f"{100 * (1 - at(line, 1) / at(line, 0.9)):.1f}"]
+            falls = [f"{at(line, 0.5):.3f}", f"{100 * (1 - at(line, 1) / at(line, 0.9)):.2f}"]
             scores = [f"{float(line[score]):.1f}" for score in SCORES]
             rows.append([_named(cell[0]), line["updates"], line["valid"], *falls, *scores, line["p_test"]])
     return markdown_table(rows)
@@ -278,12 +283,11 @@ def draw(lines: Sequence[Line], path: Path) -> None:
         spreads = [statistics.stdev(scores) if len(scores) > 1 else 0.0 for _, scores in bleu[name]]
         score.errorbar(places, means, spreads, linestyle=style, marker=marker, color=colour, capsize=3, label=name)
     score.set(title="test", xlabel="encoder layers", ylabel="BLEU", xticks=depths)
-    longer = [line for line in lines if line["stage"] == LONG and line["outcome"] == OK]
-    for number, line in enumerate(longer):
+    for number, line in enumerate(longer(lines)):
         style, _, colour = look(number)
         label = f"{_method(line['config'])} {_depth(line['config'])}"
         last.plot(*curve(line), linestyle=style, color=colour, label=label)
-    last.set(title="three times as long", xlabel="updates", ylabel="bits per target token", ylim=axes[0].get_ylim())
+    last.set(title="three times as long", xlabel="updates", ylabel="bits per target token")
     last.legend()
     empty.axis("off")
     empty.legend(*score.get_legend_handles_labels(), loc="center", ncols=2)

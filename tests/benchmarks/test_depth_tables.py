@@ -84,8 +84,8 @@ def test_a_long_training_stands_below_the_short_one_of_its_seed() -> None:
     short, other = (full("admin_6e6d", seed, 4.0, 20.0) for seed in (1, 2))
     long = {**short, "stage": "long", "updates": "300", "curve": "150:3.5 270:3.125 300:3.0", "valid": "3.0"}
     assert tables.long_table([long, other, short, full("b2t_6e6d", 1, 3.0, 20.0)]).splitlines()[2:] == [
-        "| `admin` 6-6 | 100 | 4.0 | 5.000 | 20.0 | 20.0 | 21.0 | 40.0 | 19.0 | 0.01 |",
-        "| `admin` 6-6 | 300 | 3.0 | 3.500 | 4.0 | 20.0 | 21.0 | 40.0 | 19.0 | 0.01 |",
+        "| `admin` 6-6 | 100 | 4.0 | 5.000 | 20.00 | 20.0 | 21.0 | 40.0 | 19.0 | 0.01 |",
+        "| `admin` 6-6 | 300 | 3.0 | 3.500 | 4.00 | 20.0 | 21.0 | 40.0 | 19.0 | 0.01 |",
     ]
 
 
