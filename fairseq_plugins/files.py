@@ -64,6 +64,8 @@ def whole_file(path: Path) -> Iterator[Path]:
 
     A device or pipe, such as ``/dev/null``, is written itself: renaming would put a file in its place.
     """
+    if not path.name:
+        raise UserError(f"{path}: a directory; give the name of a file")
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path
         return

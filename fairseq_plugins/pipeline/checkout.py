@@ -22,8 +22,10 @@ def configuration_file(requested: Path) -> Path:
     """A YAML file by its path, or by its name in ``configs/``, for example ``iwslt14_de_en/admin_6e6d``.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or its name does not end in ``.yaml``, so that Hydra would read another one.
     """
+    if requested.is_file() and requested.suffix != ".yaml":
+        raise UserError(f"{requested}: the name of a configuration must end in .yaml")
     for path in (requested, CONFIGS / f"{str(requested).removesuffix('.yaml')}.yaml"):
         if path.is_file():
             return path

@@ -231,5 +231,5 @@ def main(argv: Sequence[str]) -> int:
         flags.error("no CONFIG given")
     if any(map(sets_seed, changes)):
         flags.error(f"{SEED} would be the same in each training; use --seeds")
-    compare(args.data, args.out, configs, changes, args.seeds, how(args))
+    compare(args.data, args.out, configs, changes, list(dict.fromkeys(args.seeds)), how(args))
     return 0

@@ -236,6 +236,11 @@ def _translation(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]
 
 def _language_model(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
     task, window = config["task"], config.get("eval_lm", {}).get("context_window") or 0
+    for name in ("beam", "length_penalty", "metrics"):
+        if getattr(args, name) not in (None, ""):
+            raise UserError(f"--{name.replace('_', '-')} has no effect: a language model is scored by its perplexity")
+    if window >= (task.get("tokens_per_sample") or 1024):
+        raise UserError(f"eval_lm.context_window must be below task.tokens_per_sample, not {window}")
     flags = ["--sample-break-mode", str(task.get("sample_break_mode") or "none")]
     flags += ["--tokens-per-sample", str(task.get("tokens_per_sample") or 1024), "--context-window", str(window)]
     start = ("--add-bos-token",) if task.get("add_bos_token") else ()

@@ -136,8 +136,8 @@ def evaluate(args: argparse.Namespace) -> None:
     """Average the checkpoints, then translate and score one test set after the other, all in this process.
 
     Raises:
-        UserError: as :func:`make_plan`; the prepared references are not the published ones; the directory was made with
-            other settings; not every sentence was translated, once.
+        UserError: as :func:`make_plan`; the averaged checkpoint would replace another file; the prepared references are
+            not the published ones; the directory was made with other settings; not every sentence was translated, once.
     """
     require_apart(args.run, args.data, "RUN")
     if args.output is not None:
@@ -145,6 +145,8 @@ def evaluate(args: argparse.Namespace) -> None:
     plan = make_plan(args)
     model = (args.output or args.run) / AVERAGED
     workspace = Workspace(args.output or args.run / EVALUATION)
+    if model.exists() and not (workspace.directory / SETTINGS).exists():
+        raise UserError(f"{model}: exists, but not from an evaluation; move or delete it")
     with interruptible(), workspace.claimed():
         if plan.run.finished is None:
             say(f"{args.run}: the training has not finished; evaluating it after {plan.updates} updates")

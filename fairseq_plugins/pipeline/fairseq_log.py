@@ -18,6 +18,7 @@ from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN
 # the last object on the line.
 _RECORD = re.compile(r"(\{[^{}]*\})\s*$")
 _MAX_UPDATE = re.compile(r"'max_update': (\d+)")
+_VALID_SUBSET = re.compile(r"'valid_subset': '([^',]+)")
 _BEGINS = "| No existing checkpoint found "
 _EPOCH = re.compile(r'(?:\{"epoch": |begin training epoch )(\d+)')
 _NOT_FINITE = re.compile(r"FloatingPointError|gradients are Nan/Inf|NaN detected|Inf detected")
@@ -44,6 +45,7 @@ class TrainingLog:
         updates_per_second: of the last interval.
         not_finite: whether a loss or a gradient was not.
         max_update: limit of updates, from the configuration at the top of the log; None without a limit.
+        valid_subset: the first validation set, from the same place.
         guard: what the guard said, by update.
         ended_by_guard: why the guard ended it as diverged or failed to train, if nothing was trained since.
     """
@@ -57,6 +59,7 @@ class TrainingLog:
     updates_per_second: float | None = None
     not_finite: bool = False
     max_update: int | None = None
+    valid_subset: str = "valid"
     epochs: int = 0
     guard: dict[int, str] = field(default_factory=dict)
     ended_by_guard: str = ""
@@ -65,9 +68,11 @@ class TrainingLog:
         """Read one line of the log."""
         if match := _MAX_UPDATE.search(line):
             self.max_update = int(match[1]) or None
+        if match := _VALID_SUBSET.search(line):
+            self.valid_subset = match[1]
         if _BEGINS in line:
             # An earlier attempt without a checkpoint may have had other settings.
-            vars(self).update(vars(TrainingLog(max_update=self.max_update)))
+            vars(self).update(vars(TrainingLog(max_update=self.max_update, valid_subset=self.valid_subset)))
         if match := _EPOCH.search(line):
             self.epochs = int(match[1])
         match = _RECORD.search(line)
@@ -85,11 +90,11 @@ class TrainingLog:
             self.updates = max(self.updates, int(record["update"]) - 1)
             self.guard[int(record["update"])] = record["divergence_guard"]
             self.ended_by_guard = record["ends"]
-        elif "valid_num_updates" in record:
-            updates = int(record["valid_num_updates"])
-            self._note(self.valid_loss, updates, record, "valid_")
-            if "valid_bleu" in record:
-                self.valid_bleu[updates] = float(record["valid_bleu"])
+        elif f"{self.valid_subset}_num_updates" in record:
+            updates = int(record[f"{self.valid_subset}_num_updates"])
+            self._note(self.valid_loss, updates, record, f"{self.valid_subset}_")
+            if f"{self.valid_subset}_bleu" in record:
+                self.valid_bleu[updates] = float(record[f"{self.valid_subset}_bleu"])
         elif "train_num_updates" in record:  # the summary of an epoch
             self.updates = max(self.updates, int(record["train_num_updates"]))
         elif "num_updates" in record:

@@ -80,7 +80,7 @@ class Progress:
                 self._screen.say(line)
             elif sample := _SAMPLE.search(line):
                 self._samples.append(f"  {sample[1]:<10}  {sample[2]}")
-            elif "| valid |" in line and numbers.valid_loss:
+            elif f"| {numbers.valid_subset} |" in line and numbers.valid_loss:
                 updates = max(numbers.valid_loss)
                 bleu = f", BLEU {numbers.valid_bleu[updates]:.2f}" if updates in numbers.valid_bleu else ""
                 loss = f"{numbers.valid_loss[updates]:.2f} bits/token"

@@ -285,7 +285,7 @@ def _reproduce(args: Namespace, how: How) -> None:
             seeded: list[Training] = []
             for training in (training for training in wanted if training.corpus == corpus):
                 sizes = smaller(training.recipe()) if args.smoke else ()
-                for seed in args.seeds or training.seeds:
+                for seed in dict.fromkeys(args.seeds or training.seeds):
                     run = run_directory(out / corpus, training.file, seed, training.overrides)
                     changes = (f"common.seed={seed}", *training.overrides, *sizes)
                     seeded.append(Training(training.file, data, run, changes))

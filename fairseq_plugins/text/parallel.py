@@ -54,8 +54,18 @@ def split(source: Path, rest: Path, taken: Path, *, every: int) -> None:
 
 
 def select_every(inputs: Sequence[Path], output: Path, *, every: int = 1) -> None:
-    """Select lines n, 2n, ... (from 1) of concatenated files."""
-    write_lines(output, islice(read_lines(*inputs), every - 1, None, every))
+    """Select lines n, 2n, ... (from 1) of concatenated files.
+
+    Raises:
+        UserError: there are fewer than n.
+    """
+    with whole_files(output) as [selected]:
+        found = 0
+        for line in islice(read_lines(*inputs), every - 1, None, every):
+            selected.write(f"{line}\n".encode())
+            found += 1
+        if not found:
+            raise UserError(f"{' '.join(map(str, inputs))}: fewer than {every} lines")
 
 
 def select(inputs: Sequence[Path], output: Path, *, lines: Path) -> None:

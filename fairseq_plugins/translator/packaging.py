@@ -76,8 +76,9 @@ def package(args: argparse.Namespace) -> None:
         checkpoint = averaging.newest(run.checkpoints)
     state = read_checkpoint(checkpoint)
     config = configuration_of(state)
-    if config["task"].get("_name") != TRANSLATION:
-        raise UserError(f"{checkpoint}: task '{config['task'].get('_name')}' does not translate text")
+    task = config.get("task", {}).get("_name")
+    if task != TRANSLATION:
+        raise UserError(f"{checkpoint}: task '{task}' does not translate text")
     args.data = args.data or (run.data if run else None)
     if args.data is None:
         raise UserError(f"{args.run}: nothing says what it was trained on; give --data DIR")

@@ -187,6 +187,11 @@ def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
         " ".join(ours.flags) == "--sample-break-mode none --tokens-per-sample 512 --context-window 400 --add-bos-token"
     )
     assert (ours.binarised, ours.log) == (data / "data-bin", "eval-lm.log")
+    for option in ("beam", "length-penalty", "metrics"):
+        given = f"--{option}={'chrf' if option == 'metrics' else 1}"
+        assert refusal(run, data, given) == f"--{option} has no effect: a language model is scored by its perplexity"
+    save(run / "checkpoints" / "checkpoint_last.pt", task, eval_lm={"context_window": 512})
+    assert refusal(run, data) == "eval_lm.context_window must be below task.tokens_per_sample, not 512"
 
 
 def test_what_is_missing_or_unknown_is_one_line(run, data, tmp_path):
@@ -357,6 +362,12 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
     def evaluated(name, *options):
         evaluate.evaluate(evaluate.parser().read([str(tmp_path / name), str(tmp_path / "data"), *out, *options]))
 
+    mine = tmp_path / "out" / "averaged.pt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    assert refused(evaluated, "first") == f"{mine}: exists, but not from an evaluation; move or delete it"
+    assert mine.read_text() == "mine"
+    mine.unlink()
     evaluated("first")
     assert "100.00" in capsys.readouterr().out
     other = f"{tmp_path / 'out'} was made with other settings (run={tmp_path / 'second'}; was run={tmp_path / 'first'})"

@@ -31,6 +31,14 @@ def test_numbers_of_a_log_in_which_a_resumed_training_counts_each_update_once():
     assert (log.final_valid_loss, log.median_speed, log.updates, log.failure) == (7.25, 1000.0, 30, "")
 
 
+def test_the_first_validation_set_counts_whatever_its_name():
+    named = "{'valid_subset': 'dev,test', }\n"
+    lines = [valid_line(7, valid_nll_loss="7.5").replace("valid", "dev")]
+    lines += [valid_line(8, valid_nll_loss="8.5").replace("valid", "test")]
+    assert log_of(named, *lines).valid_loss == {7: 7.5}
+    assert log_of(*lines).valid_loss == {}
+
+
 def test_a_training_that_begins_anew_has_no_numbers_of_an_earlier_attempt():
     # The configuration stands before the line of fairseq that there is no checkpoint.
     begins = (

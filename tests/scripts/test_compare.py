@@ -12,8 +12,10 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline import compare
+from fairseq_plugins.pipeline.checkout import configuration_file
 from fairseq_plugins.pipeline.compare import How, Training, run_directory, train_all
 from tests import toy
+from tests.refusals import refused
 from tests.scripts import test_evaluate, test_train
 from tests.scripts.fakes import program
 from tests.scripts.running import report_of
@@ -52,6 +54,13 @@ def test_a_mistake_in_an_evaluation_is_told_before_the_first_training(capsys: py
     ):
         assert main(words) == 2
         assert capsys.readouterr().err.startswith(f"error: {line}")
+
+
+def test_a_file_whose_neighbour_hydra_would_read_is_refused(tmp_path: Path) -> None:
+    for name in ("admin.yaml.old", "admin.yml"):
+        (tmp_path / name).write_text("model: {}\n")
+        said = refused(configuration_file, tmp_path / name)
+        assert said == f"{tmp_path / name}: the name of a configuration must end in .yaml"
 
 
 def test_a_change_that_names_a_yaml_file_is_no_configuration(capsys: pytest.CaptureFixture[str]) -> None:

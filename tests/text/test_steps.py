@@ -247,6 +247,8 @@ def test_what_cannot_be_split_selected_or_taken_apart(tmp_path: Path) -> None:
     for every in (1, 3):
         said = refused(parallel.split, text, tmp_path / "x", tmp_path / "y", every=every)
         assert said == f"{text}: 2 lines cannot be split at every {every}th: one part would be empty"
+    assert refused(parallel.select_every, [text], tmp_path / "x", every=3) == f"{text}: fewer than 3 lines"
+    assert refused(parallel.select_every, [text], Path(""), every=1) == ".: a directory; give the name of a file"
     said = refused(parallel.select, [text], tmp_path / "x", lines=numbers)
     assert said == f"{text}: has no line 3, which is in {numbers}"
     numbers.write_text("one\n")

@@ -262,6 +262,8 @@ def test_what_is_missing_is_said_and_nothing_is_left(
     data = Path(shutil.copytree(made.data, tmp_path / "data"))
     assert "give --data DIR" in refusal(capsys, made.checkpoint, out)
     assert "not a run: it contains none of run.json" in refusal(capsys, tmp_path, out)
+    torch.save({"model": {}}, tmp_path / "bare.pt")
+    assert "bare.pt: task 'None' does not translate text" in refusal(capsys, tmp_path / "bare.pt", out)
     (data / "codes").unlink()
     expected = f"error: {data}/codes: no such file; --codes FILE names the merges or the model"
     assert refusal(capsys, made.checkpoint, out, "--data", data) == expected
