@@ -35,10 +35,12 @@ from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
 from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.pipeline.self_check import plain_text, write_check
-from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
+from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, make_directory, remove, require_apart, say
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.scoring.metrics import metric_named
 
+CHECKSUM = "test_set.sha256"
+"""That of the binarised test set, in the directory of its scores."""
 WIDE = 1 / 5
 """Share of a training's updates from which the span of an average is worth a warning."""
 
@@ -150,7 +152,9 @@ def evaluate(args: argparse.Namespace) -> None:
     with interruptible(), workspace.claimed():
         if plan.run.finished is None:
             say(f"{args.run}: the training has not finished; evaluating it after {plan.updates} updates")
-        made_with = (("average", plan.average), ("updates", str(plan.updates)))
+        given = Path(plan.average)
+        checkpoint = [("checkpoint", checksum(given))] if given.is_file() else []
+        made_with = (("average", plan.average), ("updates", str(plan.updates)), *checkpoint)
         # Another directory than the run's own may be given for another run, too.
         of_run = (("run", str(args.run.resolve())),) if args.output else ()
         _remember(workspace, (*made_with, *of_run), model)
@@ -159,7 +163,10 @@ def evaluate(args: argparse.Namespace) -> None:
         places = {test_set: Workspace(workspace.directory / test_set.name) for test_set in plan.test_sets}
         # Check all test sets before the first is translated, which may take hours.
         for test_set, place in places.items():
+            _same_data(plan, test_set, place)
             write = partial(write_check, plan, test_set, accepted=args.accept_references)
+            if not (place.directory / SCORES).exists():  # those of scores are compared when they are read
+                remove(place.directory / SELF_CHECK)
             place.make(place.directory / SELF_CHECK, write)
         workspace.make(model, lambda target: _average(plan, target, workspace.directory / AVERAGE_WARNING))
         for test_set, place in places.items():
@@ -176,6 +183,20 @@ def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result:
         remove(result)
     workspace.directory.mkdir(parents=True, exist_ok=True)
     workspace.remember(settings)
+
+
+def _same_data(plan: Plan, test_set: TestSet, place: Workspace) -> None:
+    """Record the checksum of a binarised test set.
+
+    Raises:
+        UserError: it is not the one that was translated before.
+    """
+    found = checksum(*sorted(plan.binarised.glob(f"{test_set.subset}.*")))
+    known = place.directory / CHECKSUM
+    if known.exists() and known.read_text(encoding="utf-8") != found:
+        raise UserError(f"{place.directory}: translated from another test set than {plan.binarised} has; delete it")
+    make_directory(place.directory)
+    write_whole(known, found)
 
 
 def _average(plan: Plan, target: Path, warned: Path) -> None:

@@ -372,6 +372,11 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
     assert "100.00" in capsys.readouterr().out
     other = f"{tmp_path / 'out'} was made with other settings (run={tmp_path / 'second'}; was run={tmp_path / 'first'})"
     assert refused(evaluated, "second").startswith(other)
+    binarised = tmp_path / "data" / "test.de-en.de.bin"
+    binarised.write_text("another source")
+    line = f"{tmp_path}/out/test: translated from another test set than {tmp_path}/data has; delete it"
+    assert refused(evaluated, "first") == line
+    binarised.unlink()
     line = f"{tmp_path}/out/test: scored against other references than {tmp_path}/others/test.en; delete it"
     assert refused(evaluated, "first", f"--references={tmp_path / 'others'}") == line
     evaluated("first")
