@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
@@ -36,15 +37,15 @@ class _Append(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, blocks: Tensor, block: Tensor) -> Tensor:
         longer = (len(blocks) + 1, *block.shape)
-        memory = blocks.untyped_storage()
-        if memory.nbytes() < math.prod(longer) * blocks.element_size():
+        if blocks.untyped_storage().nbytes() < math.prod(longer) * blocks.element_size():
             room = blocks.new_empty(2 * longer[0], *block.shape)
             room[: len(blocks)] = blocks
-            memory = room.untyped_storage()
-        # Not a view: autograd refuses what is kept and then written to, but nobody who keeps less reads this place.
-        appended = blocks.new_empty(0).set_(memory, 0, longer, blocks.stride())
-        appended[-1] = block
-        return appended
+            blocks = room
+        # Autograd refuses what is kept and then written to, but nobody who keeps less reads this place.
+        with _unsafe_preserve_version_counter(blocks):
+            appended = blocks.as_strided(longer, blocks.stride(), 0)
+            appended[-1] = block
+        return appended.data  # not a view
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
