@@ -193,10 +193,11 @@ def _same_data(plan: Plan, test_set: TestSet, place: Workspace) -> None:
     """
     found = checksum(*sorted(plan.binarised.glob(f"{test_set.subset}.*")))
     known = place.directory / CHECKSUM
-    if known.exists() and known.read_text(encoding="utf-8") != found:
+    if not known.exists():
+        make_directory(place.directory)
+        write_whole(known, found)
+    elif known.read_text(encoding="utf-8") != found:
         raise UserError(f"{place.directory}: translated from another test set than {plan.binarised} has; delete it")
-    make_directory(place.directory)
-    write_whole(known, found)
 
 
 def _average(plan: Plan, target: Path, warned: Path) -> None:
