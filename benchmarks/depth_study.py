@@ -33,9 +33,10 @@ RESULTS = ROOT / "docs" / "results" / "depth.tsv"
 BASELINE = "pre_ln"
 DEPTHS = ("18e18d", "6e6d")
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
-SWEEP, FULL, SEEDS = "sweep", "full", (1, 2, 3)
+SWEEP, FULL, LONG = "sweep", "full", "long"
+SEEDS = (1, 2, 3)
 CPU = "cpu"
-LENGTHS = {SWEEP: 0.2, FULL: 1, "long": 3}
+LENGTHS = {SWEEP: 0.2, FULL: 1, LONG: 3}
 """The updates of a stage, as a multiple of those of a training to the end."""
 TEST_SETS = ("test", "multi30k")
 LAST = 3
@@ -199,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--depths", nargs="+", default=DEPTHS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--updates", type=int, required=True, help="of a training to the end")
-    parser.add_argument("--stage", choices=[FULL, "long"], default=FULL, help="long: three times the updates")
+    parser.add_argument("--stage", choices=[FULL, LONG], default=FULL, help="long: three times the updates")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, each on one core")
     parser.add_argument("--gpu", action="store_true", help="all of them on one GPU, still in float32")
     args = parser.parse_args(argv)

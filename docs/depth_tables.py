@@ -102,7 +102,7 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
                 found[0]["rate"],
                 spread(done, "valid", ".3f"),
                 _mean([at(line, 0.5) for line in done], ".3f"),
-                _mean([100 * (1 - at(line, 1) / at(line, 0.9)) for line in done], ".1f"),
+                _mean([last_tenth(line) for line in done], ".1f"),
                 *(spread(done, score, ".1f") for score in SCORES),
                 f"{max(bootstraps):.3f}" if bootstraps else "",
                 _p(losses.get(config)),
@@ -126,7 +126,7 @@ def long_table(lines: Sequence[Line]) -> str:
     for longest in longer(lines):
         cell = longest["config"], longest["seed"]
         for line in (*(line for line in lines if _full(line) and (line["config"], line["seed"]) == cell), longest):
-            falls = [f"{at(line, 0.5):.3f}", f"{100 * (1 - at(line, 1) / at(line, 0.9)):.2f}"]
+            falls = [f"{at(line, 0.5):.3f}", f"{last_tenth(line):.2f}"]
             scores = [f"{float(line[score]):.1f}" for score in SCORES]
             rows.append([_named(cell[0]), line["updates"], line["valid"], *falls, *scores, line["p_test"]])
     return markdown_table(rows)
@@ -209,6 +209,11 @@ def at(line: Line, share: float) -> float:
     """The validation loss after a share of the updates, on a line between two validations."""
     updates, losses = curve(line)
     return float(np.interp(share * int(line["updates"]), updates, losses))
+
+
+def last_tenth(line: Line) -> float:
+    """By how many percent the validation loss falls over the last tenth of the updates."""
+    return 100 * (1 - at(line, 1) / at(line, 0.9))
 
 
 def to_goal(line: Line) -> float | None:

@@ -239,10 +239,11 @@ def _language_model(plan: Plan, args: argparse.Namespace, config: Mapping[str, A
     for name in ("beam", "length_penalty", "metrics"):
         if getattr(args, name) not in (None, ""):
             raise UserError(f"--{name.replace('_', '-')} has no effect: a language model is scored by its perplexity")
-    if window >= (task.get("tokens_per_sample") or 1024):
+    tokens = task.get("tokens_per_sample") or 1024
+    if window >= tokens:
         raise UserError(f"eval_lm.context_window must be below task.tokens_per_sample, not {window}")
     flags = ["--sample-break-mode", str(task.get("sample_break_mode") or "none")]
-    flags += ["--tokens-per-sample", str(task.get("tokens_per_sample") or 1024), "--context-window", str(window)]
+    flags += ["--tokens-per-sample", str(tokens), "--context-window", str(window)]
     start = ("--add-bos-token",) if task.get("add_bos_token") else ()
     raw = args.references or args.data / "raw"
     sets = tuple(replace(test_set, published=raw / test_set.name) for test_set in plan.test_sets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from re import findall
 
@@ -59,13 +59,11 @@ def select_every(inputs: Sequence[Path], output: Path, *, every: int = 1) -> Non
     Raises:
         UserError: there are fewer than n.
     """
-    with whole_files(output) as [selected]:
-        found = 0
-        for line in islice(read_lines(*inputs), every - 1, None, every):
-            selected.write(f"{line}\n".encode())
-            found += 1
-        if not found:
-            raise UserError(f"{' '.join(map(str, inputs))}: fewer than {every} lines")
+    selected = islice(read_lines(*inputs), every - 1, None, every)
+    first = next(selected, None)
+    if first is None:
+        raise UserError(f"{' '.join(map(str, inputs))}: fewer than {every} lines")
+    write_lines(output, chain([first], selected))
 
 
 def select(inputs: Sequence[Path], output: Path, *, lines: Path) -> None:
