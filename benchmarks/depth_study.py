@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ LAST = 3
 COLUMNS = (
     *("config", "stage", "seed", "rate", "updates", "outcome", "valid", "best_update"),
     *(f"{metric}_{name}{kind}" for kind in ("", "_averaged") for name in TEST_SETS for metric in ("bleu", "chrf")),
-    *("p_test", "processor_s", "device", "revision", "curve"),
+    *("p_test", "processor_s", "wall_s", "device", "revision", "curve"),
 )
 
 
@@ -118,15 +119,16 @@ def train(
     changes += [f"optimization.max_update={length}", f"lr_scheduler.total_num_update={length}"]
     changes += [] if device == CPU else ["common.cpu=false"]
     config = ROOT / "configs" / "tatoeba_de_en" / f"{training.config}.yaml"
-    used = _call("run", "--precision", "fp32", "--quiet", config, data, directory, *changes)
+    used, passed = _call("run", "--precision", "fp32", "--quiet", config, data, directory, *changes)
     run = read_run(directory)
     outcome = verdict_of(run).outcome.replace("not evaluated", "ok")
     losses = run.log.valid_loss
     line = dict.fromkeys(COLUMNS, "")
     line |= dict(zip(("config", "stage", "seed", "rate"), training.key, strict=True))
     line |= {"updates": str(run.updates), "outcome": outcome, "revision": (commit() or "")[:12], "device": device}
-    # A resumed training does not know what it used before, and one on a GPU uses little.
-    line["processor_s"] = "" if resumed or device != CPU else f"{used:.0f}"
+    # A resumed training does not know what it took before, and one on a GPU uses little of the processor.
+    if not resumed:
+        line |= {"processor_s": f"{used:.0f}" if device == CPU else "", "wall_s": f"{passed:.0f}"}
     line["curve"] = " ".join(f"{update}:{loss:.3f}" for update, loss in sorted(losses.items()))
     if outcome == "ok":
         best = min(losses, key=lambda update: losses[update])
@@ -163,8 +165,9 @@ def _lines(path: Path) -> list[str]:
     return list(read_lines(path))
 
 
-def _call(command: str, *words: str | Path) -> float:
-    """Run a command of the package, and return its seconds of processor time; a training that diverges is a result."""
+def _call(command: str, *words: str | Path) -> tuple[float, float]:
+    """Run a command of the package; return its seconds of processor and wall time. A divergence is a result, too."""
+    begun = time.monotonic()
     child = subprocess.Popen(
         [sys.executable, "-m", "fairseq_plugins.cli", command, *map(str, words)],
         stdout=subprocess.DEVNULL,
@@ -173,7 +176,7 @@ def _call(command: str, *words: str | Path) -> float:
     _, status, used = os.wait4(child.pid, 0)
     if os.waitstatus_to_exitcode(status) not in (0, 1):
         raise SystemExit(f"{command} has failed: {' '.join(map(str, words))}")
-    return used.ru_utime + used.ru_stime
+    return used.ru_utime + used.ru_stime, time.monotonic() - begun
 
 
 def train_all(trainings: Sequence[Training], one: Callable[[Training, Future[None] | None], None], jobs: int) -> None:

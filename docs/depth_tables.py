@@ -91,7 +91,8 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
     cells = trained(lines, f"_{depth}")
     losses, scores = (against_baseline(lines, depth, column) for column in ("valid", "bleu_test"))
     head = ["", "seeds", "rate", "valid", "at half", "last tenth, %", "BLEU", "average", "chrF", "multi30k"]
-    rows = [[*head, "bootstrap p", "Welch, loss", "Welch, BLEU", "processor s", f"to {GOAL:g} bits"]]
+    head += ["bootstrap p", "Welch, loss", "Welch, BLEU", "processor s", f"to {GOAL:g} bits", "wall s to it"]
+    rows = [head]
     for config, found in cells.items():
         done = [line for line in found if line["outcome"] == OK]
         bootstraps = [float(line["p_test"]) for line in done if line["p_test"]]
@@ -108,7 +109,10 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
                 _p(losses.get(config)),
                 _p(scores.get(config)),
                 _mean([float(line["processor_s"]) for line in done if line["processor_s"]], ".0f"),
-                _mean([seconds for line in done if (seconds := to_goal(line)) is not None], ".0f"),
+                *(
+                    _mean([seconds for line in done if (seconds := to_goal(line, clock)) is not None], ".0f")
+                    for clock in ("processor_s", "wall_s")
+                ),
             ]
         )
     return markdown_table(rows)
@@ -216,13 +220,16 @@ def last_tenth(line: Line) -> float:
     return 100 * (1 - at(line, 1) / at(line, 0.9))
 
 
-def to_goal(line: Line) -> float | None:
-    """Processor seconds until the validation loss is first ``GOAL``; None if it never is, or they are not known."""
+def to_goal(line: Line, clock: str) -> float | None:
+    """Seconds of a clock until the validation loss is first ``GOAL``; None if it never is, or they are not known.
+
+    ``clock`` is the column of the whole training's: ``processor_s`` or ``wall_s``.
+    """
     updates, losses = curve(line)
     least = np.minimum.accumulate(losses)
-    if least[-1] > GOAL or not line["processor_s"]:
+    if least[-1] > GOAL or not line[clock]:
         return None
-    return float(np.interp(-GOAL, -least, updates)) / int(line["updates"]) * float(line["processor_s"])
+    return float(np.interp(-GOAL, -least, updates)) / int(line["updates"]) * float(line[clock])
 
 
 def over_seeds(ours: Sequence[Line], theirs: Sequence[Line], column: str) -> float | None:

@@ -16,7 +16,7 @@ def full(config: str, seed: int, valid: float, bleu: float) -> dict[str, str]:
     columns = {"bleu_test": bleu, "bleu_test_averaged": bleu + 1, "chrf_test": 2 * bleu, "bleu_multi30k": bleu - 1}
     texts = {name: str(value) for name, value in columns.items()}
     p = "" if config.startswith("pre_ln") else f"0.0{seed}"
-    more = {"seed": str(seed), "updates": "100", "curve": curve, "p_test": p, "processor_s": "7"}
+    more = {"seed": str(seed), "updates": "100", "curve": curve, "p_test": p, "processor_s": "7", "wall_s": "70"}
     return line(config, "full", "0.001", str(valid), **more, **texts)
 
 
@@ -51,10 +51,10 @@ def test_means_spreads_and_tests_over_the_seeds() -> None:
     lines += [line("post_ln_6e6d", "full", "0.001", "", "failed to train", p_test="")]
     admin, post, base = tables.results_table(lines, "6e6d").splitlines()[2:]
     values = "3 of 3 | 0.001 | 4.200 ± 0.100 | 5.200 | 20.0 | 22.0 ± 1.0 | 23.0 ± 1.0 | 44.0 ± 2.0 | 21.0 ± 1.0"
-    # 5 bits are reached at 57.8, 65.6 and 73.4 of 100 updates: after 4.59 of 7 seconds in the mean.
-    assert base == f"| `pre_ln` 6-6 | {values} |  |  |  | 7 | 5 |"
+    # 5 bits are reached at 57.8, 65.6 and 73.4 of 100 updates: after 4.59 of 7 seconds of the processor in the mean.
+    assert base == f"| `pre_ln` 6-6 | {values} |  |  |  | 7 | 5 | 46 |"
     # Means 4.2 and 3.2, both with a variance of 0.01 over three seeds: t = 1 / sqrt(0.02 / 3) = 12.25, 4 degrees.
-    assert admin.split(" | ")[-5:] == ["0.030", "0.000", "0.000", "7", "4 |"]
+    assert admin.split(" | ")[-6:] == ["0.030", "0.000", "0.000", "7", "4", "35 |"]
     assert post.startswith("| `post_ln` 6-6 | 0 of 1 | 0.001 |  |")
     assert tables.over_seeds(lines[3:6], lines[:3], "valid") == pytest.approx(0.000255, rel=0.01)
     assert tables.over_seeds(lines[3:4], lines[:3], "valid") is None
