@@ -98,8 +98,10 @@ def whole_files(*paths: Path) -> Iterator[list[BinaryIO]]:
     """Files to write to, which appear as ``paths`` when the block has ended; after an error none of them appears.
 
     Raises:
-        UserError: a file cannot be written.
+        UserError: a file cannot be written, or two are one.
     """
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise UserError(f"{' '.join(map(str, paths))}: two outputs are the same file; choose another name")
     try:
         with ExitStack() as names, ExitStack() as streams:
             partials = [names.enter_context(whole_file(path)) for path in paths]

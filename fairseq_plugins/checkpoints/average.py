@@ -148,8 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def average(args: Namespace) -> None:
     """Average the checkpoints that the flags name, and say which; a UserError if there are fewer."""
     inputs: list[Path] = args.inputs or []
-    if not inputs and args.checkpoints is None:
-        raise UserError("--last-updates and --last-epochs need --checkpoints DIR")
+    if bool(inputs) != (args.checkpoints is None):
+        raise UserError("--last-updates and --last-epochs need --checkpoints DIR, and --inputs is given without it")
     if args.last_updates is not None:
         inputs = last_checkpoints(args.checkpoints, args.last_updates, UPDATE_CHECKPOINT, "update")
     elif args.last_epochs is not None:

@@ -28,7 +28,7 @@ from fairseq_plugins.cli.stock import USER_DIR, plain, refuse_other_user_dir
 from fairseq_plugins.errors import UserError, nearest, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.misspelt_options import make_one_line
-from fairseq_plugins.pipeline.configuration import one_line, unknown_choices
+from fairseq_plugins.pipeline.configuration import one_line, refuse_group, unknown_choices
 
 
 def run(name: str, module: Any, argv: Sequence[str]) -> int:
@@ -64,8 +64,7 @@ def _refuse_unreadable(name: str | None, directory: str | None, package: str | N
     stem = name.removesuffix(".yaml")
     if stem not in files:
         raise UserError(unknown_name("--config-name", name, files))
-    if stem in FairseqConfig.__dataclass_fields__:
-        raise UserError(f"--config-name {name}: this is the name of a group of fairseq's settings; rename the file")
+    refuse_group(stem, f"--config-name {name}")
     for _ in read_lines(files[stem]):  # it is UTF-8
         pass
 

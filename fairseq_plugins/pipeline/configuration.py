@@ -94,7 +94,17 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
     return Configuration(path, _completed(path, config), overrides, int(processes))
 
 
+def refuse_group(stem: str, named: str) -> None:
+    """Refuse a file whose name Hydra takes for a group of fairseq's settings."""
+    with importing():
+        from fairseq.dataclass.configs import FairseqConfig
+
+    if stem in FairseqConfig.__dataclass_fields__:
+        raise UserError(f"{named}: this is the name of a group of fairseq's settings; rename the file")
+
+
 def _composed(path: Path, overrides: Sequence[str]) -> Any:
+    refuse_group(path.stem, str(path))
     with importing():
         from fairseq.dataclass.initialize import hydra_init
     from hydra import compose, initialize_config_dir

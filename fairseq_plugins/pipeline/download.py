@@ -7,7 +7,6 @@ import os
 import sys
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
@@ -20,7 +19,7 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.workspace import make_directory, say
 from fairseq_plugins.process import NO_ROOM
-from fairseq_plugins.text.archives import checksum_like, is_web_page, known_checksums, require_whole
+from fairseq_plugins.text.archives import DAMAGE, checksum_like, is_web_page, known_checksums, require_whole
 
 TIMEOUT_SECONDS = 60.0
 
@@ -84,6 +83,8 @@ def _download(target: Path, urls: Sequence[str], known: str | None) -> None:
 
 def _what_is_wrong(path: Path, name: str, known: str | None) -> str | None:
     """Why ``path`` is not the file ``name`` with the checksum ``known``, or a whole archive; None if it is."""
+    if path.stat().st_size == 0:
+        return "an empty file"
     if is_web_page(path):
         return f"a web page, not {name}; a mirror that has lost a file often answers with one"
     if known is not None:
@@ -91,7 +92,7 @@ def _what_is_wrong(path: Path, name: str, known: str | None) -> str | None:
         return None if actual == known else f"wrong checksum: {known} expected, {actual} found"
     try:
         _read_through(path, name)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except DAMAGE as error:
         return f"damaged: {error}"
     return None
 
@@ -102,7 +103,7 @@ def _read_through(path: Path, name: str) -> None:
         with zipfile.ZipFile(path) as archive:
             if member := archive.testzip():
                 raise zipfile.BadZipFile(f"{member} has another checksum")
-    elif name.endswith((".tar", ".tgz", ".tar.gz")):
+    elif name.endswith((".tgz", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz")):
         with tarfile.open(path) as tar:
             require_whole(tar)
     elif name.endswith(".gz"):

@@ -177,7 +177,7 @@ def find_runs(paths: list[Path]) -> list[Path]:
     if empty := [path for path, below in runs.items() if not below]:
         none = f"not a run, and no run below it (no {SETTINGS} or {LOG})"
         raise UserError([f"{path}: {none if path.is_dir() else 'no such directory'}" for path in empty])
-    return list(dict.fromkeys(run for below in runs.values() for run in below))
+    return list({run.resolve(): run for below in runs.values() for run in below}.values())
 
 
 def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:

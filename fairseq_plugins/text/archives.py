@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import tarfile
@@ -16,6 +17,8 @@ from fairseq_plugins.files import checksum, whole_directory
 
 _KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
 """Kinds of checksums by the number of their digits."""
+DAMAGE = tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError
+"""What the libraries raise at an archive that they cannot read; RuntimeError: it is encrypted."""
 _CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
@@ -113,7 +116,7 @@ def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
             archive.extractall(directory, (member for member in archive if wanted.match(member.name)), filter="data")
             require_whole(archive)
             return archive.getnames()
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except DAMAGE as error:
         # An OSError without a number comes from a decompressor: damaged data.
         if isinstance(error, OSError) and error.errno is not None:
             raise

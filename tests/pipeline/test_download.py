@@ -89,6 +89,7 @@ def test_a_damaged_archive_without_a_known_sum_gets_no_name(
 ) -> None:
     whole = {
         "x.tgz": ARCHIVE,
+        "x.tar.xz": packed("x.tar.xz", noise("a", "b")),
         "x.tar": packed("x.tar", noise("a", "b")),
         "x.gz": packed("x.gz", noise("a")),
         "x.zip": packed("x.zip", noise("a")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -70,11 +71,13 @@ def test_a_damaged_file_is_one_line(tmp_path):
         assert run.updates in (500, 200)
 
 
-def test_runs_are_found_below_a_directory_each_once(tmp_path):
+def test_runs_are_found_below_a_directory_each_once(tmp_path, monkeypatch):
     runs = [write_run(tmp_path / "all" / name / f"seed{seed}") for name in ("b", "a") for seed in (2, 1)]
     (tmp_path / "all" / "report").mkdir()
     assert find_runs([tmp_path / "all", runs[0]]) == sorted(runs)
     assert find_runs([runs[0], runs[2]]) == [runs[0], runs[2]]
+    monkeypatch.chdir(tmp_path)
+    assert len(find_runs([tmp_path, Path("all")])) == len(runs)
     none, absent = problems_of(find_runs, [tmp_path / "all" / "report", tmp_path / "absent"])
     assert none.startswith(f"{tmp_path}/all/report: not a run")
     assert absent == f"{tmp_path}/absent: no such directory"

@@ -7,8 +7,10 @@ files, so the script runs unchanged with ``ARCHIVE_DIR``. The text is always the
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import re
 import tarfile
 import zipfile
@@ -267,7 +269,8 @@ def packed(archive: str, files: Files) -> bytes:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             pack.addfile(entry, io.BytesIO(content))
-    return stream.getvalue() if archive.endswith(".tar") else gzip.compress(stream.getvalue(), mtime=0)
+    compress = {".tar": bytes, ".bz2": bz2.compress, ".xz": lzma.compress}
+    return compress.get(Path(archive).suffix, partial(gzip.compress, mtime=0))(stream.getvalue())
 
 
 def write_archive(path: Path, files: Files) -> None:

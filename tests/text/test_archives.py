@@ -65,7 +65,7 @@ def test_a_truncated_archive_is_noticed_wherever_it_ends(
 
 
 def test_damage_is_noticed(tmp_path: Path) -> None:
-    for name in ("x.tgz", "x.zip"):
+    for name in ("x.tgz", "x.tar.bz2", "x.tar.xz", "x.zip"):
         path = archive(tmp_path, name)
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 0x55

@@ -64,6 +64,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
         (["split", "--every", "0", "x", "y", "z"], "--every 0: not a whole number of at least 1"),
         (["ted", "--kind", "xlm", "x", "y"], "unknown --kind 'xlm' (did you mean 'xml'?); legal values: tags, xml"),
         (["straighten", "text", "./text"], "text: the output is also an input; choose another name"),
+        (["columns", "pairs", "de", "./de"], "de de: two outputs are the same file; choose another name"),
         (["columns", "pairs", "de", "pairs"], "pairs: the output is also an input; choose another name"),
         (["truecase", "--model", "text", "x", "text"], "text: the output is also an input; choose another name"),
     ):

@@ -49,7 +49,7 @@ def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
         paths: files of a recorder, or directories with some in them or below them.
 
     Raises:
-        UserError: a path has none, or a file has no entry.
+        UserError: a path has none, a run has two, or a file has no entry.
     """
     files: list[Path] = []
     for path in paths:
@@ -62,7 +62,10 @@ def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
     above = os.path.commonpath([place.parent for place in places.values()])
     trainings: dict[str, list[Entry]] = {}
     for file, place in places.items():
-        entries = trainings[os.path.relpath(place, above)] = read(file)
+        label = os.path.relpath(place, above)
+        if label in trainings:
+            raise UserError(f"{file}: a second {NAME} of {place}; name the one to show")
+        entries = trainings[label] = read(file)
         if not entries:
             raise UserError(f"{file}: contains no whole entry of a recorder")
     return trainings

@@ -108,6 +108,7 @@ MISTAKES: tuple[tuple[list[str], str], ...] = (
     (["empty.jsonl"], "empty.jsonl: contains no whole entry of a recorder"),
     (["some.pt"], "some.pt: contains no whole entry of a recorder"),
     (["nothing"], "nothing: no recorder.jsonl in it or below it"),
+    (["."], "/recorder.jsonl: a second recorder.jsonl of "),
     (["recorder.jsonl", "--checkpoint", "some.pt"], "timeline reads the files of a recorder: no --checkpoint"),
     (["recorder.jsonl", "--dropout", "0"], "--dropout: a trained model has its own settings"),
 )
@@ -121,6 +122,8 @@ def test_mistakes_are_one_line(
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "some.pt").write_bytes(b"\xff\x00 nothing\n{}\n")
     write(tmp_path / "recorder.jsonl", entry(1))
+    (tmp_path / "checkpoints").mkdir()
+    write(tmp_path / "checkpoints" / "recorder.jsonl", entry(1))
     before = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
     for argv, message in MISTAKES:
         with subtests.test(" ".join(argv)):
