@@ -62,13 +62,14 @@ def locked(path: Path, in_use: str = "", inherited: bool = False) -> Iterator[No
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary name to write to, renamed to ``path`` if the block succeeds; otherwise nothing changes.
 
-    A device or pipe, such as ``/dev/null``, is written itself: renaming would put a file in its place.
+    A device or pipe, such as ``/dev/null``, is written itself: renaming would put a file in its place. A link stays.
     """
     if not path.name:
         raise UserError(f"{path}: a directory; give the name of a file")
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path
         return
+    path = path.resolve()
     partial = path.with_name(path.name + ".partial")
     try:
         yield partial

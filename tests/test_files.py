@@ -71,7 +71,7 @@ def test_a_result_is_never_written_over_what_it_is_made_of(tmp_path: Path) -> No
     require_no_input(tmp_path / "text.json", [text, tmp_path / "absent"])
 
 
-def test_a_device_stays_a_device(tmp_path: Path) -> None:
+def test_a_device_stays_a_device_and_a_link_a_link(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -79,6 +79,11 @@ def test_a_device_stays_a_device(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b"through it"
     assert pipe.is_fifo()
     os.close(reader)
+    link, text = tmp_path / "link", tmp_path / "text"
+    link.symlink_to(text)
+    write_whole(link, "behind it")
+    assert link.is_symlink()
+    assert text.read_text() == "behind it"
 
 
 def test_a_lock_is_held_by_one_and_is_given_back(tmp_path: Path) -> None:

@@ -95,12 +95,12 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
 
 
 def refuse_group(stem: str, named: str) -> None:
-    """Refuse a file whose name Hydra takes for a group of fairseq's settings."""
+    """Refuse a file whose name Hydra takes for a group of fairseq's settings, or for fairseq's own file."""
     with importing():
         from fairseq.dataclass.configs import FairseqConfig
 
-    if stem in FairseqConfig.__dataclass_fields__:
-        raise UserError(f"{named}: this is the name of a group of fairseq's settings; rename the file")
+    if stem == "config" or stem in FairseqConfig.__dataclass_fields__:
+        raise UserError(f"{named}: this is the name of a group of fairseq's settings, or of all; rename the file")
 
 
 def _composed(path: Path, overrides: Sequence[str]) -> Any:

@@ -67,7 +67,7 @@ def write_perplexity(log: Path, raw: Path, target: Path) -> None:
         raise UserError(f"{log}: fairseq-deep eval-lm printed no loss")
     bits, count = float(loss[1]), int(tokens[1].replace(",", ""))
     how = f"eval-lm|tokens:{count}"
-    values = [("perplexity", 2**bits if bits < 1024 else math.inf, how), ("bits per token", bits, how)]
+    values = [("perplexity", math.inf if bits >= 1024 else 2**bits, how), ("bits per token", bits, how)]
     if raw.is_file():
         size = raw.stat().st_size
         values.append(("bits per byte", bits * count / size, f"{how}|bytes:{size}"))

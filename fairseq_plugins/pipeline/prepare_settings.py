@@ -181,7 +181,7 @@ def sets_of(
     every = every_of(prefixes["valid"])
     if every is not None:
         del prefixes["valid"]
-    references, changes = dict(map(_named, raw)), dict(map(_named, changed))
+    references, changes = _by_set("--raw", raw), _by_set("--changed", changed)
     for name in {*references, *changes}.difference(prefixes):
         raise UserError(f"--raw or --changed {name}= is given, but no set {name}")
     given = {
@@ -189,6 +189,13 @@ def sets_of(
         for name, prefix in prefixes.items()
     }
     return Sets(train, every, given)
+
+
+def _by_set(option: str, given: Sequence[str]) -> dict[str, str]:
+    values = dict(map(_named, given))
+    if len(values) < len(given):
+        raise UserError(f"{option}: two values for one set; join the changes of a set by commas")
+    return values
 
 
 def every_of(valid: str) -> int | None:

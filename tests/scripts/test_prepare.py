@@ -208,6 +208,7 @@ REFUSED = (
     ("{out} --train x", "no --valid PREFIX given (or --valid every-23rd: that part of the training pairs)"),
     ("{out} --train x --valid every-1st", "--valid every-1st would leave no training pair"),
     (f"{BASE} --valid y", "valid is given twice; only --train can be repeated"),
+    (f"{BASE} --raw test=a --raw test=b", "--raw: two values for one set; join the changes of a set by commas"),
     (f"{BASE} --test a:b=x", "'a:b' cannot be the name of a set; legal: letters, digits, '-', '_' and '.'"),
     (f"{BASE} --raw test=x", "--raw or --changed test= is given, but no set test"),
     (f"{BASE} --given-subwords bpe", "--given-subwords bpe needs --tokeniser none --subwords none"),

@@ -231,9 +231,10 @@ def test_a_configuration_that_cannot_be_read(data: Path, tmp_path: Path) -> None
     misspelt = ADMIN.with_name("admin_3d3e.yaml")
     line = f"{misspelt}: no such file (did you mean '{ADMIN}'?)"
     assert refused(planned, data, tmp_path, config=misspelt) == line
-    group = tmp_path / "task.yaml"
-    group.write_bytes(ADMIN.read_bytes())
-    assert f"{group}: this is the name of a group" in refused(planned, data, tmp_path / "run", config=group)
+    for name in ("task.yaml", "config.yaml"):
+        group = tmp_path / name
+        group.write_bytes(ADMIN.read_bytes())
+        assert f"{group}: this is the name of a group" in refused(planned, data, tmp_path / "run", config=group)
     config = tmp_path / "latin.yaml"
     config.write_bytes(ADMIN.read_bytes() + "# schön\n".encode("latin-1"))
     assert refused(planned, data, tmp_path / "run", config=config) == f"{config}: not UTF-8 (byte 0xf6)"
