@@ -29,7 +29,7 @@ from fairseq_plugins.pipeline.decoding import sets_to_evaluate
 from fairseq_plugins.pipeline.fairseq_log import LogReader
 from fairseq_plugins.pipeline.progress import Screen, glance
 from fairseq_plugins.pipeline.report import report_on
-from fairseq_plugins.pipeline.results import LOG, SEED, sets_seed
+from fairseq_plugins.pipeline.results import FINISHED, LOG, SEED, sets_seed
 from fairseq_plugins.pipeline.workspace import Workspace, require_apart, settings_in
 from fairseq_plugins.process import end_children, start_child
 
@@ -155,7 +155,9 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
             while waiting or running:
                 for child in [child for child in running if child.poll() is not None]:
                     training, following = running.pop(child)
-                    if child.returncode == DIVERGED and len(following) == len(evaluations):
+                    # A bug ends with the same code, but without a result.
+                    diverged = child.returncode == DIVERGED and (training.run / FINISHED).exists()
+                    if diverged and len(following) == len(evaluations):
                         screen.say(f"{training.run}: diverged, not evaluated")
                         continue
                     require_success(child.returncode)
