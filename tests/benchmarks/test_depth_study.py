@@ -33,7 +33,7 @@ def test_scores_and_the_test_against_the_baseline(study: Any, tmp_path: Path, mo
         scores = {"sacreBLEU": 31.254, "chrF": 55.5}
         write_run(directory, scores=scores, texts=(made[training.config], texts), finished={})
         shutil.copytree(directory / "evaluation", directory / "evaluation_averaged")
-        monkeypatch.setattr(study, "_call", lambda *words: 0.0)
+        monkeypatch.setattr(study, "_call", lambda *words: (0.0, 0.0))
         found[training.config] = study.scores(read_run(directory), tmp_path / "data", tmp_path, training)
     columns = {"bleu_test": "31.25", "chrf_test": "55.50", "bleu_test_averaged": "31.25", "chrf_test_averaged": "55.50"}
     assert found["pre_ln_6e6d"] == columns
@@ -44,10 +44,10 @@ def test_scores_wait_for_the_baseline(study: Any, tmp_path: Path, monkeypatch: p
     """Its training ends last here; it is of 6-6, like the first of the others and unlike the second."""
     ended, scored = Event(), []
 
-    def call(command: str, *words: Any) -> float:
+    def call(command: str, *words: Any) -> tuple[float, float]:
         if Path(words[3]).stem == "pre_ln_6e6d":
             assert ended.wait(30)
-        return 0.0
+        return 0.0, 0.0
 
     def scores(run: Any, data: Path, out: Path, training: Any) -> dict[str, str]:
         scored.append(training.config)
