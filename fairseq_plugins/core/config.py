@@ -31,22 +31,13 @@ SIZES = tuple(
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 SIZE_FIELDS = SIZES + DROPOUTS
 
+BUILDS_NOTHING = ("scale_fc", "scale_attn", "scale_heads", "scale_resids")
+"""Those that stock fairseq accepts, and ignores."""
 # fairseq settings that are not supported; a value other than the default is an error, never ignored.
 UNSUPPORTED = (
-    "cross_self_attention",
-    "character_embeddings",
-    "base_layers",
-    "quant_noise_pq",
-    "quant_noise_scalar",
-    "encoder_xformers_att_config",
-    "decoder_xformers_att_config",
-    "scale_fc",
-    "scale_attn",
-    "scale_heads",
-    "scale_resids",
+    *("cross_self_attention", "character_embeddings", "base_layers", "quant_noise_pq", "quant_noise_scalar"),
+    *("encoder_xformers_att_config", "decoder_xformers_att_config", *BUILDS_NOTHING),
 )
-BUILDS_NOTHING = tuple(name for name in UNSUPPORTED if name.startswith("scale_"))
-"""Those that stock fairseq accepts, and ignores."""
 STOCK = flat_fields(
     TransformerConfig, {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
 )

@@ -96,14 +96,8 @@ LANGUAGE_MODEL = Family(
     presettable=(
         *(name for name in SIZES if name.startswith("decoder")),
         *DROPOUTS,
-        "activation_fn",
-        "no_decoder_final_norm",
-        "adaptive_input",
-        "adaptive_input_cutoff",
-        "adaptive_softmax_cutoff",
-        "adaptive_softmax_dropout",
-        "tie_adaptive_weights",
-        "tie_adaptive_proj",
+        *("activation_fn", "no_decoder_final_norm", "adaptive_input", "adaptive_input_cutoff"),
+        *("adaptive_softmax_cutoff", "adaptive_softmax_dropout", "tie_adaptive_weights", "tie_adaptive_proj"),
     ),
     sizes={
         "": Size("transformer_lm"),

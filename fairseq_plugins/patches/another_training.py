@@ -18,7 +18,7 @@ from dataclasses import fields
 from typing import Any
 
 from fairseq import checkpoint_utils
-from fairseq.dataclass import configs
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.file_io import PathManager
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
@@ -33,31 +33,16 @@ from fairseq_plugins.patches.unreadable_checkpoints import DEFAULT_RESTORE_FILE
 NAMED = 6
 """Maximum number of differences in a message."""
 
+GROUPS = ("common", "dataset", "optimization", "checkpoint", "distributed_training", "ema")
 OF_OTHER_GROUPS = frozenset(
-    field.name
-    for group in (
-        configs.CommonConfig,
-        configs.DatasetConfig,
-        configs.OptimizationConfig,
-        configs.CheckpointConfig,
-        configs.DistributedTrainingConfig,
-        configs.EMAConfig,
-    )
-    for field in fields(group)
+    setting.name for group in GROUPS for setting in fields(FairseqConfig.__dataclass_fields__[group].type)
 ) - {"_name"}
 """Settings that may change; models, criteria, optimizers and schedules repeat some of them, such as ``lr``."""
 MAY_CHANGE = OF_OTHER_GROUPS | {
     # Memory and speed.
-    "checkpoint_activations",
-    "offload_activations",
-    "min_params_to_wrap",
-    "use_old_adam",
-    "fp16_adam_stats",
+    *("checkpoint_activations", "offload_activations", "min_params_to_wrap", "use_old_adam", "fp16_adam_stats"),
     # Source of the embeddings of a new model; maximum length of a sentence.
-    "encoder_embed_path",
-    "decoder_embed_path",
-    "max_source_positions",
-    "max_target_positions",
+    *("encoder_embed_path", "decoder_embed_path", "max_source_positions", "max_target_positions"),
     # As long as --max-update, which may change; compared where optimizers are loaded.
     "total_num_update",
 }

@@ -32,15 +32,8 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.translator.engines import How, Hypothesis
 from fairseq_plugins.translator.fairseq_engine import FairseqEngine
 
-ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_accurate": "gelu_pytorch_tanh",
-    "gelu_fast": "gelu_pytorch_tanh",
-    "swish": "swish",
-    "tanh": "tanh",
-    "linear": "linear",
-}
+ACTIVATIONS = {name: name for name in ("relu", "gelu", "swish", "tanh", "linear")}
+ACTIVATIONS |= dict.fromkeys(("gelu_accurate", "gelu_fast"), "gelu_pytorch_tanh")
 """The names of transformers by fairseq's."""
 LEAST_TRANSFORMERS = {"fsmt": 5, "m2m_100": 4}
 """The first release that computes the same: FSMT of release 4 ties the decoder's tables, and its search differs."""
