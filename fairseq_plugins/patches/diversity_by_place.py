@@ -10,23 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from fairseq.search import DiverseBeamSearch
-from torch import Tensor
 
 
-def step_by_place(
-    take_step: Callable[..., Any],
-    search: Any,
-    step: int,
-    lprobs: Tensor,
-    scores: Tensor,
-    prev_output_tokens: Tensor | None = None,
-    original_batch_idxs: Tensor | None = None,
-) -> Any:
+def step_by_place(take_step: Callable[..., Any], search: Any, step: int, *given: Any) -> Any:
     """``DiverseBeamSearch.step``, which gets for each sentence its place in the batch of the first step."""
+    *others, numbers = given
     if step == 0:
-        search.numbers = original_batch_idxs
-    places = (original_batch_idxs.unsqueeze(1) == search.numbers).nonzero()[:, 1]  # type: ignore[union-attr]
-    return take_step(search, step, lprobs, scores, prev_output_tokens, places)
+        search.numbers = numbers
+    places = (numbers.unsqueeze(1) == search.numbers).nonzero()[:, 1]
+    return take_step(search, step, *others, places)
 
 
 WRAPPED = ((DiverseBeamSearch, "step", step_by_place),)

@@ -30,7 +30,6 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.modules.checkpoint_activations import CheckpointFunction
 from fairseq.optim import AMPOptimizer
 from fairseq.trainer import Trainer
-from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_plugins.errors import UserError
@@ -74,29 +73,20 @@ def recompute_alike(forward: Callable[..., Any], ctx: Any, run: Callable[..., An
     return forward(ctx, again if half else run, *args)
 
 
-def build_mixed(
-    build: Callable[..., None],
-    trainer: Trainer,
-    cfg: Any,
-    task: Any,
-    model: nn.Module,
-    criterion: Any,
-    *args: Any,
-    **kwargs: Any,
-) -> None:
+def build_mixed(build: Callable[..., None], trainer: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
     """``Trainer.__init__`` that keeps float32 weights under ``--amp --bf16``, and runs the criterion under autocast.
 
     Raises:
         UserError: ``--memory-efficient-bf16`` beside ``--amp``.
     """
     if not in_bf16(cfg):
-        build(trainer, cfg, task, model, criterion, *args, **kwargs)
+        build(trainer, cfg, *args, **kwargs)
         return
     if cfg.common.memory_efficient_bf16 or cfg.common.memory_efficient_fp16:
         raise UserError("--amp keeps float32 weights, --memory-efficient-bf16 and -fp16 do not: drop one of the two")
     bf16, cfg.common.bf16 = cfg.common.bf16, False  # which would convert the weights
     try:
-        build(trainer, cfg, task, model, criterion, *args, **kwargs)
+        build(trainer, cfg, *args, **kwargs)
     finally:
         cfg.common.bf16 = bf16
     # fairseq also asks for autocast on a GPU, and torch would answer that it disables autocast.

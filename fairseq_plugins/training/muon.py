@@ -74,16 +74,11 @@ class FairseqMuon(FairseqOptimizer):
     """``--optimizer muon``.
 
     Raises:
-        UserError: this PyTorch has no Muon, settings are out of their range, or there are no matrices.
+        UserError: settings are out of their range, or there are no matrices.
     """
 
     def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
         super().__init__(cfg)
-        make = getattr(torch.optim, "Muon", None)
-        if make is None:
-            raise UserError(
-                f"--optimizer muon: PyTorch {torch.__version__} has no torch.optim.Muon; install a newer one"
-            )
         if not (0 <= cfg.muon_momentum < 1 and cfg.muon_lr_scale > 0):
             raise UserError("--muon-momentum must be at least 0 and below 1, and --muon-lr-scale above 0")
         settings = checked_settings(cfg, "adam")
@@ -95,7 +90,7 @@ class FairseqMuon(FairseqOptimizer):
                 "--optimizer muon finds no matrices of layers: weights in one tensor have none; "
                 "add --fp16-no-flatten-grads, or choose another --ddp-backend"
             )
-        muon = make(
+        muon = torch.optim.Muon(
             kinds[True],
             lr=settings["lr"] * cfg.muon_lr_scale,
             weight_decay=settings["weight_decay"],
