@@ -29,7 +29,7 @@ READER_LEFT = 141
 """128 + SIGPIPE: the result of writing into ``| head`` after ``head`` has ended."""
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 """Errors of the system if nothing more can be written."""
-MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+MISSING = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
 GRACE_SECONDS = 2.0
 """Time for a child to end by itself after Ctrl-C, which a terminal sends to parent and child."""
 

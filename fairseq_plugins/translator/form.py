@@ -116,7 +116,7 @@ class Form:
             ends = [place for place in range(start + 1, end + 1) if self._ends_word(tokens, place)]
             late = [place for place in ends if place > start + longest // 2]
             for marks in (ENDS_OF_SENTENCES, ENDS_OF_CLAUSES):
-                if behind_marks := [place for place in late if tokens[place - 1][-1] in marks]:
+                if behind_marks := [place for place in late if unescape(tokens[place - 1]).endswith(tuple(marks))]:
                     end = behind_marks[-1]
                     break
             else:

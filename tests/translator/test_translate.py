@@ -190,6 +190,7 @@ def test_a_cut_is_at_the_end_of_a_sentence_then_of_a_clause_then_of_a_word() -> 
     form = Form("de", "en", subwords="subword_nmt")
     assert list(form.cut("a b . c , d e".split(), 5)) == [["a", "b", "."], ["c", ",", "d", "e"]]
     assert list(form.cut("a b c , d e".split(), 5)) == [["a", "b", "c", ","], ["d", "e"]]
+    assert list(form.cut("a b c &quot; d e".split(), 5)) == [["a", "b", "c", "&quot;", "d"], ["e"]]
     assert list(form.cut("a b c d@@ e@@ f".split(), 5)) == [["a", "b", "c"], ["d@@", "e@@", "f"]]
     pieces = Form("de", "en", subwords="sentencepiece")
     assert list(pieces.cut("▁a b ▁c d e".split(), 4)) == [["▁a", "b"], ["▁c", "d", "e"]]
