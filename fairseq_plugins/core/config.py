@@ -32,7 +32,7 @@ DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 SIZE_FIELDS = SIZES + DROPOUTS
 
 BUILDS_NOTHING = ("scale_fc", "scale_attn", "scale_heads", "scale_resids")
-"""Those that stock fairseq accepts, and ignores."""
+"""Settings that stock fairseq accepts, and ignores."""
 # fairseq settings that are not supported; a value other than the default is an error, never ignored.
 UNSUPPORTED = (
     *("cross_self_attention", "character_embeddings", "base_layers", "quant_noise_pq", "quant_noise_scalar"),
