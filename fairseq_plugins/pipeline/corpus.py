@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ def check_data(data: Path, config: Any) -> Corpus:
         UserError: one line that names the first missing file, or the languages of the data if they are different.
     """
     task, dataset = config.task, config.dataset
-    pair = _languages(data, task)
+    pair = languages_of(data, task) if "source_lang" in task else None
     sides = pair or ("",)
     if str(task._name) not in ("translation", "language_modeling") and not task.get("source_lang"):
         texts = sorted(data.glob("*.txt"))
@@ -58,13 +59,15 @@ def check_data(data: Path, config: Any) -> Corpus:
     return Corpus(_fingerprint(dictionaries, training), files)
 
 
-def _languages(data: Path, task: Any) -> tuple[str, str] | None:
-    """Source and target; None for a task without languages. Unset languages come from the file names, as in fairseq."""
-    if "source_lang" not in task:
-        return None
+def languages_of(data: Path, task: Mapping[str, Any]) -> tuple[str, str]:
+    """Source and target of a task's configuration. Unset languages come from the file names, as in fairseq.
+
+    Raises:
+        UserError: the data is in other languages, or in none.
+    """
     matches = [re.fullmatch(r"\w+\.(\w+)-(\w+)\.\1\.idx", path.name) for path in data.glob("*.idx")]
     pairs = sorted({match.groups() for match in matches if match})
-    configured = (task.source_lang, task.target_lang)
+    configured = (task.get("source_lang"), task.get("target_lang"))
     if None in configured and len(pairs) != 1:
         raise UserError(f"{data}: contains {len(pairs)} language pairs; set task.source_lang and task.target_lang")
     if None not in configured and pairs and configured not in pairs:

@@ -215,7 +215,7 @@ def text_of(data: Path) -> Description:
 
 
 def _translation(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
-    text, (source, target) = text_of(args.data), languages_of(plan.binarised, config)
+    text, (source, target) = text_of(args.data), corpus.languages_of(plan.binarised, config["task"])
     sets = []
     for test_set in plan.test_sets:
         prefix = plan.binarised / f"{test_set.subset}.{source}-{target}.{target}"
@@ -304,22 +304,6 @@ def _with_search(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]
 def _settings(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Flags with one value each, as settings that later calls must repeat."""
     return tuple((option.removeprefix("--"), value) for option, value in zip(flags[::2], flags[1::2], strict=True))
-
-
-def languages_of(binarised: Path, config: Mapping[str, Any]) -> tuple[str, str]:
-    """Source and target, as the configuration or the names of the binarised files say.
-
-    Raises:
-        UserError: neither says.
-    """
-    from fairseq.data.data_utils import infer_language_pair
-
-    task = config["task"]
-    pair = (task.get("source_lang"), task.get("target_lang"))
-    source, target = pair if all(pair) else infer_language_pair(str(binarised))
-    if not source or not target:
-        raise UserError(f"{binarised}: unknown languages: it contains no train.SOURCE-TARGET.* files")
-    return source, target
 
 
 # --- fairseq's commands ---------------------------------------------------------------------------------------------

@@ -1,16 +1,19 @@
 """Base of optimizers that keep two moments of the gradient: state, half precision, settings."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import ast
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import FairseqOptimizer
 from fairseq.optim.adam import FairseqAdam
+from omegaconf import II
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
@@ -131,6 +134,20 @@ def chunks(params: list[Tensor], most: int) -> Iterator[list[Tensor]]:
         size += p.numel()
     if chunk:
         yield chunk
+
+
+@dataclass
+class MomentConfig(FairseqDataclass):
+    """Flags of optimizers with Adam's moments, under fairseq's names."""
+
+    adam_betas: Any = field(
+        default="(0.9, 0.999)", metadata={"help": "decay rates of the two moments, as '(0.9, 0.98)'"}
+    )
+    adam_eps: float = field(
+        default=1e-8, metadata={"help": "added to the square root of the second moment, before its bias is corrected"}
+    )
+    weight_decay: float = field(default=0.0, metadata={"help": "decoupled weight decay: p -= lr * weight_decay * p"})
+    lr: list[float] = II("optimization.lr")
 
 
 def checked_settings(cfg: Any, prefix: str, least_beta2: float = 0.0) -> dict[str, Any]:

@@ -17,19 +17,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass import ChoiceEnum
 from fairseq.optim import FairseqOptimizer, register_optimizer
-from omegaconf import II
 
 from fairseq_plugins.core.initialisation import FACTORS
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.fast_adam import Adam
-from fairseq_plugins.training.moments import checked_settings
+from fairseq_plugins.training.moments import MomentConfig, checked_settings
 from fairseq_plugins.training.rates import MATRIX
 
 
 @dataclass
-class MuonConfig(FairseqDataclass):
+class MuonConfig(MomentConfig):
     """Flags of ``--optimizer muon``; those that Adam also has keep fairseq's names."""
 
     muon_momentum: float = field(default=0.95, metadata={"help": "decay rate of the mean of the gradients of matrices"})
@@ -39,12 +38,6 @@ class MuonConfig(FairseqDataclass):
     muon_lr_scale: float = field(
         default=1.0, metadata={"help": "learning rate of the matrices, as a multiple of that of the other parameters"}
     )
-    adam_betas: Any = field(
-        default="(0.9, 0.999)", metadata={"help": "decay rates of Adam's two moments, as '(0.9, 0.98)'"}
-    )
-    adam_eps: float = field(default=1e-8, metadata={"help": "Adam's epsilon"})
-    weight_decay: float = field(default=0.0, metadata={"help": "decoupled weight decay: p -= lr * weight_decay * p"})
-    lr: list[float] = II("optimization.lr")
 
 
 class MuonAndAdam(torch.optim.Optimizer):

@@ -15,36 +15,19 @@ updates; nmt/my_module/radam.py decays, and steps by the momentum, as ``torch.op
 the same. Algorithm 2 itself also steps by the momentum and needs rho_t > 4: one update fewer.
 """
 
-# No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
+from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import register_optimizer
-from omegaconf import II
 from torch import Tensor
 
-from fairseq_plugins.training.moments import FairseqMoments, MomentOptimizer
+from fairseq_plugins.training.moments import FairseqMoments, MomentConfig, MomentOptimizer
 
 TRUSTED = 5.0
 """Minimum rho_t of a step."""
-
-
-@dataclass
-class RAdamConfig(FairseqDataclass):
-    """Flags of ``--optimizer radam``; those that Adam also has keep fairseq's names."""
-
-    adam_betas: Any = field(
-        default="(0.9, 0.999)", metadata={"help": "decay rates of the two moments, as '(0.9, 0.98)'"}
-    )
-    adam_eps: float = field(
-        default=1e-8, metadata={"help": "added to the square root of the second moment, before its bias is corrected"}
-    )
-    weight_decay: float = field(default=0.0, metadata={"help": "decoupled weight decay: p -= lr * weight_decay * p"})
-    lr: list[float] = II("optimization.lr")
 
 
 def step_factor(t: int, beta1: float, beta2: float) -> float | None:
@@ -86,7 +69,7 @@ class RAdam(MomentOptimizer):
             torch._foreach_addcdiv_(weights, first, roots, value=-group["lr"] * factor)
 
 
-@register_optimizer("radam", dataclass=RAdamConfig)
+@register_optimizer("radam", dataclass=MomentConfig)
 class FairseqRAdam(FairseqMoments):
     """``--optimizer radam``."""
 

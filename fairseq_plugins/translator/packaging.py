@@ -22,8 +22,8 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.patches.another_dictionary import recorded, refuse_other_text, trained_on
 from fairseq_plugins.pipeline import averaging
 from fairseq_plugins.pipeline.continuing import finished
-from fairseq_plugins.pipeline.corpus import binarised, lengths
-from fairseq_plugins.pipeline.decoding import TRANSLATION, configuration_of, languages_of, test_sets, text_of
+from fairseq_plugins.pipeline.corpus import binarised, languages_of, lengths
+from fairseq_plugins.pipeline.decoding import TRANSLATION, configuration_of, test_sets, text_of
 from fairseq_plugins.pipeline.results import AVERAGED, Run, read_run
 from fairseq_plugins.pipeline.workspace import settings_in
 from fairseq_plugins.process import exit_code
@@ -86,7 +86,7 @@ def package(args: argparse.Namespace) -> None:
     if doubt := unfinished(state, run):
         print(f"warning: {checkpoint}: {doubt}", file=sys.stderr)
     data_bin = binarised(args.data)
-    source, target = languages_of(data_bin, config)
+    source, target = languages_of(data_bin, config["task"])
     settings = settings_in(args.data)
     form = form_of((source, target), text_of(args.data), settings)
     files = files_of(args, form, settings)
