@@ -1,6 +1,6 @@
-"""``fairseq-interactive`` with a language model, or ``--sample-break-mode eos``, ends in a stack trace with numpy 2.
+"""``--num-batch-buckets``, ``--sample-break-mode eos``, ``fairseq-interactive`` of language models: traces, numpy 2.
 
-fairseq uses ``np.compat.long`` there, which was a name of ``int``.
+fairseq uses ``np.compat.long``, which was a name of ``int``, and an argument of ``np.percentile`` that is renamed.
 https://github.com/facebookresearch/fairseq/issues/4945 is about other such names.
 """
 
@@ -10,13 +10,17 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-from fairseq.data import token_block_dataset
+from fairseq.data import data_utils, language_pair_dataset, token_block_dataset
 
 
 class OlderNumpy(ModuleType):
-    """numpy with this name."""
+    """numpy with these names."""
 
     compat = SimpleNamespace(long=int)
+
+    def percentile(self, *args: Any, interpolation: str) -> Any:
+        """Return what numpy does, which calls it the method."""
+        return np.percentile(*args, method=interpolation)  # type: ignore[call-overload]
 
     def __getattr__(self, name: str) -> Any:
         """Return what numpy has."""
@@ -24,7 +28,7 @@ class OlderNumpy(ModuleType):
 
 
 def apply() -> None:
-    """Give it to the module that needs it, and to no other."""
-    if hasattr(np, "compat"):
-        return
-    vars(token_block_dataset)["np"] = OlderNumpy("numpy")
+    """Give it to the modules that need it, and to no other."""
+    if not hasattr(np, "compat"):
+        for module in (data_utils, language_pair_dataset, token_block_dataset):
+            vars(module)["np"] = OlderNumpy("numpy")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq import checkpoint_utils, options
+from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
@@ -49,6 +50,14 @@ def test_training_stops_at_a_longer_sentence_that_stock_leaves_out(
     unpatch(Trainer, "get_train_iterator")
     train(7)
     assert "samples have invalid sizes and will be skipped" in caplog.text
+
+
+def test_lengths_in_buckets(toy_data: Path, tmp_path: Path) -> None:
+    assert data_utils.get_buckets([*range(1, 11)], 2).tolist() == [5, 10]
+    bucketed = toy.train_toy(
+        toy_data, tmp_path, "--num-batch-buckets", "2", "--max-update", "3", "--no-epoch-checkpoints"
+    )
+    assert num_updates(torch.load(bucketed, weights_only=True)) == 3
 
 
 def reached(data: Path, directory: Path, *flags: str) -> int | None:
