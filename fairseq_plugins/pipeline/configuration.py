@@ -72,7 +72,7 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
         raise UserError(problems)
     # With ``++`` Hydra takes any key: the YAML may lack one of a named group. A group is chosen by its ``_name`` alone.
     forced = [f"++{key}={value}" for key, value in split.items() if "." in key]
-    config = _composed(path, [f"task.data={quoted(data)}", *forced])
+    config = _composed(path, [f"++task.data={quoted(data)}", *forced])
     legal, problems = sorted(set(_legal_keys(path, config))), []
     for key in split:
         if key not in legal:

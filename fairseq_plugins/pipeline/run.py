@@ -241,7 +241,7 @@ def _overrides(request: Request, data: Path, machine: Machine, sharing: Sharing)
     """The overrides for this machine and for the files of RUN."""
     run = taken_as_it_is(request.run)
     overrides = [
-        f"task.data={quoted(data)}",
+        f"++task.data={quoted(data)}",
         f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
         f"distributed_training.distributed_world_size={sharing.processes * request.nodes}",
         f"common.cpu={str(machine.on_cpu).lower()}",

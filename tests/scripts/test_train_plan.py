@@ -240,6 +240,16 @@ def test_a_configuration_that_cannot_be_read(data: Path, tmp_path: Path) -> None
     assert refused(planned, data, tmp_path / "run", config=config) == f"{config}: not UTF-8 (byte 0xf6)"
 
 
+def test_the_file_of_the_page_for_a_corpus_of_one_s_own(data: Path, tmp_path: Path) -> None:
+    page = (CONFIGS.parent / "docs" / "running.md").read_text("utf-8")
+    config = tmp_path / "my.yaml"
+    config.write_text(page.partition("```yaml\n")[2].partition("```")[0], "utf-8")
+    plan = planned(data, tmp_path / "run", "model.dropout=0.2", config=config)
+    model = plan.record["configuration"]["model"]
+    assert (model["_name"], model["dropout"]) == ("admin_transformer_iwslt_de_en_18", 0.2)
+    assert overrides(plan)["task.data"] == f"'{data}'"
+
+
 def test_loggers(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairseq_plugins.pipeline.run.find_spec", lambda _: None)
     for wanted, package in (({"tensorboard": True}, "tensorboardX"), ({"wandb_project": "deep"}, "wandb")):
