@@ -72,7 +72,7 @@ def languages_of(data: Path, task: Mapping[str, Any]) -> tuple[str, str]:
         raise UserError(f"{data}: contains {len(pairs)} language pairs; set task.source_lang and task.target_lang")
     if None not in configured and pairs and configured not in pairs:
         shown = ", ".join("-".join(pair) for pair in pairs)
-        raise UserError(f"{data}: contains {shown}, but the configuration translates {'-'.join(configured)}")
+        raise UserError(f"{data}: contains {shown}, but the configuration translates {'-'.join(map(str, configured))}")
     source, target = pairs[0] if None in configured else configured
     return str(source), str(target)
 
