@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,14 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from hydra.utils import get_original_cwd
 from omegaconf import OmegaConf, open_dict
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError
 
 from fairseq_plugins.cli.stock import USER_DIR, plain, refuse_other_user_dir
-from fairseq_plugins.errors import UserError, nearest, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.misspelt_options import make_one_line
-from fairseq_plugins.pipeline.configuration import one_line, refuse_group, unknown_choices
+from fairseq_plugins.pipeline.configuration import one_line, refuse_group, unknown_choices, unknown_key
 
 
 def run(name: str, module: Any, argv: Sequence[str]) -> int:
@@ -104,20 +103,6 @@ def configuration_error(error: Exception) -> UserError | None:
         return None
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         return UserError(f"{error.problem_mark.name}: line {error.problem_mark.line + 1}: {error.problem}")
-    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
-    if isinstance(cause, (ConfigKeyError, ConfigAttributeError)) and cause.full_key:
-        return UserError(_unknown_key(cause))
-    if not isinstance(error, (HydraException, OmegaConfBaseException)):
+    if not isinstance(error, (HydraException, OmegaConfBaseException)) and unknown_key(error) is None:
         return None
     return UserError(one_line(error))
-
-
-def _unknown_key(error: OmegaConfBaseException) -> str:
-    """Return the message for an unknown setting: the nearest one, and how to add one that the file leaves out."""
-    parent, key = error.object_type, str(error.key)
-    if is_dataclass(parent):
-        legal, hint = [field.name for field in fields(parent)], ""
-    else:
-        legal = [str(name) for name in error.parent_node] if OmegaConf.is_dict(error.parent_node) else []
-        hint = f"; +{error.full_key}=VALUE adds one that the YAML file leaves out"
-    return f"unknown setting '{error.full_key}'{nearest(key, legal)}{hint}"

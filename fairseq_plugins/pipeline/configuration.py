@@ -17,8 +17,10 @@ from fairseq_plugins.process import importing
 
 GROUPS_BY_NAME = ("task", "model", "criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring")
 """Groups whose keys depend on their ``_name``."""
+CHOSEN = ("task", "model", "optimizer")
+"""Those of them without a default."""
 MISREAD = {":": "fairseq splits paths there", "${": "it begins a reference in a configuration"}
-SCALAR_FOR_LIST = re.compile(r"Error merging override \+{0,2}([\w.]+)=([^\[;]+);.* is not a ListConfig")
+SCALAR_FOR_LIST = re.compile(r"(?:override \+{0,2}[\w.]+=([^\[;]+);.*)? is not a ListConfig.*full_key: ([\w.]+)")
 CHANGE = re.compile(r"\+{0,2}(?P<key>[A-Za-z_][\w.]*)=(?P<value>.*)", re.DOTALL)
 
 
@@ -126,12 +128,31 @@ def _composed(path: Path, overrides: Sequence[str]) -> Any:
 
 def one_line(error: BaseException) -> str:
     """The message of an ``error`` of Hydra and of its cause, without the lines that repeat the type."""
+    if unknown := unknown_key(error):
+        return unknown
     messages = [str(error), *([str(error.__cause__)] if error.__cause__ else [])]
     lines = [line.strip() for message in messages for line in message.splitlines()]
     kept = [line for line in lines if line and not line.startswith(("object_type=", "reference_type=", "See http"))]
     text = "; ".join(dict.fromkeys(kept))
     scalar = SCALAR_FOR_LIST.search(text)
-    return f"{scalar[1]} is a list, even of one value: {scalar[1]}=[{scalar[2]}]" if scalar else text
+    return f"{scalar[2]} is a list, even of one value: {scalar[2]}=[{scalar[1] or 'VALUE'}]" if scalar else text
+
+
+def unknown_key(error: BaseException) -> str | None:
+    """The message about an unknown setting, with the nearest one; None if ``error`` of Hydra is another."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+
+    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    if not isinstance(cause, (ConfigKeyError, ConfigAttributeError)) or not cause.full_key:
+        return None
+    parent, key = cause.object_type, str(cause.key)
+    if is_dataclass(parent):
+        legal, hint = [field.name for field in fields(parent)], ""
+    else:
+        legal = [str(name) for name in cause.parent_node] if OmegaConf.is_dict(cause.parent_node) else []
+        hint = f"; +{cause.full_key}=VALUE adds one that the YAML file leaves out"
+    return f"unknown setting '{cause.full_key}'{nearest(key, legal)}{hint}"
 
 
 def _completed(path: Path, config: Any) -> Any:
@@ -181,7 +202,7 @@ def _name_in(config: Any, group: str) -> str | None:
 
 
 def unknown_choices(config: Any) -> Iterator[str]:
-    """A line for each group of a configuration whose choice is unknown."""
+    """A line for each group of a configuration whose choice is unknown, or missing where fairseq needs one."""
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_REGISTRY
@@ -190,6 +211,8 @@ def unknown_choices(config: Any) -> Iterator[str]:
     for group in GROUPS_BY_NAME:
         name = _name_in(config, group)
         known = tables[group] if group in tables else REGISTRIES.get(group, {}).get("registry", {})
+        if name is None and group in CHOSEN and group in config.keys():
+            yield f"{group}._name is not set"
         if name is not None and known and name not in known:
             # There are hundreds of architectures.
             every = "" if group == "model" else f"; legal values: {', '.join(sorted(known))}"

@@ -240,6 +240,26 @@ def test_a_configuration_that_cannot_be_read(data: Path, tmp_path: Path) -> None
     assert refused(planned, data, tmp_path / "run", config=config) == f"{config}: not UTF-8 (byte 0xf6)"
 
 
+def test_mistakes_of_one_s_own_file(data: Path, tmp_path: Path) -> None:
+    whole = ADMIN.read_text("utf-8")
+    config = tmp_path / "my.yaml"
+    for old, new, message in (
+        ("task:\n  _name: translation", "task:", "task._name is not set"),
+        ("model:\n  _name: admin_transformer", "model:", "model._name is not set"),
+        ("optimizer:\n  _name: ", "optimizer:\n  adam_eps: 1.0e-8  # ", "optimizer._name is not set"),
+        (
+            "  lr: [",
+            "  lr: 0.001  # ",
+            "my.yaml: optimization.lr is a list, even of one value: optimization.lr=[VALUE]",
+        ),
+        ("optimization:", "optimisation:", "my.yaml: unknown setting 'optimisation' (did you mean 'optimization'?)"),
+        ("  dropout:", "  droput:", "my.yaml: unknown setting 'droput' (did you mean 'dropout'?)"),
+    ):
+        assert whole.count(old) == 1
+        config.write_text(whole.replace(old, new), "utf-8")
+        assert refused(planned, data, tmp_path / "run", config=config).endswith(message)
+
+
 def test_the_file_of_the_page_for_a_corpus_of_one_s_own(data: Path, tmp_path: Path) -> None:
     page = (CONFIGS.parent / "docs" / "running.md").read_text("utf-8")
     config = tmp_path / "my.yaml"
