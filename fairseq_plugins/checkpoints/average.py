@@ -19,8 +19,8 @@ from fairseq_plugins.checkpoints.files import (
     UPDATE_CHECKPOINT,
     architecture,
     last_checkpoints,
-    memory_of,
     num_updates,
+    owners_of,
     read_checkpoint,
     without_training_state,
     write_checkpoint,
@@ -107,14 +107,13 @@ def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] 
     if "ema" not in extra:
         raise UserError(f"{path}: contains no moving average of the weights; its training had no --store-ema")
     stored = {**extra["ema"], **(extra.get("ema_fp32_params") or {})}
-    first_name_of: dict[Any, str] = {}
     average = {}
+    # A tensor with several names may have become several tensors in float32.
+    owners = owners_of(state["model"])
     for name, weight in state["model"].items():
-        # A tensor with several names may have become several tensors in float32.
-        owner = first_name_of.setdefault(memory_of(weight), name)
         if name.rpartition(".")[2] in measured:
             average[name] = weight  # constant, except for the rounding of the moving average
-        elif owner in stored:
+        elif (owner := owners[name]) in stored:
             average[name] = stored[owner]
         else:
             raise UserError(f"{path}: its moving average lacks '{owner}', as stock fairseq writes it; train again")

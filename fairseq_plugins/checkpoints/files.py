@@ -6,6 +6,7 @@ Nothing in a file is ever executed, and a file appears under its name only when 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,14 @@ def num_updates(state: dict[str, Any]) -> int | None:
     return None if updates is None else int(updates)
 
 
-def memory_of(tensor: Tensor) -> tuple[Any, ...]:
-    """Return a key that is equal for names of one shared tensor; an empty tensor has no memory to share."""
-    if tensor.numel() == 0:
-        return (id(tensor),)
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+def owners_of(weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the first name of each tensor by all its names; an empty tensor has no memory to share."""
+    first: dict[Any, str] = {}
+    places = {
+        name: (w.data_ptr(), w.shape, w.stride(), w.dtype, w.device) if w.numel() else id(w)
+        for name, w in weights.items()
+    }
+    return {name: first.setdefault(place, name) for name, place in places.items()}
 
 
 def without_training_state(state: dict[str, Any]) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_plugins.checkpoints.files import memory_of
+from fairseq_plugins.checkpoints.files import owners_of
 from fairseq_plugins.errors import UserError
 
 CHUNK = 1 << 18
@@ -69,10 +68,8 @@ class RunningMean:
 
     def _start(self, weights: Mapping[str, Tensor], source: str) -> None:
         self._first_source = source
-        first_name_of: dict[Any, str] = {}
-        for name, tensor in weights.items():
-            self._owner[name] = first_name_of.setdefault(memory_of(tensor), name)
-            self._first_kind[name] = (tensor.dtype, tensor.shape)
+        self._owner = owners_of(weights)
+        self._first_kind = {name: (tensor.dtype, tensor.shape) for name, tensor in weights.items()}
         for name in dict.fromkeys(self._owner.values()):
             tensor = weights[name]
             if tensor.is_floating_point() and name.rpartition(".")[2] not in self.measured:

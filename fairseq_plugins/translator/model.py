@@ -15,7 +15,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModel, TransformerModelBase
 from torch import Tensor
 
-from fairseq_plugins.checkpoints.files import architecture, memory_of
+from fairseq_plugins.checkpoints.files import architecture, owners_of
 from fairseq_plugins.checkpoints.fold import own_options
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.config import STOCK
@@ -65,15 +65,10 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    owners: dict[Any, str] = {}
-    tied: dict[str, str] = {}
-    untied: dict[str, Tensor] = {}
-    for name, value in weights.items():
-        owner = owners.setdefault(memory_of(value), name)
-        if owner == name:
-            untied[name] = value.detach().clone(memory_format=torch.contiguous_format)
-        else:
-            tied[name] = owner
+    owners = owners_of(weights)
+    tied = {name: owner for name, owner in owners.items() if owner != name}
+    whole = {name: weights[name].detach() for name in owners if name not in tied}
+    untied = {name: weight.clone(memory_format=torch.contiguous_format) for name, weight in whole.items()}
     try:
         save_file(untied, str(path), metadata={TIED: json.dumps(tied)})
     except SafetensorError as error:  # what it makes of an error of the system
