@@ -34,7 +34,7 @@ from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor
 
-from fairseq_plugins.training.moments import MomentOptimizer
+from fairseq_plugins.training.moments import Group, MomentOptimizer, Tensors
 
 
 class Adam(MomentOptimizer):
@@ -53,9 +53,7 @@ class Adam(MomentOptimizer):
         for group in self.param_groups:
             group["amsgrad"] = False
 
-    def _move(
-        self, weights: list[Tensor], first: list[Tensor], second: list[Tensor], t: int, group: dict[str, Any]
-    ) -> None:
+    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
         beta1, beta2 = group["betas"]
         roots = torch._foreach_sqrt(second)
         torch._foreach_add_(roots, group["eps"])
@@ -71,15 +69,7 @@ class FusedAdam(Adam):
     # The kernel keeps no intermediate results that a cache would have to hold.
     chunk_on_cpu = Adam.chunk
 
-    def _apply(
-        self,
-        weights: list[Tensor],
-        grads: list[Tensor],
-        first: list[Tensor],
-        second: list[Tensor],
-        t: int,
-        group: dict[str, Any],
-    ) -> None:
+    def _apply(self, weights: Tensors, grads: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
         beta1, beta2 = group["betas"]
         torch._fused_adamw_(
             weights,

@@ -32,9 +32,8 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import OPTIMIZER_REGISTRY, register_optimizer
 from omegaconf import II
-from torch import Tensor
 
-from fairseq_plugins.training.moments import FairseqMoments, MomentOptimizer
+from fairseq_plugins.training.moments import FairseqMoments, Group, MomentOptimizer, Tensors
 
 
 @dataclass
@@ -68,9 +67,7 @@ class Lamb(MomentOptimizer):
 
     supports_flat_params = False
 
-    def _move(
-        self, weights: list[Tensor], first: list[Tensor], second: list[Tensor], t: int, group: dict[str, Any]
-    ) -> None:
+    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
         beta1, beta2 = group["betas"]
         roots = torch._foreach_sqrt(second)
         torch._foreach_div_(roots, math.sqrt(1 - beta2**t))

@@ -18,6 +18,9 @@ from torch import Tensor
 
 from fairseq_plugins.errors import UserError
 
+Tensors = list[Tensor]
+Group = dict[str, Any]
+"""One of torch's parameter groups, with its settings."""
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -51,9 +54,7 @@ class MomentOptimizer(torch.optim.Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    def _move(
-        self, weights: list[Tensor], first: list[Tensor], second: list[Tensor], t: int, group: dict[str, Any]
-    ) -> None:
+    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
         """Move ``weights`` in place in update ``t``, from 1, by their two moments, which must not change."""
         raise NotImplementedError
 
@@ -65,7 +66,7 @@ class MomentOptimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            alike: dict[Any, list[Tensor]] = defaultdict(list)
+            alike: dict[Any, Tensors] = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
                     alike[self._advance(p), p.device, p.dtype].append(p)
@@ -89,13 +90,13 @@ class MomentOptimizer(torch.optim.Optimizer):
         state["step"] += 1
         return int(state["step"])
 
-    def _update(self, params: list[Tensor], t: int, group: dict[str, Any]) -> None:
+    def _update(self, params: Tensors, t: int, group: Group) -> None:
         """Apply update ``t`` to parameters of one device and type."""
         half = params[0].dtype in HALF
         states = [self.state[p] for p in params]
         first = [state["exp_avg"] for state in states]
         second = [state["exp_avg_sq"] for state in states]
-        grads: list[Tensor] = [p.grad for p in params]  # type: ignore[misc]
+        grads: Tensors = [p.grad for p in params]  # type: ignore[misc]
         dtype = first[0].dtype
         if any(grad.dtype != dtype for grad in grads):  # gradients may have another type than the weights
             grads = [grad.to(dtype) for grad in grads]
@@ -104,15 +105,7 @@ class MomentOptimizer(torch.optim.Optimizer):
         if half:
             torch._foreach_copy_(params, weights)
 
-    def _apply(
-        self,
-        weights: list[Tensor],
-        grads: list[Tensor],
-        first: list[Tensor],
-        second: list[Tensor],
-        t: int,
-        group: dict[str, Any],
-    ) -> None:
+    def _apply(self, weights: Tensors, grads: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
         """Update the moments, then the weights, in place; all are in float32 or wider."""
         beta1, beta2 = group["betas"]
         torch._foreach_mul_(first, beta1)
@@ -122,9 +115,9 @@ class MomentOptimizer(torch.optim.Optimizer):
         self._move(weights, first, second, t, group)
 
 
-def chunks(params: list[Tensor], most: int) -> Iterator[list[Tensor]]:
+def chunks(params: Tensors, most: int) -> Iterator[Tensors]:
     """Yield runs of ``params`` of at most ``most`` numbers, or of a single larger one."""
-    chunk: list[Tensor] = []
+    chunk: Tensors = []
     size = 0
     for p in params:
         if chunk and size + p.numel() > most:

@@ -18,13 +18,11 @@ the same. Algorithm 2 itself also steps by the momentum and needs rho_t > 4: one
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from fairseq.optim import register_optimizer
-from torch import Tensor
 
-from fairseq_plugins.training.moments import FairseqMoments, MomentConfig, MomentOptimizer
+from fairseq_plugins.training.moments import FairseqMoments, Group, MomentConfig, MomentOptimizer, Tensors
 
 TRUSTED = 5.0
 """Minimum rho_t of a step."""
@@ -57,9 +55,7 @@ class RAdam(MomentOptimizer):
 
     supports_flat_params = True
 
-    def _move(
-        self, weights: list[Tensor], first: list[Tensor], second: list[Tensor], t: int, group: dict[str, Any]
-    ) -> None:
+    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
         if group["weight_decay"] != 0:
             torch._foreach_add_(weights, weights, alpha=-group["lr"] * group["weight_decay"])
         factor = step_factor(t, *group["betas"])

@@ -73,14 +73,8 @@ def parser() -> tuple[OneLineParser, list[argparse.Action]]:
     add("--length", type=at_least(1), metavar="N", help="tokens of a sentence, or of the longest of the corpus")
     add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
     for analysis in analyses.OF_MODELS:
-        for option in analysis.options:
-            add(
-                flag(option.name),
-                type=option.type,
-                default=option.default,
-                metavar=option.metavar,
-                help=f"{analysis.name}: {option.help} (default: {option.default})",
-            )
+        for name, option in analysis.options.items():
+            add(flag(name), **{**option, "help": f"{analysis.name}: {option['help']} (default: {option['default']})"})
     own = list(result._actions)
     group = result.add_argument_group("model")
     flags = argparse.ArgumentParser(add_help=False)
@@ -190,7 +184,7 @@ def _job(analysis: Analysis, subjects: Any, args: Namespace, make: Callable[[int
     def batch(subject: Subject) -> Batch:
         return make(sentences, length) if make else zipf_batch(subject.task, sentences, length, args.seed)
 
-    options = {option.name: getattr(args, option.name) for option in analysis.options}
+    options = {name: getattr(args, name) for name in analysis.options}
     return Job(analysis, subjects, Settings(batch, args.seed), options)
 
 

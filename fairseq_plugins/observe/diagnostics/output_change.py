@@ -24,7 +24,7 @@ from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.observe.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.observe.diagnostics.observation import finished, recording
-from fairseq_plugins.observe.diagnostics.results import Analysis, Option, Result, Settings, of_records, progress
+from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, of_records, progress
 from fairseq_plugins.options import at_least
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
@@ -181,9 +181,9 @@ ANALYSIS = Analysis(
     run_output_change,
     sentences=4,
     length=12,
-    options=(
-        Option("step", "random", f"what changes the weights, one of {', '.join(STEPS)}", metavar="STEP"),
-        Option("deepest", 100, "greatest depth", at_least(1)),
-        Option("models", 8, "number of models to average over", at_least(1)),
-    ),
+    options={
+        "step": {"default": "random", "metavar": "STEP", "help": f"what changes the weights: {' or '.join(STEPS)}"},
+        "deepest": {"default": 100, "type": at_least(1), "metavar": "N", "help": "greatest depth"},
+        "models": {"default": 8, "type": at_least(1), "metavar": "N", "help": "number of models to average over"},
+    },
 )

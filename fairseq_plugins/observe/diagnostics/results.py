@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -104,17 +104,6 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Option:
-    """A flag that one analysis reads, and the argument of :attr:`Analysis.run` of that name."""
-
-    name: str
-    default: Any
-    help: str
-    type: Callable[[str], Any] = str
-    metavar: str = "N"
-
-
-@dataclass(frozen=True)
 class Analysis:
     """One analysis; each has its own file, and a line in :mod:`~fairseq_plugins.observe.diagnostics.analyses`.
 
@@ -125,7 +114,7 @@ class Analysis:
         run: measures models; besides them and the settings it takes each option by name.
         sentences: default size of a batch.
         length: default length of a sentence in tokens.
-        options: its own flags.
+        options: its own flags: by the name of an argument of ``run`` what argparse needs.
     """
 
     name: str
@@ -134,7 +123,7 @@ class Analysis:
     run: Callable[..., Result]
     sentences: int = 16
     length: int = 25
-    options: tuple[Option, ...] = ()
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def ratio(value: float | None, of: float | None) -> float | None:
