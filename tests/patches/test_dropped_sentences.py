@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests import toy
 from tests.patches.conftest import watched
+from tests.refusals import refused
 
 
 def batches(lengths: list[int], multiple: int, *limits: int, stock: bool = False) -> list[list[int]]:
@@ -58,6 +59,15 @@ def test_generation_and_validation_take_every_sentence(
     toy_data: Path, toy_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert sorted(toy.translate_toy(toy_data, toy_checkpoint, tmp_path)) == list(range(60))
+    one, other = (
+        toy.translate_toy(toy_data, toy_checkpoint, tmp_path / shard, "--num-shards", "2", "--shard-id", shard)
+        for shard in "01"
+    )
+    assert sorted([*one, *other]) == list(range(60))
+    assert min(len(one), len(other)) > 0
+    flags = ("--num-shards", "2", "--shard-id", "2")
+    line = "--shard-id must be from 0 to 1 with --num-shards 2, not 2"
+    assert refused(toy.translate_toy, toy_data, toy_checkpoint, tmp_path, *flags) == line
     few = toy.binarise(tmp_path, {"train": 120, "test": 5})
     assert sorted(toy.translate_toy(few, toy_checkpoint, tmp_path / "few")) == list(range(5))
     words = f"{toy_data} --path {toy_checkpoint} --valid-subset test --cpu --task translation --max-tokens 400"
