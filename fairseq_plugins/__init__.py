@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -92,28 +92,15 @@ class _RegisterFirst(MetaPathFinder):
         found = (finder.find_spec(fullname, path, target) for finder in others)
         spec = next(filter(None, found), None)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Registering(spec.loader)
+            spec.loader.exec_module = _register_first  # type: ignore[method-assign]
         return spec
 
 
-class _Registering(Loader):
-    """The loader of a module that :func:`register` imports, too."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Return what the loader itself does."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Register, and import the module anew: Python takes what is in ``sys.modules`` in the end."""
-        del sys.modules[module.__name__]
-        register()
-        import_module(module.__name__)
+def _register_first(module: ModuleType) -> None:
+    """Register, and import the module anew: Python takes what is in ``sys.modules`` in the end."""
+    del sys.modules[module.__name__]
+    register()
+    import_module(module.__name__)
 
 
 @contextmanager

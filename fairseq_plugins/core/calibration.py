@@ -52,15 +52,6 @@ class Calibrated(Residual):
         """Branch variance and resulting stream scale, for the log."""
         raise NotImplementedError
 
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Load a checkpoint without these buffers, which is a plain model, as one that has been calibrated."""
-        for key, value in self.state_dict().items():
-            state_dict.setdefault(f"{name}.{key}", self.neutral(key, value))
-
-    def neutral(self, key: str, value: Tensor) -> Tensor:
-        """Return the value of the missing entry ``key`` that makes the residual connection a plain sum."""
-        raise NotImplementedError
-
 
 def population_variance(x: Tensor) -> float:
     """Return the variance of all elements of ``x`` around their common mean, in float64, over all processes."""

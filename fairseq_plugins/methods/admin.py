@@ -75,9 +75,11 @@ class AdminResidual(Calibrated):
         """Var F and the mean of omega."""
         return float(self.branch_variance), float(self.stream_scale().detach().mean())
 
-    def neutral(self, key: str, value: Tensor) -> Tensor:
-        """Return values for omega = 1, which a plain Post-LN checkpoint implies."""
-        return torch.zeros_like(value) if key in ("omega_trained", "branch_variance") else torch.ones_like(value)
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Load a plain Post-LN checkpoint, which has none of these entries, as calibrated, with omega = 1."""
+        for key, value in self.state_dict().items():
+            neutral = float(key not in ("omega_trained", "branch_variance"))
+            state_dict.setdefault(f"{name}.{key}", torch.full_like(value, neutral))
 
 
 @part(

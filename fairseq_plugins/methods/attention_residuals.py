@@ -18,14 +18,53 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.residual import Residual, SideStream, at_each_site, only_branches
-from fairseq_plugins.methods.shared.length import over_rms
+from fairseq_plugins.methods.shared.length import mean_square, wide
 
 
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
     """Mix the blocks ``(K, T, B, C)`` and the unfinished one ``(T, B, C)``; ``query`` is w, ``(C)``."""
-    logits = [over_rms(torch.matmul(v, query).unsqueeze(-1), v) for v in (blocks, stream.unsqueeze(0))]
-    weights = torch.softmax(torch.cat(logits), dim=0).type_as(stream)
+    with torch.autocast(stream.device.type, enabled=False):
+        return _Mixture.apply(query.type_as(stream), stream, blocks)  # type: ignore[no-untyped-call]
+
+
+def mixed(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
+    """What :func:`mixture` returns, by plain operations."""
+    products, scales = logits(query, stream, blocks)
+    weights = torch.softmax(products * scales, dim=0).type_as(stream)
     return (weights[:-1] * blocks).sum(dim=0) + weights[-1] * stream
+
+
+def logits(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return w . v and 1 / RMS(v) of all blocks, each ``(K + 1, T, B, 1)``, which are to be multiplied."""
+    parts = blocks, stream.unsqueeze(0)
+    squares = torch.cat([mean_square(v) for v in parts])
+    return wide(torch.cat([torch.matmul(v, query) for v in parts]).unsqueeze(-1)), (squares + 1e-5).rsqrt()
+
+
+class _Mixture(torch.autograd.Function):
+    """:func:`mixed` with its gradient written out: three passes over the blocks, where autograd takes a dozen."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
+        ctx.save_for_backward(query, stream, blocks)
+        return mixed(query, stream, blocks)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        query, stream, blocks = given = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody wants second derivatives
+            return torch.autograd.grad(mixed(*given), given, gradients, create_graph=True)
+        gradient, parts = wide(*gradients), (blocks, stream.unsqueeze(0))
+        products, scales = logits(*given)
+        weights = torch.softmax(products * scales, dim=0)
+        of_logits = weights * torch.cat([torch.linalg.vecdot(wide(v), gradient) for v in parts]).unsqueeze(-1)
+        of_products = (of_logits - weights * of_logits.sum(dim=0)) * scales
+        factors = weights, of_products, -of_products * products * scales.square() / len(query)
+        of_parts, of_query = [], torch.zeros_like(query)
+        for v, weight, turn, shrink in zip(parts, *(torch.split(f, [len(blocks), 1]) for f in factors), strict=True):
+            of_parts.append((weight * gradient).addcmul_(turn, wide(query)).addcmul_(shrink, wide(v)).type_as(v))
+            of_query += torch.mv(v.flatten(0, -2).t(), turn.flatten().type_as(v))
+        return of_query, of_parts[1].squeeze(0), of_parts[0]
 
 
 class _Append(torch.autograd.Function):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, at_each_site, only_branches
-from fairseq_plugins.methods.shared.length import over_rms, wide
+from fairseq_plugins.methods.shared.length import mean_square, over_rms, wide
 
 Weights = tuple[Tensor, Tensor, Tensor]
 
@@ -35,7 +35,7 @@ class HyperConnection(PlainResidual):
     """
 
     later: tuple[Tensor, Tensor]
-    """M and w, between the reading and the writing."""
+    """M H and w, between the reading and the writing."""
 
     def __init__(self, width: int, streams: int, number: int) -> None:
         super().__init__()
@@ -48,16 +48,19 @@ class HyperConnection(PlainResidual):
         return self.read_weights, self.mix_weights.t(), self.write_weights.unsqueeze(1)
 
     def read(self, stream: Tensor, side: Tensor) -> Tensor:
-        """Mix the streams into one."""
+        """Mix the streams, into one and into as many."""
         reading, mixing, writing = self.weights(side)
-        self.later = mixing, writing
-        return mixed(reading, side).squeeze(2)
+        # One product, of contiguous matrices: torch takes others one by one on a CPU.
+        rows = torch.cat([w.expand(*side.shape[:2], -1, -1) for w in (reading, mixing)], dim=2)
+        stream, streams = torch.split(mixed(rows, side), [1, side.size(2)], dim=2)
+        self.later = streams, writing
+        return stream.squeeze(2)
 
     def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
-        """Mix the streams, and add the branch to each."""
-        mixing, writing = self.later
+        """Add the branch to each of the mixed streams."""
+        streams, writing = self.later
         del self.later
-        return mixed(mixing, side) + writing * branch.unsqueeze(2)
+        return streams + writing * branch.unsqueeze(2)
 
 
 class DynamicConnection(HyperConnection):
@@ -71,7 +74,8 @@ class DynamicConnection(HyperConnection):
     def weights(self, streams: Tensor) -> Weights:
         """The columns of W: reading, writing, and what the stream gives to each."""
         product = torch.matmul(streams, self.map - self.map.mean(dim=0))  # of streams with their mean taken out
-        change = torch.tanh(product * (wide(streams).var(-1, correction=0, keepdim=True) + 1e-5).rsqrt())
+        variance = mean_square(streams) - wide(streams).mean(dim=-1, keepdim=True).square()
+        change = torch.tanh(product * (variance.clamp(min=0) + 1e-5).rsqrt())
         of_read, of_write, of_mix = torch.split(change.type_as(streams), [1, 1, change.size(-1) - 2], dim=-1)
         reading, mixing, writing = super().weights(streams)
         mixing = mixing + self.scales[0] * of_mix.transpose(-1, -2)
@@ -101,9 +105,11 @@ class ManifoldConnection(HyperConnection):
 
 def doubly_stochastic(logits: Tensor) -> Tensor:
     """Divide exp of ``(..., K, K)`` by the sums of its columns, then of its rows, again and again (Sinkhorn)."""
+    # With all matrices side by side, as sums over a short last dimension take ten times as long.
+    side_by_side = logits.flatten(0, -3).permute(1, 2, 0).contiguous()
     for _ in range(20):
-        logits = logits.log_softmax(dim=-2).log_softmax(dim=-1)
-    return logits.exp()
+        side_by_side = side_by_side.log_softmax(dim=0).log_softmax(dim=1)
+    return side_by_side.exp().permute(2, 0, 1).view_as(logits)
 
 
 class CopiedStreams(SideStream):

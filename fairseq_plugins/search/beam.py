@@ -35,16 +35,6 @@ class LeanSearch(SequenceGenerator):
 
     keeps_attention = False
 
-    def is_known(self, net_input: dict[str, Any], constraints: Tensor | None) -> bool:
-        """Whether this search can do what is asked for; fairseq's does the rest."""
-        return (
-            type(self.search) in KNOWN_STRATEGIES
-            and constraints is None
-            and self.lm_model is None
-            and "src_tokens" in net_input
-            and all(map(can_step, self.model.models))
-        )
-
     def _generate(
         self,
         sample: dict[str, Any],
@@ -53,10 +43,11 @@ class LeanSearch(SequenceGenerator):
         bos_token: int | None = None,
     ) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence, best first; arguments are those of fairseq's method."""
-        if not self.is_known(sample["net_input"], constraints):
-            hypotheses: list[list[dict[str, Tensor]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
-            return hypotheses
-        return _Batch(self, sample["net_input"], prefix_tokens, bos_token).search()
+        is_stock = type(self.search) in KNOWN_STRATEGIES and constraints is None and self.lm_model is None
+        if is_stock and "src_tokens" in sample["net_input"] and all(map(can_step, self.model.models)):
+            return _Batch(self, sample["net_input"], prefix_tokens, bos_token).search()
+        hypotheses: list[list[dict[str, Tensor]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
+        return hypotheses
 
 
 class LeanSearchWithAlignment(SequenceGeneratorWithAlignment, LeanSearch):

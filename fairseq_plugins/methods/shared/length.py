@@ -18,5 +18,10 @@ def unit(x: Tensor, shortest: float) -> Tensor:
 
 def over_rms(product: Tensor, x: Tensor) -> Tensor:
     """Divide what a linear map makes of ``(..., C)`` by the root of the mean square of x: map(RMSNorm(x)), no gain."""
-    square = wide(x).square().mean(dim=-1, keepdim=True)
-    return wide(product) * torch.rsqrt(square + 1e-5)
+    return wide(product) * torch.rsqrt(mean_square(x) + 1e-5)
+
+
+def mean_square(x: Tensor) -> Tensor:
+    """Return ``(..., 1)``. A scalar product keeps x alone for the backward pass, no squares."""
+    x = wide(x)
+    return torch.linalg.vecdot(x, x).unsqueeze(-1) / x.size(-1)
