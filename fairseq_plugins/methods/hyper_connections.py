@@ -22,9 +22,11 @@ Weights = tuple[Tensor, Tensor, Tensor]
 
 
 def mixed(weights: Tensor, streams: Tensor) -> Tensor:
-    """Multiply ``(..., K, C)`` from the left. In mixed precision streams keep float32, as a plain stream does."""
+    """Multiply ``(T, B, K, C)`` from the left. In mixed precision streams keep float32, as a plain stream does."""
     with torch.autocast(streams.device.type, enabled=False):
-        return torch.matmul(weights.type_as(streams), streams)
+        # Of matrices that are not contiguous torch makes one product each on a CPU.
+        matrices = weights.type_as(streams).expand(*streams.shape[:2], -1, -1).contiguous()
+        return torch.matmul(matrices, streams)
 
 
 class HyperConnection(PlainResidual):
@@ -35,7 +37,7 @@ class HyperConnection(PlainResidual):
     """
 
     later: tuple[Tensor, Tensor]
-    """M H and w, between the reading and the writing."""
+    """M and w, between the reading and the writing."""
 
     def __init__(self, width: int, streams: int, number: int) -> None:
         super().__init__()
@@ -48,19 +50,16 @@ class HyperConnection(PlainResidual):
         return self.read_weights, self.mix_weights.t(), self.write_weights.unsqueeze(1)
 
     def read(self, stream: Tensor, side: Tensor) -> Tensor:
-        """Mix the streams, into one and into as many."""
+        """Mix the streams into one."""
         reading, mixing, writing = self.weights(side)
-        # One product, of contiguous matrices: torch takes others one by one on a CPU.
-        rows = torch.cat([w.expand(*side.shape[:2], -1, -1) for w in (reading, mixing)], dim=2)
-        stream, streams = torch.split(mixed(rows, side), [1, side.size(2)], dim=2)
-        self.later = streams, writing
-        return stream.squeeze(2)
+        self.later = mixing, writing
+        return (reading.transpose(-1, -2).type_as(side) * side).sum(dim=2)
 
     def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
-        """Add the branch to each of the mixed streams."""
-        streams, writing = self.later
+        """Mix the streams, and add the branch to each."""
+        mixing, writing = self.later
         del self.later
-        return streams + writing * branch.unsqueeze(2)
+        return torch.addcmul(mixed(mixing, side), writing.type_as(side), branch.unsqueeze(2).type_as(side))
 
 
 class DynamicConnection(HyperConnection):
