@@ -18,13 +18,15 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.residual import Residual, SideStream, at_each_site, only_branches
+from fairseq_plugins.methods.shared.full_precision import without_autocast
 from fairseq_plugins.methods.shared.length import mean_square, wide
 
 
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
     """Mix the blocks ``(K, T, B, C)`` and the unfinished one ``(T, B, C)``; ``query`` is w, ``(C)``."""
-    with torch.autocast(stream.device.type, enabled=False):
-        return _Mixture.apply(query.type_as(stream), stream, blocks)  # type: ignore[no-untyped-call]
+    with without_autocast(stream.device.type):
+        mix = _Mixture.apply if torch.is_grad_enabled() else mixed
+        return mix(query.type_as(stream), stream, blocks)
 
 
 def mixed(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, at_each_site, only_branches
+from fairseq_plugins.methods.shared.full_precision import without_autocast
 from fairseq_plugins.methods.shared.length import mean_square, over_rms, wide
 
 Weights = tuple[Tensor, Tensor, Tensor]
@@ -23,7 +24,7 @@ Weights = tuple[Tensor, Tensor, Tensor]
 
 def mixed(weights: Tensor, streams: Tensor) -> Tensor:
     """Multiply ``(T, B, K, C)`` from the left. In mixed precision streams keep float32, as a plain stream does."""
-    with torch.autocast(streams.device.type, enabled=False):
+    with without_autocast(streams.device.type):
         # Of matrices that are not contiguous torch makes one product each on a CPU.
         matrices = weights.type_as(streams).expand(*streams.shape[:2], -1, -1).contiguous()
         return torch.matmul(matrices, streams)

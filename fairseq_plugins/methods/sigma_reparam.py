@@ -15,7 +15,6 @@ The gammas bound the logits of an attention then, so that it cannot collapse to 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.linear_maps import AffineMap, replace_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
+from fairseq_plugins.methods.shared.full_precision import without_autocast
 
 GAMMA = Option(
     "sigma_gamma",
@@ -139,7 +139,7 @@ class SpectralLinear(AffineMap):
 
     def _follow(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Iterate in float32, under autocast too."""
-        with _without_autocast(weight.device.type):
+        with without_autocast(weight.device.type):
             sigma, v, u = iterate(weight.float(), self.u.float())
         # Layers that are computed again in the backward pass must start from the same u as the first time.
         if self.training and torch.is_grad_enabled():
@@ -157,7 +157,7 @@ class SpectralLinear(AffineMap):
         sigma, v, u = self._follow(self.weight.detach())
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-        with _without_autocast(device):
+        with without_autocast(device):
             product: Tensor = _ScaledProduct.apply(  # type: ignore[no-untyped-call]
                 x, self.weight, self.bias, self.gamma, sigma, v, u, dtype
             )
@@ -168,11 +168,6 @@ class SpectralLinear(AffineMap):
         with torch.no_grad():
             self.weight.copy_(self.eval().matrix())
         self.is_fixed = True
-
-
-def _without_autocast(device: str) -> AbstractContextManager[None]:
-    # Entering autocast to turn it off costs as much as one of the operations.
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 MAPS = tuple(

@@ -28,12 +28,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_plugins.methods.shared.full_precision import without_autocast
+
 
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:
     """Multiply in the precision of the arguments, under autocast too."""
-    if not torch.is_autocast_enabled(matrix.device.type):  # To leave it costs as much as a small product.
-        return torch.mv(matrix, vector)
-    with torch.autocast(matrix.device.type, enabled=False):
+    with without_autocast(matrix.device.type):
         return torch.mv(matrix, vector)
 
 
