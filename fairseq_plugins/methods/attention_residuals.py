@@ -62,11 +62,11 @@ class _Mixture(torch.autograd.Function):
         of_logits = weights * torch.cat([torch.linalg.vecdot(wide(v), gradient) for v in parts]).unsqueeze(-1)
         of_products = (of_logits - weights * of_logits.sum(dim=0)) * scales
         factors = weights, of_products, -of_products * products * scales.square() / len(query)
-        of_parts, of_query = [], torch.zeros_like(query)
+        of_parts, of_query = [], []
         for v, weight, turn, shrink in zip(parts, *(torch.split(f, [len(blocks), 1]) for f in factors), strict=True):
             of_parts.append((weight * gradient).addcmul_(turn, wide(query)).addcmul_(shrink, wide(v)).type_as(v))
-            of_query += torch.mv(v.flatten(0, -2).t(), turn.flatten().type_as(v))
-        return of_query, of_parts[1].squeeze(0), of_parts[0]
+            of_query.append(torch.mv(v.reshape(-1, len(query)).t(), turn.reshape(-1).type_as(v)))
+        return of_query[0] + of_query[1], of_parts[1].squeeze(0), of_parts[0]
 
 
 class _Append(torch.autograd.Function):

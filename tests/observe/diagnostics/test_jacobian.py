@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,8 +26,9 @@ def test_a_linear_stack_has_the_product_of_its_matrices(layers: int, size: int) 
     assert torch.allclose(found, product)
 
 
-def test_the_encoders_jacobian_is_torchs() -> None:
-    model = subject("post_ln").ready(batch())
+@pytest.mark.parametrize("method", ["post_ln", "attention_residuals", "dlcl", "dyt", "rms_norm", "sigma_reparam"])
+def test_the_encoders_jacobian_is_torchs(method: str) -> None:
+    model = subject(method).ready(batch())
     found = jacobian(model, batch())
     second = Batch(*(part[1:] for part in padded()))
     assert jacobian(model, second).shape == (4 * 16, 4 * 16)  # without pads
