@@ -17,7 +17,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import mean_square, over_rms, wide
+from fairseq_plugins.methods.shared.length import over_rms, square, wide
 
 Weights = tuple[Tensor, Tensor, Tensor]
 
@@ -74,7 +74,7 @@ class DynamicConnection(HyperConnection):
     def weights(self, streams: Tensor) -> Weights:
         """The columns of W: reading, writing, and what the stream gives to each."""
         product = torch.matmul(streams, self.map - self.map.mean(dim=0))  # of streams with their mean taken out
-        variance = mean_square(streams) - wide(streams).mean(dim=-1, keepdim=True).square()
+        variance = square(streams) / streams.size(-1) - wide(streams).mean(dim=-1, keepdim=True).square()
         change = torch.tanh(product * (variance.clamp(min=0) + 1e-5).rsqrt())
         of_read, of_write, of_mix = torch.split(change.type_as(streams), [1, 1, change.size(-1) - 2], dim=-1)
         reading, mixing, writing = super().weights(streams)
