@@ -65,10 +65,7 @@ def num_updates(state: dict[str, Any]) -> int | None:
 def owners_of(weights: Mapping[str, Tensor]) -> dict[str, str]:
     """Return the first name of each tensor by all its names; an empty tensor has no memory to share."""
     first: dict[Any, str] = {}
-    places = {
-        name: (w.data_ptr(), w.shape, w.stride(), w.dtype, w.device) if w.numel() else id(w)
-        for name, w in weights.items()
-    }
+    places = {name: (w.data_ptr(), w.shape, w.stride(), w.dtype) if w.numel() else id(w) for name, w in weights.items()}
     return {name: first.setdefault(place, name) for name, place in places.items()}
 
 

@@ -23,7 +23,6 @@ from fairseq_plugins.core.fields import END_WIDTHS, Family, flat_fields
 from fairseq_plugins.core.method import GENERAL_OPTIONS, PARTS, Axis, Option, Part, Stack, all_options, find_part
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
 from fairseq_plugins.errors import UserError, flag, unknown_name
-from fairseq_plugins.patches.impossible_values import BUILDS_NOTHING
 
 # What an architecture may set in every family; a family may add to it.
 SIZES = tuple(
@@ -32,6 +31,8 @@ SIZES = tuple(
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 SIZE_FIELDS = SIZES + DROPOUTS
 
+BUILDS_NOTHING = ("scale_fc", "scale_attn", "scale_heads", "scale_resids")
+"""Settings that stock fairseq accepts, and ignores."""
 # fairseq settings that are not supported; a value other than the default is an error, never ignored.
 UNSUPPORTED = (
     *("cross_self_attention", "character_embeddings", "base_layers", "quant_noise_pq", "quant_noise_scalar"),

@@ -14,14 +14,17 @@ from typing import Any
 import torch
 from fairseq.models.ema.ema import EMA
 
-from fairseq_plugins.checkpoints.files import owners_of
-
 
 def average_each_tensor_once(step: Callable[..., None], ema: EMA, new_model: Any, *args: Any, **kwargs: Any) -> None:
     """``EMA._step_internal``, which reads only the state dict of the model, with one name for each tensor."""
     state = new_model.state_dict()
-    owners = owners_of({name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)})
-    aliases = {name: owner for name, owner in owners.items() if name != owner}
+    first: dict[tuple[Any, ...], str] = {}
+    aliases = {}
+    for name, tensor in state.items():
+        if isinstance(tensor, torch.Tensor) and tensor.numel():
+            place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+            if first.setdefault(place, name) != name:
+                aliases[name] = first[place]
     once = {name: tensor for name, tensor in state.items() if name not in aliases}
     step(ema, SimpleNamespace(state_dict=lambda: once), *args, **kwargs)
     for alias, name in aliases.items():
