@@ -230,6 +230,9 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "fairseq.tasks.translation:build_model", r"\(char \d+\)$|must be a mapping", NO_JSON, (ValueError, TypeError)
     ),
+    Message(
+        "fairseq.utils:split_paths", "NoneType", "task.data is not set: add +task.data=DIR to the command", TypeError
+    ),
     Message("", r"^Dataset not found: (\S+) \((.+)\)", no_such_split, FileNotFoundError),
     Message("fairseq_cli.(interactive|validate|eval_lm):main", "NoneType", no_path, (AttributeError, TypeError)),
     Message(r"fairseq_cli.\w+:_?main", TOO_LONG, long_sentence),

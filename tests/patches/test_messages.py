@@ -13,6 +13,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.optim import FP16Optimizer
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from hydra.core.utils import JobReturn, JobStatus
 
 from fairseq_plugins.errors import UserError
@@ -76,6 +77,11 @@ def test_a_full_gpu_is_not_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> Non
     assert str(line_of(FP16Optimizer.build_fp32_params, None, params)).startswith("--fp16 needs a GPU")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert line_of(FP16Optimizer.build_fp32_params, None, params) is None
+
+
+def test_a_task_without_data() -> None:
+    line = line_of(TranslationTask.setup_task, TranslationConfig())
+    assert str(line) == "task.data is not set: add +task.data=DIR to the command"
 
 
 def test_a_failure_of_another_kind_keeps_its_trace(toy_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
