@@ -195,6 +195,7 @@ def unknown_part(local: Mapping[str, Any]) -> str:
     return f"the checkpoint's {kind} '{name}' is unknown: give the --user-dir that defines it"
 
 
+NO_DATA = "task.data is not set: add +task.data=DIR to the command"
 DECAY = (
     "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: use --max-update, or "
     "--total-num-update if the decay does not end with the training"
@@ -230,11 +231,9 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "fairseq.tasks.translation:build_model", r"\(char \d+\)$|must be a mapping", NO_JSON, (ValueError, TypeError)
     ),
-    Message(
-        "fairseq.utils:split_paths", "NoneType", "task.data is not set: add +task.data=DIR to the command", TypeError
-    ),
     Message("", r"^Dataset not found: (\S+) \((.+)\)", no_such_split, FileNotFoundError),
     Message("fairseq_cli.(interactive|validate|eval_lm):main", "NoneType", no_path, (AttributeError, TypeError)),
+    Message("fairseq.utils:split_paths", "NoneType", NO_DATA, TypeError),
     Message(r"fairseq_cli.\w+:_?main", TOO_LONG, long_sentence),
     Message(
         r"fairseq_cli.\w+:_?main", r"^malformed node|\(<unknown>, line \d+\)$", NO_DICTIONARY, (SyntaxError, ValueError)
