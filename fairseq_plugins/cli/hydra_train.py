@@ -103,6 +103,5 @@ def configuration_error(error: Exception) -> UserError | None:
         return None
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         return UserError(f"{error.problem_mark.name}: line {error.problem_mark.line + 1}: {error.problem}")
-    if not isinstance(error, (HydraException, OmegaConfBaseException)) and unknown_key(error) is None:
-        return None
-    return UserError(one_line(error))
+    known = isinstance(error, (HydraException, OmegaConfBaseException)) or unknown_key(error)
+    return UserError(one_line(error)) if known else None

@@ -19,7 +19,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.residual import Residual, SideStream, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import square, wide
+from fairseq_plugins.methods.shared.length import inverse_rms, wide
 
 
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
@@ -39,8 +39,8 @@ def mixed(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
 def logits(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Return w . v and 1 / RMS(v) of all blocks, each ``(K + 1, T, B, 1)``, which are to be multiplied."""
     parts = blocks, stream.unsqueeze(0)
-    squares = torch.cat([square(v) for v in parts]) / len(query)
-    return wide(torch.cat([torch.matmul(v, query) for v in parts]).unsqueeze(-1)), (squares + 1e-5).rsqrt()
+    products = torch.cat([torch.matmul(v, query) for v in parts]).unsqueeze(-1)
+    return wide(products), torch.cat([inverse_rms(v) for v in parts])
 
 
 class _Mixture(torch.autograd.Function):

@@ -18,7 +18,12 @@ def unit(x: Tensor, shortest: float) -> Tensor:
 
 def over_rms(product: Tensor, x: Tensor) -> Tensor:
     """Divide what a linear map makes of ``(..., C)`` by the root of the mean square of x: map(RMSNorm(x)), no gain."""
-    return wide(product) * torch.rsqrt(square(x) / x.size(-1) + 1e-5)
+    return wide(product) * inverse_rms(x)
+
+
+def inverse_rms(x: Tensor) -> Tensor:
+    """Return ``(..., 1)``, what RMSNorm multiplies ``(..., C)`` by."""
+    return torch.rsqrt(square(x) / x.size(-1) + 1e-5)
 
 
 def square(x: Tensor) -> Tensor:
