@@ -8,7 +8,7 @@ fairseq take: ``from fairseq_plugins import Translator`` needs neither if the tr
 from __future__ import annotations
 
 # Before all else: Ctrl-C ends a command quietly from here on.
-from fairseq_plugins.process import print_utf_8
+import fairseq_plugins.process  # noqa: F401
 
 # isort: split
 import gc
@@ -140,7 +140,6 @@ def __getattr__(name: str) -> Any:
     return Translator
 
 
-print_utf_8()
 if "fairseq" in sys.modules:
     register()
 else:

@@ -59,15 +59,6 @@ def end_quietly() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def print_utf_8() -> None:
-    """Read and print UTF-8 where the locale says ASCII, as in a bare container; all else is the user's choice."""
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        encoding = str(getattr(stream, "encoding", None)).lower()
-        if encoding in ("ascii", "us-ascii", "ansi_x3.4-1968") and hasattr(stream, "reconfigure"):
-            # A message may name what is not text.
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")
-
-
 def raise_again() -> None:
     """From here on Ctrl-C is a KeyboardInterrupt, as Python has it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:

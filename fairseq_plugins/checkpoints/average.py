@@ -45,6 +45,9 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
     """
     require_no_input(output, inputs)
     measured = measured_names()
+    # Imported late, as in there.
+    from fairseq_plugins.patches.another_dictionary import recorded
+
     mean, sources = RunningMean(measured), []
     first: dict[str, tuple[Any, Path]] = {}
     for path in inputs:
@@ -58,27 +61,12 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
         mean.add(weights, str(path))
         sources.append({"file": path.name, "num_updates": num_updates(state), "weights_sha256": weights_hash(weights)})
         settings = without_training_state({key: value for key, value in state.items() if key != "model"})
-        for name, value in identity(settings).items():
+        for name, value in {"architecture": architecture(settings), **recorded(settings)}.items():
             first_value, first_path = first.setdefault(name, (value, path))
             if value != first_value:
                 raise UserError(f"{path}: its {name.replace('_', ' ')} is not that of {first_path}")
     settings["averaged_from"] = sources
     write_checkpoint({**_plain(settings), "model": mean.result()}, output)
-
-
-def identity(state: dict[str, Any]) -> dict[str, Any]:
-    """Return what checkpoints must share to be averaged, by name: architecture, languages, dictionaries.
-
-    Stock fairseq records no dictionaries; theirs are read from the data of the training, if it is still there.
-    """
-    from fairseq_plugins.patches.another_dictionary import DICTIONARIES, recorded
-
-    facts: dict[str, Any] = {"architecture": architecture(state), **recorded(state)}
-    task = (state.get("cfg") or {}).get("task") or state.get("args") or {}
-    data = (vars(task) if isinstance(task, Namespace) else task).get("data")
-    if data and facts.keys().isdisjoint(DICTIONARIES):
-        facts |= {path.name: path.read_bytes() for path in Path(str(data).split(":")[0]).glob("dict*.txt")}
-    return facts
 
 
 def measured_names() -> frozenset[str]:

@@ -84,36 +84,26 @@ class PlainResidual(Residual):
         return torch.ones(1)
 
 
-class ScaledStream(Residual):
-    """scale * stream + branch with a constant scale, which is not in the state dict. Shapes ``(T, B, C)``."""
+class ConstantSum(Residual):
+    """a * stream + b * branch with constants, which are not in the state dict. Shapes ``(T, B, C)``."""
 
-    def __init__(self, scale: float) -> None:
+    def __init__(self, stream: float = 1.0, branch: float = 1.0) -> None:
         super().__init__()
-        self.scale = scale
+        self.stream, self.branch = stream, branch
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Add the branch to the scaled stream."""
-        return torch.add(branch, stream, alpha=self.scale)
+        """Add the two."""
+        if self.branch == 1:
+            return torch.add(branch, stream, alpha=self.stream)
+        return torch.add(stream if self.stream == 1 else self.stream * stream, branch, alpha=self.branch)
 
     def stream_scale(self) -> Tensor | None:
         """The constant, ``(1)``."""
-        return torch.full((1,), self.scale)
-
-
-class ScaledBranch(Residual):
-    """stream + scale * branch with a constant scale, which is not in the state dict. Shapes ``(T, B, C)``."""
-
-    def __init__(self, scale: float) -> None:
-        super().__init__()
-        self.scale = scale
-
-    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Add the scaled branch."""
-        return torch.add(stream, branch, alpha=self.scale)
+        return torch.full((1,), self.stream) if self.branch == 1 else None
 
     def branch_scale(self) -> Tensor | None:
         """The constant, ``(1)``."""
-        return torch.full((1,), self.scale)
+        return torch.full((1,), self.branch) if self.stream == 1 else None
 
 
 def needs_norm_after(design: StackDesign, config: Any) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
-from fairseq_plugins.core.residual import Residual, ScaledStream, needs_norm_after
+from fairseq_plugins.core.residual import ConstantSum, Residual, needs_norm_after
 from fairseq_plugins.core.sub_layers import sites_of
 from fairseq_plugins.methods.shared.scaled_draw import draw
 
@@ -57,7 +57,7 @@ def _of_both_depths(design: StackDesign) -> float:
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Build residual connections with one constant alpha for the whole stack."""
     scale = alpha(design, len(sites))
-    return {site: ScaledStream(scale) for site in sites}
+    return {site: ConstantSum(scale) for site in sites}
 
 
 @part(

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
-from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.core.residual import ConstantSum, Residual
 from fairseq_plugins.core.sub_layers import sites_of
 
 START = 0.221
@@ -70,18 +70,6 @@ def correlations(
     return seen, now
 
 
-class WeightedSum(Residual):
-    """a * stream + b * branch with two constants, which are not in the state dict. Shapes ``(T, B, C)``."""
-
-    def __init__(self, stream: float, branch: float) -> None:
-        super().__init__()
-        self.stream, self.branch = stream, branch
-
-    def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Add the two."""
-        return self.stream * stream + self.branch * branch
-
-
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse a share that is none."""
     k = design.options.deepscale_k
@@ -99,7 +87,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The same constants everywhere in a stack."""
     share = branch_share(design, design.layers, len(sites))
-    return {site: WeightedSum(math.sqrt(1 - share), math.sqrt(share)) for site in sites}
+    return {site: ConstantSum(math.sqrt(1 - share), math.sqrt(share)) for site in sites}
 
 
 @part(Axis.INIT, "deepscale", summary="normal draws that keep the variance of every branch at 1; biases are 0")

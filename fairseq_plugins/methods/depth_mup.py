@@ -15,7 +15,7 @@ from typing import Any
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, scale_rates
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
-from fairseq_plugins.core.residual import Residual, ScaledBranch
+from fairseq_plugins.core.residual import ConstantSum, Residual
 
 OPTIONS = (
     Option("depth_mup_alpha", 1.0, "exponent of the depth, from 0.5, depth-muP, to 1, CompleteP"),
@@ -40,7 +40,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     """The same at every site."""
     options = design.options
     scale = (design.layers / options.depth_mup_base) ** -options.depth_mup_alpha
-    return {site: ScaledBranch(scale) for site in sites}
+    return {site: ConstantSum(branch=scale) for site in sites}
 
 
 @part(

@@ -14,7 +14,7 @@ from typing import Any
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, norms_always
-from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledStream
+from fairseq_plugins.core.residual import ConstantSum, PlainResidual, Residual
 
 
 def first_site(design: StackDesign) -> Site:
@@ -55,7 +55,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
 def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The same constant in every layer but the first."""
     scale = design.options.keel_alpha or float(len(sites) * design.layers)
-    return {site: PlainResidual() if depth == 1 else ScaledStream(scale) for site in sites}
+    return {site: PlainResidual() if depth == 1 else ConstantSum(scale) for site in sites}
 
 
 method(

@@ -29,7 +29,7 @@ from fairseq_plugins.core.norm import (
     norms_always,
     stock_top_norm,
 )
-from fairseq_plugins.core.residual import PlainResidual, Residual, ScaledBranch, SideStream
+from fairseq_plugins.core.residual import ConstantSum, PlainResidual, Residual, SideStream
 
 EPSILON = 1e-7
 """Epsilon of the LayerNorm on the sum, in the released code."""
@@ -63,11 +63,11 @@ class DualStream(SideStream):
         return torch.add(self.norm(side), x, alpha=self.alpha)
 
 
-class SiameseResidual(ScaledBranch):
+class SiameseResidual(ConstantSum):
     """stream + branch / c, beside it side + branch; the branch reads stream + LN(side). Shapes ``(T, B, C)``."""
 
     def __init__(self, norm: nn.Module, divisor: float) -> None:
-        super().__init__(1 / divisor)
+        super().__init__(branch=1 / divisor)
         self.norm = norm
 
     def read(self, stream: Tensor, side: Tensor) -> Tensor:

@@ -32,16 +32,21 @@ class Legal(NamedTuple):
 AT_LEAST_0 = Legal("at least 0", lambda value: 0 <= value < math.inf)
 AT_LEAST_1 = Legal("at least 1", lambda value: 1 <= value < math.inf)
 SHARE = Legal("at least 0 and below 1", lambda value: 0 <= value < 1)
+ABOVE_0 = Legal("above 0", lambda value: 0 < value < math.inf)
 COUNTS = "max_tokens max_tokens_valid batch_size batch_size_valid required_batch_size_multiple update_freq beam nbest"
+WATCHED = "diagnostics_interval divergence_band divergence_patience"
+NOT_NEGATIVE = "num_workers max_epoch max_update lr clip_norm weight_decay warmup_updates divergence_plateau"
 LEGAL: Mapping[str, Legal] = {
-    **dict.fromkeys(COUNTS.split(), AT_LEAST_1),
-    **dict.fromkeys("num_workers max_epoch max_update lr clip_norm weight_decay warmup_updates".split(), AT_LEAST_0),
+    **dict.fromkeys([*COUNTS.split(), *WATCHED.split()], AT_LEAST_1),
+    **dict.fromkeys(NOT_NEGATIVE.split(), AT_LEAST_0),
+    **dict.fromkeys("temperature muon_lr_scale lr_decay_constant lamb_eps".split(), ABOVE_0),
+    **dict.fromkeys(["label_smoothing", "muon_momentum"], SHARE),
     **dict.fromkeys(["lenpen", "unkpen"], Legal("a finite number", math.isfinite)),
     "seed": Legal("from 0 to 4294967295, as numpy requires", lambda value: 0 <= value < 2**32),
-    "label_smoothing": SHARE,
-    "temperature": Legal("above 0", lambda value: 0 < value < math.inf),
     "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
-    "adam_betas": Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2),
+    **dict.fromkeys(
+        ["adam_betas", "lamb_betas"], Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2)
+    ),
 }
 
 BUILDS_NOTHING = ("scale_fc", "scale_attn", "scale_heads", "scale_resids")

@@ -10,7 +10,6 @@ import json
 import math
 import operator
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from fairseq_plugins.files import write_whole
 from fairseq_plugins.outcomes import DIVERGED
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME
 from fairseq_plugins.pipeline.fairseq_log import LogReader, error_message, floating_point_error, read_log
-from fairseq_plugins.pipeline.results import CHECKPOINTS, FINISHED
+from fairseq_plugins.pipeline.results import FINISHED
 
 LIMITS = ("max_update", "max_epoch")
 """Settings of ``optimization`` that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
@@ -54,7 +53,7 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         UserError: settings differ; they are named.
     """
     changed = [f"{name}: {new[name]}, was {old.get(name)}" for name in NOT_TO_CHANGE if old.get(name) != new[name]]
-    if any(old.get(name) != new[name] for name in ("data_fingerprint", "data_content")):
+    if old.get("data_content") != new["data_content"]:
         changed.append("dictionaries or training files differ")
     before, after = dict(flat(old.get("configuration", {}))), dict(flat(new["configuration"]))
     # An older version had the rate of the branches there.
@@ -155,15 +154,3 @@ def say_how_it_ended(run: Path, code: int, log: Path, since: int) -> Ending:
     record = asdict(ending) if ending.reason else {"num_updates": ending.num_updates, "epochs": ending.epochs}
     write_whole(run / FINISHED, json.dumps(record) + "\n")
     return ending
-
-
-def is_lost(run: Path, ending: Ending, record: Mapping[str, Any]) -> bool:
-    """Whether the last checkpoint of a finished training is an older one: its disk was away when it was written."""
-    from fairseq_plugins.checkpoints.damaged import LAST
-    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
-
-    at_its_limit = record["configuration"]["optimization"]["max_update"] == ending.num_updates
-    with suppress(UserError):  # a damaged or missing one is said by what uses it
-        if at_its_limit and not ending.reason:
-            return (num_updates(read_checkpoint(run / CHECKPOINTS / LAST)) or 0) < ending.num_updates
-    return False

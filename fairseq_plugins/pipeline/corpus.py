@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq_plugins.errors import UserError
-
-
-class Corpus(NamedTuple):
-    """Dictionaries and training files, and a fingerprint of the former and of the latter's sizes, whatever the path."""
-
-    fingerprint: str
-    files: tuple[Path, ...]
 
 
 def binarised(data: Path) -> Path:
@@ -31,8 +23,8 @@ def binarised(data: Path) -> Path:
     return inner if inner.is_dir() else data
 
 
-def check_data(data: Path, config: Any) -> Corpus:
-    """Check that the files that the task reads exist and are not empty.
+def check_data(data: Path, config: Any) -> tuple[Path, ...]:
+    """Check that the files that the task reads exist and are not empty; return dictionaries and training files.
 
     Raises:
         UserError: one line that names the first missing file, or the languages of the data if they are different.
@@ -41,8 +33,7 @@ def check_data(data: Path, config: Any) -> Corpus:
     pair = languages_of(data, task) if "source_lang" in task else None
     sides = pair or ("",)
     if str(task._name) not in ("translation", "language_modeling") and not task.get("source_lang"):
-        texts = sorted(data.glob("*.txt"))
-        return Corpus(_fingerprint(texts, []), tuple(texts))
+        return tuple(sorted(data.glob("*.txt")))
     dictionaries = [data / (f"dict.{side}.txt" if side else "dict.txt") for side in sides]
     splits = [str(getattr(dataset, "train_subset", "train"))]
     if not dataset.disable_validation:
@@ -55,8 +46,7 @@ def check_data(data: Path, config: Any) -> Corpus:
         if path.stat().st_size == 0:
             raise UserError(f"{path}: empty")
     training = [data / f"{name}.bin" for name in names[: len(sides)]]
-    files = (*dictionaries, *training, *(path.with_suffix(".idx") for path in training))
-    return Corpus(_fingerprint(dictionaries, training), files)
+    return (*dictionaries, *training, *(path.with_suffix(".idx") for path in training))
 
 
 def languages_of(data: Path, task: Mapping[str, Any]) -> tuple[str, str]:
@@ -75,15 +65,6 @@ def languages_of(data: Path, task: Mapping[str, Any]) -> tuple[str, str]:
         raise UserError(f"{data}: contains {shown}, but the configuration translates {'-'.join(map(str, configured))}")
     source, target = pairs[0] if None in configured else configured
     return str(source), str(target)
-
-
-def _fingerprint(dictionaries: list[Path], training: list[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in dictionaries:
-        digest.update(path.read_bytes())
-    for path in training:
-        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
-    return digest.hexdigest()
 
 
 def lengths(prefix: Path) -> Any:

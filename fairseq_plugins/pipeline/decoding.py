@@ -117,7 +117,6 @@ def make_plan(args: argparse.Namespace) -> Plan:
     binarised = corpus.binarised(args.data)
     sets = sets_to_evaluate(args.data, args.test_sets)
     import torch
-    from omegaconf import OmegaConf
 
     from fairseq_plugins.checkpoints.files import import_fairseq, num_updates, read_checkpoint
     from fairseq_plugins.pipeline import averaging
@@ -125,14 +124,6 @@ def make_plan(args: argparse.Namespace) -> Plan:
     import_fairseq()
     # fairseq logs everything it loads, on standard output.
     logging.getLogger().setLevel(logging.WARNING)
-    known, configuration = run.settings.get("data_fingerprint"), run.settings.get("configuration")
-    if known and isinstance(configuration, dict):
-        # Another dictionary of the same size would silently give translations of other words.
-        if corpus.check_data(binarised, OmegaConf.create(configuration)).fingerprint != known:
-            raise UserError(
-                f"{args.data}: not the data of {run.directory}, which was trained on {run.data}: "
-                "dictionaries or training files differ"
-            )
     newest = read_checkpoint(averaging.newest(run.checkpoints))
     config = configuration_of(newest)
     task = str(config.get("task", {}).get("_name"))

@@ -34,7 +34,7 @@ from fairseq_plugins.pipeline.decoding import (
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
 from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
-from fairseq_plugins.pipeline.self_check import plain_text, write_check
+from fairseq_plugins.pipeline.self_check import write_check
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, make_directory, remove, require_apart, say
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.scoring.metrics import metric_named
@@ -255,11 +255,12 @@ def _write_scores(plan: Plan, texts: Texts, target: Path) -> None:
     """Write the texts and their scores as a table beside ``target``, and the scores to it as JSON; print warnings."""
     from fairseq_plugins.scoring.scores import score
     from fairseq_plugins.scoring.tables import as_json, as_text
+    from fairseq_plugins.text.moses import decoder
 
     for library in ("sacrebleu", "absl"):
         logging.getLogger(library).setLevel(logging.ERROR)
     place, text = target.parent, plan.text
-    plain = texts.hypotheses if text is None else plain_text(text, plan.target, texts.hypotheses)
+    plain = texts.hypotheses if text is None else list(map(decoder(text, plan.target), texts.hypotheses))
     for name, lines in (
         ("hypotheses.tok", texts.hypotheses),
         ("references.tok", texts.tokenised_references),

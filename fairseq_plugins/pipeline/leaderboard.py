@@ -123,7 +123,7 @@ def gather(runs: Sequence[Run]) -> tuple[Group, ...]:
     """Group the runs that differ only in the seed; rows keep the order of the runs."""
     recipes: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
-        data = run.settings.get("data_fingerprint") or str(run.data)
+        data = run.settings.get("data_content") or str(run.data)
         recipe = (run.config, _distinctions(run), data) if run.config else (str(run.directory),)
         recipes.setdefault(recipe, []).append(run)
     labels = _labels([members[0] for members in recipes.values()])

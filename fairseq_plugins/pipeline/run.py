@@ -44,11 +44,10 @@ from fairseq_plugins.pipeline.continuing import (
     check_unchanged,
     finished,
     is_longer,
-    is_lost,
     read_record,
     say_how_it_ended,
 )
-from fairseq_plugins.pipeline.corpus import Corpus, binarised, check_data
+from fairseq_plugins.pipeline.corpus import binarised, check_data
 from fairseq_plugins.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
 from fairseq_plugins.pipeline.progress import Progress, Screen
 from fairseq_plugins.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS
@@ -212,7 +211,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     data = taken_as_it_is(binarised(request.data))
     recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
     config = recipe.config
-    corpus = check_data(data, config)
+    files = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
     before = (read_record(request.run / SETTINGS) or {}).get("precision")
     precision = choose_precision(request.precision, config, machine, before)
@@ -228,7 +227,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
         *(*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config)),
     )
     record = {
-        **_record(request, recipe, corpus, machine, sharing),
+        **_record(request, recipe, files, machine, sharing),
         "precision": precision.name,
         "tokens_per_update": batches.largest if batches.max_tokens else None,
         "parameters": count_parameters(config),
@@ -301,7 +300,7 @@ def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str
 
 
 def _record(
-    request: Request, recipe: Configuration, corpus: Corpus, machine: Machine, sharing: Sharing
+    request: Request, recipe: Configuration, files: Sequence[Path], machine: Machine, sharing: Sharing
 ) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
@@ -318,8 +317,7 @@ def _record(
         "method": str(config.model.get("_name") or config.model),
         "seed": int(config.common.seed),
         "data": str(data),
-        "data_fingerprint": corpus.fingerprint,
-        "data_content": checksum(*corpus.files),
+        "data_content": checksum(*files),
         "prepared_by": call.read_text(encoding="utf-8").strip() if call.is_file() else None,
         "nodes": request.nodes,
         "processes": sharing.processes * request.nodes,
@@ -367,7 +365,7 @@ def begun(request: Request) -> Plan:
     if old is not None and (ending is not None or not begins):
         check_unchanged(old, plan.record, request.run)
     longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
-    if ending is not None and not longer and not is_lost(request.run, ending, plan.record):
+    if ending is not None and not longer:
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
         return Plan((), plan.record, (line,), ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]

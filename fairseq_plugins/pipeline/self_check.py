@@ -92,14 +92,6 @@ def write_check(plan: Plan, test_set: TestSet, target: Path, accepted: str = "")
         print(f"warning: {test_set.name}: {result.problem}; accepted: {accepted}", file=sys.stderr)
 
 
-def plain_text(how: Description, language: str, lines: Sequence[str]) -> list[str]:
-    """Tokens whose subwords are joined, as plain text: with capitals where it was truecased, detokenised."""
-    from fairseq_plugins.text.moses import detokeniser, recaser
-
-    cased = list(map(recaser(), lines)) if how.truecased else list(lines)
-    return list(map(detokeniser(language), cased)) if how.tokeniser == "moses" else cased
-
-
 # --- one function for each task -------------------------------------------------------------------------------------
 
 
@@ -107,13 +99,16 @@ def _translation(plan: Plan, test_set: TestSet) -> Result:
     """Join subwords, detokenise and compare, as for a translation."""
     from fairseq.data.data_utils import post_process
 
+    from fairseq_plugins.text.moses import decoder
+
     how, language = plan.text, plan.target
     assert how is not None
     prefix = plan.binarised / f"{test_set.subset}.{plan.source}-{language}.{language}"
     sentences = _binarised(prefix, plan.binarised / f"dict.{language}.txt")
 
     def joined(lines: Sequence[str]) -> Sequence[str]:
-        return plain_text(how, language, [post_process(line, how.subwords) for line in lines])
+        words = [post_process(line, how.subwords) for line in lines]
+        return list(map(decoder(how, language), words))
 
     return _compared(plan, test_set, sentences, joined, how)
 

@@ -3,7 +3,7 @@
 ``fairseq.sequence_generator.SequenceGenerator`` copies the encoder's output at every step, keeps attention weights that
 nobody reads, runs the first step once a hypothesis and asks the device several questions a step. This search keeps its
 rules, in the same order, and does none of that. What it does not know, fairseq's search does: sampling, diverse search,
-constraints, a language model beside the ensemble, models without step-by-step decoding.
+constraints, ``--match-source-len``, a language model beside the ensemble, and models whose attention it does not know.
 
 Legend: B sentences of the batch, N of them still in it, K hypotheses of a sentence, W of them so far (1 at the first
 step, K afterwards), C candidates of a sentence, T time, S source time, V words.
@@ -16,15 +16,13 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from fairseq.search import BeamSearch, LengthConstrainedBeamSearch
+from fairseq.search import BeamSearch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from torch import Tensor
 
 from fairseq_plugins.search.hypotheses import Ancestry, Candidates, Finished, best_candidates, matching
 from fairseq_plugins.search.step_attention import in_steps
-from fairseq_plugins.search.stepping import Member, can_step
-
-KNOWN_STRATEGIES = (BeamSearch, LengthConstrainedBeamSearch)
+from fairseq_plugins.search.stepping import Member, reads_source_once
 
 
 class LeanSearch(SequenceGenerator):
@@ -43,8 +41,9 @@ class LeanSearch(SequenceGenerator):
         bos_token: int | None = None,
     ) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence, best first; arguments are those of fairseq's method."""
-        is_stock = type(self.search) in KNOWN_STRATEGIES and constraints is None and self.lm_model is None
-        if is_stock and "src_tokens" in sample["net_input"] and all(map(can_step, self.model.models)):
+        is_stock = type(self.search) is BeamSearch and constraints is None and self.lm_model is None
+        known = all(reads_source_once(getattr(model, "decoder", None)) for model in self.model.models)
+        if is_stock and known and "src_tokens" in sample["net_input"]:
             return _Batch(self, sample["net_input"], prefix_tokens, bos_token).search()
         hypotheses: list[list[dict[str, Tensor]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
         return hypotheses
@@ -66,13 +65,7 @@ class _Batch:
         source = net_input["src_tokens"]
         self.sentences, length = source.size()[:2]
         self.device = source.device
-        if "src_lengths" in net_input:
-            self.lengths: Tensor = net_input["src_lengths"]
-        else:  # counted as fairseq does
-            self.lengths = (source.ne(settings.eos) & source.ne(settings.pad)).long().sum(dim=1)
         self.max_len = min(int(settings.max_len_a * length + settings.max_len_b), settings.max_len - 1)
-        if settings.match_source_len:
-            self.max_len = int(self.lengths.max())
         assert settings.min_len <= self.max_len, "min_len cannot be larger than max_len, please adjust these!"
         rows = self.sentences * self.beam
         self.tokens = torch.full((rows, self.max_len + 2), settings.pad, dtype=torch.long, device=self.device)
@@ -92,8 +85,7 @@ class _Batch:
         """Return the hypotheses of each sentence, best first."""
         with ExitStack() as stack:
             for member in self.members:
-                if member.shares:
-                    stack.enter_context(in_steps(member.decoder, self.beam))
+                stack.enter_context(in_steps(member.decoder, self.beam))
             for step in range(self.max_len + 1):
                 candidates = self.candidates(step)
                 ends = candidates.words.eq(self.settings.eos) & candidates.scores.ne(-math.inf)
@@ -155,12 +147,6 @@ class _Batch:
                 lprobs[:, settings.token_indices_to_suppress] = -math.inf
         if settings.repeat_ngram_blocker is not None:
             lprobs = settings.repeat_ngram_blocker(tokens, lprobs, sentences, width, step)
-        if isinstance(settings.search, LengthConstrainedBeamSearch):
-            strategy, by_sentence = settings.search, lprobs.view(sentences, width, -1)
-            too_short = step < strategy.min_len_a * self.lengths + strategy.min_len_b
-            long_enough = step >= strategy.max_len_a * self.lengths + strategy.max_len_b
-            by_sentence[too_short, :, settings.eos] = -math.inf
-            by_sentence[long_enough, :, settings.eos] = 0
         return lprobs
 
     def finish(self, step: int, candidates: Candidates, ends: list[list[bool]]) -> list[int] | None:
@@ -187,8 +173,6 @@ class _Batch:
         positional[:, 1:] = positional[:, 1:] - positional[:, :-1]
         if self.settings.normalize_scores:
             scores = scores / (step + 1) ** self.settings.len_penalty
-        if self.settings.match_source_len:
-            scores = scores.masked_fill(step > self.lengths[rows], -math.inf)
         ended_hypotheses = {"tokens": tokens, "score": scores, "positional_scores": positional}
         if self.attention is not None:
             ended_hypotheses["attention"] = self.attention.index_select(0, parents)[:, :, 1 : step + 2]
@@ -205,8 +189,7 @@ class _Batch:
         """Continue the sentences ``staying`` (None: all) with their best K candidates that do not end."""
         index = None if staying is None else self.on_device(staying)
         candidates = Candidates(*(matching(rows, index) for rows in candidates))
-        ends, self.ignored, self.lengths = (matching(rows, index) for rows in (ends, self.ignored, self.lengths))
-        self.prefix = matching(self.prefix, index)
+        ends, self.ignored, self.prefix = (matching(rows, index) for rows in (ends, self.ignored, self.prefix))
         ends[:, : self.beam] |= self.ignored
         count = ends.size(1)
         order = ends * (2 * self.beam) + torch.arange(count, device=self.device)

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from fairseq.models import FairseqIncrementalDecoder
 from fairseq.models.transformer import TransformerDecoderBase
-from fairseq.modules import BeamableMM, MultiheadAttention
+from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_plugins.search.hypotheses import Ancestry
@@ -24,23 +23,16 @@ from fairseq_plugins.search.step_attention import DecodingState, has_steps
 HERE_AND_FAIRSEQ = ("fairseq", "fairseq_plugins")
 
 
-def reads_source_once(decoder: nn.Module) -> bool:
-    """Whether the decoder reads the encoder's output at its first step only, and shares it between hypotheses."""
+def reads_source_once(decoder: nn.Module | None) -> bool:
+    """Whether :class:`Member` can run the decoder; fairseq's own search runs any other.
+
+    It reads the encoder's output at its first step only, and shares it between hypotheses.
+    """
     if not isinstance(decoder, TransformerDecoderBase) or decoder.cross_self_attention:
         return False
     attentions = [module for module in decoder.modules() if isinstance(module, MultiheadAttention)]
     ours = all(type(module).__module__.split(".")[0] in HERE_AND_FAIRSEQ for module in (decoder, *decoder.layers))
     return ours and all(has_steps(module) or getattr(module, "beams_share_source", False) for module in attentions)
-
-
-def can_step(model: Any) -> bool:
-    """Whether :class:`Member` can run ``model``; fairseq's own search runs any other."""
-    decoder = getattr(model, "decoder", None)
-    if not isinstance(decoder, FairseqIncrementalDecoder):
-        return False
-    if any(isinstance(module, BeamableMM) for module in decoder.modules()):
-        return False  # as in fconv: rows are taken for hypotheses of a sentence, at the first step, too
-    return reads_source_once(decoder) or not hasattr(model, "set_beam_size")
 
 
 class Member:
@@ -58,14 +50,10 @@ class Member:
         self.model, self.decoder, self.beam, self.attention = model, model.decoder, beam, attention
         self.encoder = getattr(model, "encoder", None)
         self.source = None if self.encoder is None else self.encoder.forward_torchscript(net_input)
-        self.shares = reads_source_once(self.decoder)
-        self.state: dict[str, Any] = DecodingState(ancestry) if self.shares else {}
-        self.options: dict[str, Any] = {}
-        if isinstance(self.decoder, TransformerDecoderBase) and not attention:
-            self.options["alignment_layer"] = -1  # no layer, hence no layer's weights
-        self.movable = [module for module in self.decoder.modules() if hasattr(module, "reorder_incremental_state")]
-        if self.shares:
-            self.movable = [module for module in self.movable if module is not self.decoder and not has_steps(module)]
+        self.state = DecodingState(ancestry)
+        self.options = {} if attention else {"alignment_layer": -1}  # no layer, hence no layer's weights
+        movable = [module for module in self.decoder.modules() if hasattr(module, "reorder_incremental_state")]
+        self.movable = [module for module in movable if module is not self.decoder and not has_steps(module)]
 
     def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
         """Return log-probabilities of the next word, ``(N * W, V)``, and the attention, ``(N * W, S)``, if asked for.
@@ -90,7 +78,7 @@ class Member:
 
     def expand(self, sentences: int, device: torch.device) -> None:
         """Go from sentences to hypotheses, after the first step."""
-        if self.shares and self.source is not None:
+        if self.source is not None:
             # All that the layers still need is in their caches.
             first = self.source["encoder_out"][0]
             self.source = {name: [] if name != "encoder_out" else [first[:0].clone()] for name in self.source} | {
@@ -113,13 +101,9 @@ class Member:
             self._move(rows)
         if staying is not None and index is not None:
             self._move_source(rows)
-            if isinstance(self.state, DecodingState):
-                self.state.keep(staying, index)
+            self.state.keep(staying, index)
 
     def _move(self, order: Tensor) -> None:
-        if not self.shares:
-            self.decoder.reorder_incremental_state_scripting(self.state, order)
-            return
         for module in self.movable:
             module.reorder_incremental_state(self.state, order)
 

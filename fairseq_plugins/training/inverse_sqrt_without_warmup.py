@@ -39,13 +39,11 @@ class InverseSqrtWithoutWarmup(FairseqLRScheduler):
     """``lr * sqrt(K / (K + n))``. It depends only on the number of updates, so checkpoints hold no state of it.
 
     Raises:
-        UserError: K is not above 0, or ``--lr`` is a list.
+        UserError: ``--lr`` is a list.
     """
 
     def __init__(self, cfg: Any, optimizer: Any) -> None:
         super().__init__(cfg, optimizer)
-        if not 0 < cfg.lr_decay_constant < math.inf:
-            raise UserError(f"--lr-decay-constant must be above 0, not {cfg.lr_decay_constant}")
         rates = list(cfg.lr) if isinstance(cfg.lr, Collection) else [cfg.lr]
         if len(rates) != 1:
             raise UserError(f"--lr-scheduler inverse_sqrt_without_warmup takes one --lr, not {len(rates)}")

@@ -191,21 +191,14 @@ def output_projection(model: nn.Module) -> tuple[TransformerDecoderBase, Tensor]
         UserError: the output layer is not a linear map without bias.
     """
     decoder = getattr(model, "decoder", None)
-    reason = None
-    if not isinstance(decoder, TransformerDecoderBase):
-        reason = "the model has no Transformer decoder"
-    elif decoder.adaptive_softmax is not None:
-        reason = "the model has an adaptive softmax (--adaptive-softmax-cutoff), which has a loss of its own"
-    elif type(decoder.output_projection) is not nn.Linear or decoder.output_projection.bias is not None:
-        reason = (
-            "the output layer of the model is not a linear map without bias (--tie-adaptive-weights, --base-layers)"
-        )
-    elif type(decoder).output_layer is not TransformerDecoderBase.output_layer:
-        reason = f"{type(decoder).__name__} has an output layer of its own"
-    if reason:
-        raise UserError(f"--criterion NAME{SUFFIX} needs a linear output layer, but {reason}: drop {SUFFIX}")
-    assert isinstance(decoder, TransformerDecoderBase)
-    return decoder, decoder.output_projection.weight
+    layer = getattr(decoder, "output_projection", None)  # None beside an adaptive softmax
+    if isinstance(decoder, TransformerDecoderBase) and type(layer) is nn.Linear and layer.bias is None:
+        if type(decoder).output_layer is TransformerDecoderBase.output_layer:
+            return decoder, layer.weight
+    raise UserError(
+        f"--criterion NAME{SUFFIX} needs a Transformer decoder whose output layer is a linear map without bias "
+        f"(no --adaptive-softmax-cutoff): drop {SUFFIX}"
+    )
 
 
 class InChunks(FairseqCriterion):

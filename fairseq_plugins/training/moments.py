@@ -3,7 +3,6 @@
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import ast
-import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,8 +14,6 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.optim.adam import FairseqAdam
 from omegaconf import II
 from torch import Tensor
-
-from fairseq_plugins.errors import UserError
 
 Tensors = list[Tensor]
 Group = dict[str, Any]
@@ -143,44 +140,26 @@ class MomentConfig(FairseqDataclass):
     lr: list[float] = II("optimization.lr")
 
 
-def checked_settings(cfg: Any, prefix: str, least_beta2: float = 0.0) -> dict[str, Any]:
+def moment_settings(cfg: Any, prefix: str) -> dict[str, Any]:
     """Return the settings of a :class:`MomentOptimizer` from fairseq's ``cfg``.
 
     Args:
         cfg: has ``PREFIX_betas``, text or a YAML list, ``PREFIX_eps``, ``weight_decay`` and ``lr``, one rate or one for
-            each epoch.
+            each epoch. Their ranges have been checked with those of fairseq's own settings.
         prefix: of its flags.
-        least_beta2: the smallest legal second beta.
-
-    Raises:
-        UserError: betas or eps are impossible.
     """
-    text, eps = getattr(cfg, f"{prefix}_betas"), getattr(cfg, f"{prefix}_eps")
-    try:
-        first, second = map(float, ast.literal_eval(text) if isinstance(text, str) else text)
-    except (ValueError, TypeError, SyntaxError):
-        first = second = math.nan
-    if not (0 <= first < 1 and least_beta2 <= second < 1):
-        least = f", the second at least {least_beta2:.4g}" if least_beta2 else ""
-        raise UserError(
-            f"--{prefix}-betas takes two numbers such as '(0.9, 0.98)', at least 0 and below 1{least}; not '{text}'"
-        )
-    if not 0 < eps < math.inf:
-        raise UserError(f"--{prefix}-eps must be above 0, not {eps:g}")
+    betas = getattr(cfg, f"{prefix}_betas")
+    first, second = map(float, ast.literal_eval(betas) if isinstance(betas, str) else betas)
     rate = next(iter(cfg.lr)) if isinstance(cfg.lr, Collection) else cfg.lr
+    eps = getattr(cfg, f"{prefix}_eps")
     return {"lr": float(rate), "betas": (first, second), "eps": eps, "weight_decay": cfg.weight_decay}
 
 
 class FairseqMoments(FairseqOptimizer):
-    """Base of fairseq's side of a :class:`MomentOptimizer`, ``kind``; for the others see :func:`checked_settings`.
-
-    Raises:
-        UserError: settings out of their range.
-    """
+    """Base of fairseq's side of a :class:`MomentOptimizer`, ``kind``; for ``prefix`` see :func:`moment_settings`."""
 
     kind: type[MomentOptimizer]
     prefix = "adam"
-    least_beta2 = 0.0
     average_params = FairseqAdam.average_params  # the state has Adam's names
 
     def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
@@ -190,4 +169,4 @@ class FairseqMoments(FairseqOptimizer):
     @property
     def optimizer_config(self) -> dict[str, Any]:
         """Return the settings of the torch optimizer."""
-        return checked_settings(self.cfg, self.prefix, self.least_beta2)
+        return moment_settings(self.cfg, self.prefix)

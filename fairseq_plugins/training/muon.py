@@ -23,7 +23,7 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq_plugins.core.initialisation import FACTORS
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.fast_adam import Adam
-from fairseq_plugins.training.moments import MomentConfig, checked_settings
+from fairseq_plugins.training.moments import MomentConfig, moment_settings
 from fairseq_plugins.training.rates import MATRIX
 
 
@@ -67,14 +67,12 @@ class FairseqMuon(FairseqOptimizer):
     """``--optimizer muon``.
 
     Raises:
-        UserError: settings are out of their range, or there are no matrices.
+        UserError: there are no matrices.
     """
 
     def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
         super().__init__(cfg)
-        if not (0 <= cfg.muon_momentum < 1 and cfg.muon_lr_scale > 0):
-            raise UserError("--muon-momentum must be at least 0 and below 1, and --muon-lr-scale above 0")
-        settings = checked_settings(cfg, "adam")
+        settings = moment_settings(cfg, "adam")
         kinds: dict[bool, list[Any]] = {False: [], True: []}
         for parameter in params:
             kinds[getattr(parameter, "param_group", None) == MATRIX].append(parameter)
@@ -96,5 +94,5 @@ class FairseqMuon(FairseqOptimizer):
     @property
     def optimizer_config(self) -> dict[str, Any]:
         """Return the settings that a resumed training takes from its command line, for all groups."""
-        settings = checked_settings(self.cfg, "adam")
+        settings = moment_settings(self.cfg, "adam")
         return {name: settings[name] for name in ("lr", "weight_decay")}

@@ -70,5 +70,3 @@ class FairseqRAdam(FairseqMoments):
     """``--optimizer radam``."""
 
     kind = RAdam
-    # rho_t < 2 / (1 - beta_2) - 1, so a smaller beta_2 never takes a step.
-    least_beta2 = 1 - 2 / (TRUSTED + 1)

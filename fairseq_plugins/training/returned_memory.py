@@ -3,15 +3,11 @@
 The tensors of a step have other sizes in every batch. The GNU C library takes those below 32 MB from one heap, and
 keeps what lies free between others: of 4.1 GB that a process had after 80 updates 2.5 GB were free, and it still grew.
 ``malloc_trim`` gives them back. It takes as long as a tenth of an update, so it is called now and then.
-
-Between two calls the library keeps what it has. By itself it gives back the end of the heap in every backward pass, and
-the next step gets it page by page, filled with zeros: 8,000 times at 18-18 layers and width 256.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,10 +17,6 @@ from fairseq_plugins.patches.wrapping import wrap
 
 EVERY = 25
 """Number of updates after which memory is given back."""
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
-"""``M_TRIM_THRESHOLD`` and ``M_MMAP_THRESHOLD`` of ``malloc.h``."""
-OWN_MAP = 32 << 20
-"""Bytes from which an allocation is given back at once: the most that the library's own threshold rises to."""
 
 
 def give_back() -> None:
@@ -34,20 +26,8 @@ def give_back() -> None:
         trim(0)
 
 
-@functools.cache
-def keep() -> None:
-    """Let this process keep free memory until :func:`give_back`; other C libraries than GNU's have no such function."""
-    change = getattr(ctypes.CDLL(None), "mallopt", None)
-    if change is not None:
-        change(TRIM_THRESHOLD, -1)  # never
-        # Without this one it would stay at 128 KiB: it no longer rises by itself.
-        change(MMAP_THRESHOLD, OWN_MAP)
-
-
 def step(train: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.train_step`` that gives memory back afterwards; on a GPU torch has an allocator of its own."""
-    if not trainer.cuda:
-        keep()
     statistics = train(trainer, *args, **kwargs)
     if not trainer.cuda and trainer.get_num_updates() % EVERY == 0:
         give_back()

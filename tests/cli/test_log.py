@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import io
 import logging
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from fairseq_plugins.cli.main import main
-from tests import processes, toy
-
-NO_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+from tests import toy
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
@@ -52,22 +48,3 @@ def test_a_training_begins_with_few_lines(
     assert start < 30
     for kept in ("num. shared model params: 12,448 (num. trained: 12,448)", f"{toy_data} train de-en 120 examples"):
         assert kept in lines[:start]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("module", ["fairseq_plugins.cli generate", "fairseq_cli.generate"])
-def test_generate_without_a_locale(module: str, toy_data: Path, tmp_path: Path) -> None:
-    model = toy.train_toy(toy_data, tmp_path, "--max-update", "1", arch="admin_transformer")
-    own = [] if "plugins" in module else ["--user-dir", "fairseq_plugins"]
-    words = [*module.split(), str(toy_data), "--path", str(model), "--cpu", "--beam", "1", *own]
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, **NO_LOCALE}
-    ended = subprocess.run([sys.executable, "-m", *words], capture_output=True, cwd=root, env=environment)
-    assert ended.returncode == 0, ended.stderr.decode()
-    assert "fünf" in ended.stdout.decode("utf-8")
-
-
-def test_a_mistake_without_a_locale_is_a_line() -> None:
-    ended = processes.python("-m", "fairseq_plugins.cli", "übersetze", **NO_LOCALE)
-    assert (ended.code, ended.output) == (2, "")
-    assert ended.errors.startswith(r"error: unknown command '\udcc3\udcbcbersetze'")

@@ -43,7 +43,6 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "training.mixed_precision.say_what_it_costs",
         "patches.messages.call_main_explained",
         "patches.impossible_values.refuse_configuration",
-        "patches.orphaned_ranks.call_main_until_alone",
         "patches.cpu_processes.call_main_anywhere",
         "patches.two_trainings_at_once.call_and_release",
     ),

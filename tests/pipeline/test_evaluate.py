@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from fairseq_plugins.checkpoints import files
 from fairseq_plugins.cli.main import main
-from fairseq_plugins.pipeline import averaging, corpus, decoding, evaluate
+from fairseq_plugins.pipeline import averaging, decoding, evaluate
 from fairseq_plugins.pipeline.decoding import Plan, TestSet, make_plan
 from fairseq_plugins.pipeline.evaluate import parser
 from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
@@ -225,24 +224,6 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
     assert capsys.readouterr() == ("", line)
     with pytest.raises(AssertionError, match="fairseq was loaded"):
         main(["evaluate", str(run), str(data), "test"])
-
-
-def test_data_of_another_training_are_refused(run, data, tmp_path):
-    dataset = {"disable_validation": False, "valid_subset": "valid"}
-    configuration = {"task": TRANSLATION, "model": {}, "dataset": dataset}
-    known = corpus.check_data(data / "data-bin", OmegaConf.create(configuration)).fingerprint
-    record = json.loads((run / "run.json").read_text())
-    record |= {"configuration": configuration, "data": str(data / "data-bin"), "data_fingerprint": known}
-    (run / "run.json").write_text(json.dumps(record))
-    moved = data.rename(tmp_path / "moved")
-    assert plan(run, moved).test_sets == (TestSet("test", "test", moved / "raw" / "test.en"),)
-
-    dictionary = moved / "data-bin" / "dict.en.txt"
-    first, second, *others = dictionary.read_text().splitlines(keepends=True)
-    dictionary.write_text("".join([second, first, *others]))
-    assert refusal(run, moved) == (
-        f"{moved}: not the data of {run}, which was trained on {data}: dictionaries or training files differ"
-    )
 
 
 def test_the_published_row_says_what_is_averaged_else_the_last_that_are_there(tmp_path):

@@ -175,12 +175,9 @@ def test_a_batch_of_pads_has_no_loss() -> None:
 def test_another_output_layer_is_refused_in_one_line() -> None:
     biased = models.tiny("transformer")
     biased.decoder.output_projection = nn.Linear(16, WORDS)
-    for model, reason in (
-        (models.tiny("transformer", adaptive_softmax_cutoff="8,16", decoder_output_dim=16), "adaptive softmax"),
-        (biased, "not a linear map without bias"),
-        (nn.Linear(2, 2), "no Transformer decoder"),
-    ):
-        assert reason in refused(criterion(SMOOTHED + "_in_chunks"), model, sample())
+    adaptive = models.tiny("transformer", adaptive_softmax_cutoff="8,16", decoder_output_dim=16)
+    for model in (adaptive, biased, nn.Linear(2, 2)):
+        assert "a linear map without bias" in refused(criterion(SMOOTHED + "_in_chunks"), model, sample())
 
 
 def moved(found: dict[str, Tensor], wanted: dict[str, Tensor], start: dict[str, Tensor]) -> float:

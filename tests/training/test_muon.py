@@ -114,5 +114,3 @@ def test_weights_of_streams_are_no_matrices_of_a_layer() -> None:
 def test_mistakes() -> None:
     with pytest.raises(UserError, match="finds no matrices of layers: .* add --fp16-no-flatten-grads"):
         built("muon", nn.Parameter(torch.zeros(9)))
-    with pytest.raises(UserError, match="--muon-momentum must be at least 0 and below 1"):
-        built("muon", *pair(), muon_momentum=1.0)

@@ -12,8 +12,9 @@ from dataclasses import field
 from typing import Any, Optional
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY, FairseqCriterion, register_criterion
+from fairseq.dataclass import ChoiceEnum
 
-from fairseq_plugins.errors import UserError, flag, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
 
 SUFFIX = "_with_diagnostics"
 EXTENDED = (
@@ -27,7 +28,7 @@ EXTENDED = (
     "label_smoothed_cross_entropy_with_ctc",
     "label_smoothed_cross_entropy_with_rdrop",
 )
-ACTIONS = STOP, SKIP = "stop", "skip"
+STOP, SKIP = "stop", "skip"
 
 
 @dataclasses.dataclass
@@ -37,9 +38,8 @@ class Diagnostics:
     diagnostics_interval: int = field(
         default=100, metadata={"help": "record activations, gradients and residual connections in every N-th update"}
     )
-    divergence_action: Optional[str] = field(
-        default=None,
-        metadata={"help": f"watch for divergence and then do this: {', '.join(ACTIONS)} (default: do not watch)"},
+    divergence_action: Optional[ChoiceEnum([STOP, SKIP])] = field(  # type: ignore[valid-type]
+        default=None, metadata={"help": "watch for divergence and then do this (default: do not watch)"}
     )
     divergence_band: float = field(
         default=8.0,
@@ -56,19 +56,6 @@ class Diagnostics:
         },
     )
 
-    def problems(self) -> list[str]:
-        """Return a line for each value that is not legal."""
-        least = {"diagnostics_interval": 1, "divergence_band": 1, "divergence_patience": 1, "divergence_plateau": 0}
-        problems = [
-            f"{flag(name)} {value}: it must be at least {least[name]}"
-            for name, value in dataclasses.asdict(self).items()
-            if name in least and not value >= least[name]  # also what is not a number
-        ]
-        if self.divergence_action not in (None, *ACTIONS):
-            unknown = unknown_name("action", str(self.divergence_action), ACTIONS)
-            problems.append(f"{flag('divergence_action')} {self.divergence_action}: {unknown}")
-        return problems
-
 
 class WithDiagnostics(FairseqCriterion):
     """Mixin for criteria that :func:`extend` makes. Listed before the extended class."""
@@ -82,16 +69,9 @@ class WithDiagnostics(FairseqCriterion):
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "WithDiagnostics":
-        """Build the criterion as fairseq does, after a check of its settings.
-
-        Raises:
-            UserError: settings out of their range, all together.
-        """
-        settings = Diagnostics(*(getattr(cfg, setting.name) for setting in dataclasses.fields(Diagnostics)))
-        if problems := settings.problems():
-            raise UserError(problems)
+        """Build the criterion as fairseq does, and keep its settings."""
         criterion: WithDiagnostics = super().build_criterion(cfg, task)
-        criterion.settings = settings
+        criterion.settings = Diagnostics(*(getattr(cfg, own.name) for own in dataclasses.fields(Diagnostics)))
         return criterion
 
     def forward(self, model: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:

@@ -147,13 +147,11 @@ def test_another_precision_than_that_of_the_checkpoint_is_one_line(training: Tra
 
 
 MISTAKES = {
-    "--divergence-action sotp": (
-        "--divergence-action sotp: unknown action 'sotp' (did you mean 'stop'?); legal values: skip, stop"
-    ),
-    "--divergence-action stop --divergence-band 0": "--divergence-band 0.0: it must be at least 1",
-    "--divergence-action stop --divergence-band nan": "--divergence-band nan: it must be at least 1",
-    "--divergence-patience 0": "--divergence-patience 0: it must be at least 1",
-    "--divergence-plateau -1": "--divergence-plateau -1: it must be at least 0",
+    "--divergence-action sotp": ("unknown --divergence-action 'sotp' (did you mean 'stop'?); legal values: skip, stop"),
+    "--divergence-action stop --divergence-band 0": "--divergence-band must be at least 1, not 0.0",
+    "--divergence-action stop --divergence-band nan": "--divergence-band must be at least 1, not nan",
+    "--divergence-patience 0": "--divergence-patience must be at least 1, not 0",
+    "--divergence-plateau -1": "--divergence-plateau must be at least 0, not -1",
     "--divergence-action stop --use-bmuf": (
         "--divergence-action needs the gradients of all processes in each update: "
         "it does not work with --use-bmuf or --ddp-backend slowmo"
