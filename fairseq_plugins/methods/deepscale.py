@@ -11,7 +11,6 @@ inputs of an attention, which :func:`correlations` follows through the stack as 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch import nn
 
@@ -70,18 +69,15 @@ def correlations(
     return seen, now
 
 
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse a share that is none."""
-    k = design.options.deepscale_k
-    return [] if k > 0 else [f"--deepscale-k must be above 0, not {k:g}"]
-
-
 @part(
     Axis.RESIDUAL,
     "deepscale",
     summary="lambda * stream + beta * branch, two constants whose squares add up to 1",
-    options=(Option("deepscale_k", 2.0, "beta^2 times the number of sub-layers of the stack; beta^2 is at most 0.5"),),
-    conflicts=conflicts,
+    options=(
+        Option(
+            "deepscale_k", 2.0, "beta^2 times the number of sub-layers of the stack; beta^2 is at most 0.5", least=1e-6
+        ),
+    ),
     no_fold="stock fairseq has no factor of the stream",
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:

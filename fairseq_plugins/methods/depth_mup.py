@@ -10,23 +10,15 @@ for the parameters of the layers. So what is tuned on a model of L_base layers h
 
 from __future__ import annotations
 
-from typing import Any
-
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, scale_rates
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import ConstantSum, Residual
 
 OPTIONS = (
-    Option("depth_mup_alpha", 1.0, "exponent of the depth, from 0.5, depth-muP, to 1, CompleteP"),
+    Option("depth_mup_alpha", 1.0, "exponent of the depth, from 0.5, depth-muP, to 1, CompleteP", least=0.5),
     Option("depth_mup_base", 2, "layers of the model whose settings hold at every depth", least=1),
 )
-
-
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse exponents that are not between depth-muP's and CompleteP's."""
-    alpha = design.options.depth_mup_alpha
-    return [] if 0.5 <= alpha <= 1 else [f"--depth-mup-alpha must be from 0.5 to 1, not {alpha:g}"]
 
 
 @part(
@@ -34,7 +26,6 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     "depth_mup",
     summary="stream + (L / base)^-alpha * branch, L the layers of the stack",
     options=OPTIONS,
-    conflicts=conflicts,
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The same at every site."""
@@ -48,7 +39,6 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     "depth_mup",
     summary="the base initialisation; the layers' learning rate and epsilon scale with the depth",
     options=OPTIONS,
-    conflicts=conflicts,
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Mark the parameters of the layers; the weights stay."""

@@ -13,12 +13,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
-from fairseq_plugins.methods.shared.length import wide
-
-
-def _factor(x: Tensor, epsilon: float) -> Tensor:
-    """1 / sqrt(mean(x^2) + eps), ``(..., 1)``, in float32: a square leaves the range of half precision at 256."""
-    return torch.rsqrt(torch.linalg.vector_norm(wide(x), dim=-1, keepdim=True).square() / x.size(-1) + epsilon)
+from fairseq_plugins.methods.shared.length import inverse_rms, wide
 
 
 class _Normalise(torch.autograd.Function):
@@ -26,7 +21,7 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        factor = _factor(x, epsilon)
+        factor = inverse_rms(x, epsilon)
         ctx.save_for_backward(x, weight, factor)
         ctx.epsilon = epsilon
         normed = (x * factor).type_as(x)
@@ -36,7 +31,7 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, factor = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative
-            factor = _factor(x, ctx.epsilon)
+            factor = inverse_rms(x, ctx.epsilon)
         # A gradient from attention heads has their strides, which make each operation six times as slow.
         gradient, normed = gradients[0].contiguous(), x * factor
         along = gradient * normed
@@ -55,7 +50,7 @@ class RMSNorm(nn.RMSNorm):
         """Normalise."""
         if torch.is_grad_enabled():
             return _Normalise.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
-        return (x * _factor(x, self.eps)).type_as(x) * self.weight
+        return (x * inverse_rms(x, self.eps)).type_as(x) * self.weight
 
 
 class RootNorm(nn.RMSNorm):
@@ -69,21 +64,15 @@ class RootNorm(nn.RMSNorm):
         return (x / (root + self.eps)).type_as(x) * self.weight
 
 
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse a module without a place, and an epsilon that leaves a vector of zeros without a norm."""
-    epsilon = design.options.rms_norm_epsilon
-    return needs_norms(design, config) + ([] if epsilon > 0 else [f"--rms-norm-epsilon must be above 0, not {epsilon}"])
-
-
 @part(
     Axis.NORM_MODULE,
     "rms_norm",
     summary="RMSNorm at every place of `--norm` and on top: no mean is subtracted, and there is no bias",
     options=(
-        Option("rms_norm_epsilon", 1e-5, "what RMSNorm adds to the mean square"),
+        Option("rms_norm_epsilon", 1e-5, "what RMSNorm adds to the mean square", least=1e-30),
         Option("rms_norm_epsilon_in", "square", "whether it adds to the square or to its root", ("square", "root")),
     ),
-    conflicts=conflicts,
+    conflicts=needs_norms,
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:

@@ -21,9 +21,9 @@ def over_rms(product: Tensor, x: Tensor) -> Tensor:
     return wide(product) * inverse_rms(x)
 
 
-def inverse_rms(x: Tensor) -> Tensor:
+def inverse_rms(x: Tensor, epsilon: float = 1e-5) -> Tensor:
     """Return ``(..., 1)``, what RMSNorm multiplies ``(..., C)`` by."""
-    return torch.rsqrt(square(x) / x.size(-1) + 1e-5)
+    return torch.rsqrt(square(x) / x.size(-1) + epsilon)
 
 
 def square(x: Tensor) -> Tensor:
