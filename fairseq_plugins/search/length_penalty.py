@@ -13,7 +13,6 @@ the search itself is fairseq's, with its own stopping rule, and the penalty rank
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -28,36 +27,18 @@ def gnmt_length_penalty(length: int, alpha: float) -> float:
     return ((5.0 + length) / 6.0) ** alpha
 
 
-def checked_alpha(lenpen: Any, normalized: bool = True) -> float:
-    """Return the alpha of equation 14 from the settings of a search.
-
-    Args:
-        lenpen: the value of ``--lenpen``; from a JSON string it may be anything.
-        normalized: whether scores have a length penalty at all; false with ``--unnormalized``.
-
-    Raises:
-        UserError: it is not a finite number, negative, or the penalty is switched off at the same time.
-    """
-    problems = []
-    if isinstance(lenpen, bool) or not isinstance(lenpen, (int, float)) or not 0 <= lenpen < math.inf:
-        problems.append(
-            f"--lenpen {lenpen}: with --lenpen-form gnmt it is the alpha of ((5 + length) / 6) ** alpha, a number that "
-            "is finite and not negative, for instance 0.6; 0 means no penalty"
-        )
-    if not normalized:
-        problems.append("--lenpen-form gnmt asks for a length penalty and --unnormalized for none: drop one of the two")
-    if problems:
-        raise UserError(problems)
-    return float(lenpen)
-
-
 def in_gnmt_form(search: SequenceGenerator | SequenceScorer, alpha: float) -> Any:
     """Let a search of fairseq, or its scorer of references, score and rank in the GNMT form; returns it.
 
     A search without fairseq's penalty gives the sum of log-probabilities, which is divided by
     :func:`gnmt_length_penalty`. The scorer always takes their mean, so there the sum is made again. Only ``generate``
     is wrapped.
+
+    Raises:
+        UserError: the search has no length penalty.
     """
+    if not getattr(search, "normalize_scores", True):
+        raise UserError("--lenpen-form gnmt asks for a length penalty and --unnormalized for none: drop one of the two")
     generate, takes_mean = search.generate, isinstance(search, SequenceScorer)
     search.normalize_scores, search.gnmt_alpha = False, alpha
 

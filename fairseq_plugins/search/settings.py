@@ -26,7 +26,7 @@ from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.patches.wrapping import wrap
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
-from fairseq_plugins.search.length_penalty import checked_alpha, in_gnmt_form
+from fairseq_plugins.search.length_penalty import in_gnmt_form
 from fairseq_plugins.search.precision import FLOAT32, PRECISIONS, lower
 
 LEAN = "lean"
@@ -90,8 +90,8 @@ def build_search(
     search = choice(args, "search", SEARCHES) if not getattr(args, "score_reference", False) else STOCK
     if search == STOCK and precision != FLOAT32:
         raise UserError(f"--decode-precision {precision} needs --search {LEAN}, and a search: drop one of the two")
+    alpha = float(getattr(args, "lenpen", 1))
     if form == GNMT:
-        alpha = checked_alpha(getattr(args, "lenpen", 1), not getattr(args, "unnormalized", False))
         logger.info(f"length penalty of the GNMT form: ((5 + length) / 6) ** {alpha:g}, the end mark counted")
     extra = dict(extra_gen_cls_kwargs or {})
     if search == LEAN:

@@ -11,9 +11,8 @@ import torch
 from fairseq.models import BaseFairseqModel
 from torch import Tensor
 
-from fairseq_plugins.search.length_penalty import checked_alpha, gnmt_length_penalty
+from fairseq_plugins.search.length_penalty import gnmt_length_penalty
 from tests import models
-from tests.refusals import problems_of, refused
 from tests.search.searching import gnmt, log_probability, outspoken, scores, search, stock_search, words
 from tests.search.test_lean import SETTINGS
 
@@ -33,14 +32,6 @@ def test_equation_14() -> None:
         (13, 0.2, 1.2457309),  # 3 ** 0.2
     ):
         assert gnmt_length_penalty(length, alpha) == pytest.approx(value, rel=1e-7)
-
-
-def test_alpha_is_any_number_from_zero_and_nothing_else() -> None:
-    for alpha in (0, 0.0, 0.2, 0.6, 1, 2.5):
-        assert checked_alpha(alpha) == alpha
-    for alpha in (-0.1, -1, math.nan, math.inf, -math.inf, "0.6", None, True, [0.6]):
-        assert "finite and not negative, for instance 0.6" in refused(checked_alpha, alpha)
-    assert len(problems_of(checked_alpha, -1.0, normalized=False)) == 2
 
 
 COMMON = (

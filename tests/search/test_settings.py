@@ -76,7 +76,6 @@ def test_what_is_unknown_or_contradicts_is_refused() -> None:
         *unknown,
         ({"lenpen_form": "gnmd"}, "unknown --lenpen-form 'gnmd' (did you mean 'gnmt'?); legal values: fairseq, gnmt"),
         ({"unnormalized": True}, "--lenpen-form gnmt asks for a length penalty and --unnormalized for none: drop one"),
-        ({"lenpen": -0.6}, "--lenpen -0.6: "),
     ):
         asked = settings(**{"lenpen_form": "gnmt", **values})
         assert refused(models.task().build_generator, [outspoken()], asked).startswith(message)

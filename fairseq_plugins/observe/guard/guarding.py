@@ -21,7 +21,7 @@ import torch
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged
-from fairseq_plugins.observe.guard.places import Place, PlaceBands, backward_culprit, weakest
+from fairseq_plugins.observe.guard.places import Place, PlaceBands, weakest
 from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins
 from fairseq_plugins.observe.guard.repeating import (
     REPEATING,
@@ -163,7 +163,7 @@ class Guard:
                 recorder.stop()
         modules = (trainer.get_model(), trainer.get_criterion())
         values = recorder.measured if recorder else gradient_norms(modules, remaining_factor(trainer.optimizer))
-        return search.place(trainer) or backward_culprit(values) or self.places.place(update.number, values)
+        return search.place(trainer) or self.places.place(update.number, values)
 
     def _drop(self, trainer: Trainer) -> None:
         """Drop an update as if there had been no batch."""

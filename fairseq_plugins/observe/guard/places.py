@@ -31,17 +31,6 @@ class Place(NamedTuple):
     how: str
 
 
-def backward_culprit(values: Mapping[str, float]) -> Place | None:
-    """Return the first place, in the order of the backward pass, whose gradient is not finite."""
-    split = {name: name.rpartition("/") for name, value in values.items() if not math.isfinite(value)}
-    bad = [name for name, (place, _, kind) in split.items() if place and kind in GRADIENTS]
-    if not bad:
-        return None
-    first = max(bad, key=lambda name: (forward_order(split[name][0]), split[name][2] == BRANCH_GRADIENT))
-    place, _, kind = split[first]
-    return Place(place, f"{kind} is {values[first]:g}")
-
-
 class PlaceBands:
     """Bands over the logarithm of every statistic at every place; an observer of the recorder.
 
@@ -76,10 +65,11 @@ class PlaceBands:
     def place(self, update: int, values: Mapping[str, float]) -> Place | None:
         """Return the place that left its band first; ``None`` if nothing was recorded before.
 
-        Of several, the first activation of the forward pass, else the first gradient of the backward pass. If none has
-        left its band, the one furthest from its mean.
+        Of several, the first activation of the forward pass, else the first gradient of the backward pass; of those
+        that are not finite, if there are any. If none has left its band, the one furthest from its mean.
         """
         since = self._outside(update, values)
+        since = {name: first for name, first in since.items() if not math.isfinite(values[name])} or since
         if not since:
             return self._furthest(values)
         first = min(since, key=lambda name: (since[name], *_order(name)))

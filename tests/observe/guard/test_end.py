@@ -145,8 +145,8 @@ def spoil_gradient(model: torch.nn.Module) -> None:
     ("spoil", "place", "saved", "disk"),
     [
         (spoil_weight, "encoder.layers.1.ffn (the output of encoder.layers.1.fc1 is the first that", False, "free"),
-        (spoil_gradient, "encoder.layers.1.ffn (gradient_norm is nan)", True, "free"),
-        (spoil_gradient, "encoder.layers.1.ffn (gradient_norm is nan)", False, "full"),
+        (spoil_gradient, "encoder.layers.1.ffn (gradient_norm nan since update 1)", True, "free"),
+        (spoil_gradient, "encoder.layers.1.ffn (gradient_norm nan since update 1)", False, "full"),
     ],
 )
 def test_a_stock_model_is_searched_too(
