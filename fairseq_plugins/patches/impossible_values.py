@@ -35,11 +35,11 @@ SHARE = Legal("at least 0 and below 1", lambda value: 0 <= value < 1)
 ABOVE_0 = Legal("above 0", lambda value: 0 < value < math.inf)
 COUNTS = "max_tokens max_tokens_valid batch_size batch_size_valid required_batch_size_multiple update_freq beam nbest"
 WATCHED = "diagnostics_interval divergence_band divergence_patience"
-NOT_NEGATIVE = "num_workers max_epoch max_update lr clip_norm weight_decay warmup_updates adam_eps divergence_plateau"
+NOT_NEGATIVE = "num_workers max_epoch max_update lr clip_norm weight_decay warmup_updates divergence_plateau"
 LEGAL: Mapping[str, Legal] = {
     **dict.fromkeys([*COUNTS.split(), *WATCHED.split()], AT_LEAST_1),
     **dict.fromkeys(NOT_NEGATIVE.split(), AT_LEAST_0),
-    **dict.fromkeys("temperature muon_lr_scale lr_decay_constant lamb_eps".split(), ABOVE_0),
+    **dict.fromkeys("temperature adam_eps lamb_eps muon_lr_scale lr_decay_constant".split(), ABOVE_0),
     **dict.fromkeys(["label_smoothing", "muon_momentum"], SHARE),
     **dict.fromkeys(["lenpen", "unkpen"], Legal("a finite number", math.isfinite)),
     "seed": Legal("from 0 to 4294967295, as numpy requires", lambda value: 0 <= value < 2**32),

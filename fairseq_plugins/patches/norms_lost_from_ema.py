@@ -10,10 +10,13 @@ from its last weights.
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from fairseq.models.ema.ema import EMA
+
+logger = logging.getLogger(__name__)
 
 
 def versions_of(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,7 +38,14 @@ def restore_with_versions(
 
     Entries that ``state_dict`` lacks keep their values, which are those of the model after a checkpoint is loaded.
     """
-    restore(ema, completed(state_dict, versions_of(ema.model.state_dict())), *args, **kwargs)
+    own = ema.model.state_dict()
+    # The state of a step lacks versions alone.
+    if lost := own.keys() - state_dict.keys() - versions_of(own).keys():
+        logger.warning(
+            f"the stored average of the weights lacks {', '.join(sorted(lost))}: they are taken from the float32 "
+            "average of the same file (--ema-fp32), or from its last weights if it has no such average"
+        )
+    restore(ema, completed(state_dict, versions_of(own)), *args, **kwargs)
 
 
 def build_with_versions(

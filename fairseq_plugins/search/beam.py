@@ -42,8 +42,8 @@ class LeanSearch(SequenceGenerator):
     ) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence, best first; arguments are those of fairseq's method."""
         is_stock = type(self.search) is BeamSearch and constraints is None and self.lm_model is None
-        known = all(reads_source_once(getattr(model, "decoder", None)) for model in self.model.models)
-        if is_stock and known and "src_tokens" in sample["net_input"]:
+        decoders = (getattr(model, "decoder", None) for model in self.model.models)
+        if is_stock and "src_tokens" in sample["net_input"] and all(map(reads_source_once, decoders)):
             return _Batch(self, sample["net_input"], prefix_tokens, bos_token).search()
         hypotheses: list[list[dict[str, Tensor]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
         return hypotheses

@@ -13,6 +13,7 @@ the search itself is fairseq's, with its own stopping rule, and the penalty rank
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -35,8 +36,13 @@ def in_gnmt_form(search: SequenceGenerator | SequenceScorer, alpha: float) -> An
     is wrapped.
 
     Raises:
-        UserError: the search has no length penalty.
+        UserError: alpha is negative or not finite, or the search has no length penalty.
     """
+    if not 0 <= alpha < math.inf:
+        raise UserError(
+            f"--lenpen {alpha:g}: with --lenpen-form gnmt it is the alpha of ((5 + length) / 6) ** alpha, a number "
+            "that is finite and not negative, for instance 0.6; 0 means no penalty"
+        )
     if not getattr(search, "normalize_scores", True):
         raise UserError("--lenpen-form gnmt asks for a length penalty and --unnormalized for none: drop one of the two")
     generate, takes_mean = search.generate, isinstance(search, SequenceScorer)

@@ -18,14 +18,18 @@ the same. Algorithm 2 itself also steps by the momentum and needs rho_t > 4: one
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from fairseq.optim import register_optimizer
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.moments import FairseqMoments, Group, MomentConfig, MomentOptimizer, Tensors
 
 TRUSTED = 5.0
 """Minimum rho_t of a step."""
+LEAST_BETA2 = 1 - 2 / (TRUSTED + 1)
+"""rho_t stays below 2 / (1 - beta_2) - 1."""
 
 
 def step_factor(t: int, beta1: float, beta2: float) -> float | None:
@@ -70,3 +74,11 @@ class FairseqRAdam(FairseqMoments):
     """``--optimizer radam``."""
 
     kind = RAdam
+
+    @property
+    def optimizer_config(self) -> dict[str, Any]:
+        """Return the settings of the torch optimizer; a UserError for betas with which no step is ever taken."""
+        settings = super().optimizer_config
+        if settings["betas"][1] < LEAST_BETA2:
+            raise UserError(f"--adam-betas of radam: the second must be at least {LEAST_BETA2:.4g}, or no step comes")
+        return settings

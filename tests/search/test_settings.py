@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from argparse import Namespace
 from typing import Any
 
@@ -76,6 +77,7 @@ def test_what_is_unknown_or_contradicts_is_refused() -> None:
         *unknown,
         ({"lenpen_form": "gnmd"}, "unknown --lenpen-form 'gnmd' (did you mean 'gnmt'?); legal values: fairseq, gnmt"),
         ({"unnormalized": True}, "--lenpen-form gnmt asks for a length penalty and --unnormalized for none: drop one"),
+        *(({"lenpen": alpha}, f"--lenpen {alpha}: ") for alpha in (-0.6, math.nan, math.inf)),
     ):
         asked = settings(**{"lenpen_form": "gnmt", **values})
         assert refused(models.task().build_generator, [outspoken()], asked).startswith(message)

@@ -103,6 +103,7 @@ def test_block_momentum_averages_the_moments(name: str, monkeypatch: pytest.Monk
 REFUSED: dict[str, tuple[Any, ...]] = {
     "adam_betas": ("0.9", "(0.9, 0.98, 0.99)", "(0.9,", "__import__('os')", (1.0, 0.98)),
     "lamb_betas": ("(-0.1, 0.98)", "(0.9, 1.0)", 0.9),
+    "adam_eps": (0.0,),
     "lamb_eps": (0.0, math.nan),
     "muon_momentum": (1.0, -0.1),
     "muon_lr_scale": (0.0,),

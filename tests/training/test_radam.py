@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.training.radam import RAdam, step_factor
-from tests.training.optimizing import LR, gradients, updates
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.training.radam import LEAST_BETA2, RAdam, step_factor
+from tests.training.optimizing import LR, built, gradients, updates
 
 BETAS = [(0.9, 0.98), (0.9, 0.99), (0.9, 0.995), (0.9, 0.999)]
 
@@ -51,3 +52,12 @@ def test_late_steps_are_adam_s() -> None:
     assert step_factor(100_000, 0.9, 0.98) == pytest.approx(1, abs=1e-12)
     # By hand: rho = 99 - 12 * 0.885842 / 0.114158 = 5.8818, so r = 0.11552; corrections 0.33787 and 0.46856.
     assert step_factor(6, 0.9, 0.98) == pytest.approx(0.11552 * 0.33787 / 0.46856, rel=2e-4)
+
+
+def test_no_step_ever_below_the_least_beta2() -> None:
+    """rho_t stays below 2 / (1 - beta2) - 1, which is 5 at 2/3; a little above it a step comes."""
+    assert pytest.approx(2 / 3) == LEAST_BETA2
+    assert all(step_factor(t, 0.9, 0.66) is None for t in range(1, 400))
+    assert step_factor(400, 0.9, 0.67) is not None
+    with pytest.raises(UserError, match="the second must be at least 0.6667"):
+        built("radam", adam_betas=(0.9, 0.6))
