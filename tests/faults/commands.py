@@ -71,6 +71,8 @@ def _become(words: Sequence[str], environment: dict[str, str], before: Any) -> N
         sys.argv = [words[at], *words[at + 2 :]]
         sys.orig_argv[:] = [sys.executable, *words[at:]]
         process.COMMAND = process.is_command()
+        if process.COMMAND:  # as its import does in a new interpreter
+            process.end_with_torchrun()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
         runpy.run_module(words[at + 1], run_name="__main__", alter_sys=True)
         code = 0
