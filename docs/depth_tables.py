@@ -137,10 +137,13 @@ def long_table(lines: Sequence[Line]) -> str:
 
 
 def against_baseline(lines: Sequence[Line], depth: str, column: str) -> dict[str, float]:
-    """Welch's p-values of the methods of a depth against the baseline, with Holm's correction over the methods."""
+    """Welch's p-values of the methods of a depth against the baseline, with Holm's correction over the methods.
+
+    Those with fewer seeds belong to no hypothesis, and would make the test of the others stricter.
+    """
     cells = trained(lines, f"_{depth}")
     base = cells.pop(f"{BASELINE}_{depth}", [])
-    return holm({config: over_seeds(found, base, column) for config, found in cells.items()})
+    return holm({config: over_seeds(found, base, column) for config, found in cells.items() if len(found) >= SEEDS})
 
 
 COMPARED = (
@@ -221,13 +224,13 @@ def last_tenth(line: Line) -> float:
 
 
 def to_goal(line: Line, clock: str) -> float | None:
-    """Seconds of a clock until the validation loss is first ``GOAL``; None if it never is, or they are not known.
+    """Seconds of a CPU's clock until the validation loss is first ``GOAL``; None if it never is, or they are not known.
 
     ``clock`` is the column of the whole training's: ``processor_s`` or ``wall_s``.
     """
     updates, losses = curve(line)
     least = np.minimum.accumulate(losses)
-    if least[-1] > GOAL or not line[clock]:
+    if least[-1] > GOAL or line["device"] != "cpu" or not line[clock]:
         return None
     return float(np.interp(-GOAL, -least, updates)) / int(line["updates"]) * float(line[clock])
 

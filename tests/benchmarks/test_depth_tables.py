@@ -16,7 +16,7 @@ def full(config: str, seed: int, valid: float, bleu: float) -> dict[str, str]:
     columns = {"bleu_test": bleu, "bleu_test_averaged": bleu + 1, "chrf_test": 2 * bleu, "bleu_multi30k": bleu - 1}
     texts = {name: str(value) for name, value in columns.items()}
     p = "" if config.startswith("pre_ln") else f"0.0{seed}"
-    more = {"seed": str(seed), "updates": "100", "curve": curve, "p_test": p, "processor_s": "7", "wall_s": "70"}
+    more = {"seed": str(seed), "updates": "100", "curve": curve, "p_test": p, "processor_s": "7", "wall_s": "70", "device": "cpu"}
     return line(config, "full", "0.001", str(valid), **more, **texts)
 
 
@@ -58,6 +58,10 @@ def test_means_spreads_and_tests_over_the_seeds() -> None:
     assert post.startswith("| `post_ln` 6-6 | 0 of 1 | 0.001 |  |")
     assert tables.over_seeds(lines[3:6], lines[:3], "valid") == pytest.approx(0.000255, rel=0.01)
     assert tables.over_seeds(lines[3:4], lines[:3], "valid") is None
+    # Two seeds of one more method are in no test, and leave the others' correction as it is.
+    more = [full("mhc_6e6d", seed, 3.0 + 0.1 * seed, 30.0) for seed in (1, 2)]
+    expected = tables.against_baseline(lines, "6e6d", "valid")
+    assert tables.against_baseline(lines + more, "6e6d", "valid") == expected != {}
 
 
 def test_a_verdict_follows_the_mean_and_the_test() -> None:

@@ -1,6 +1,7 @@
 """``torch.autocast`` on a pretended GPU, whose tensors autocast's own dispatch does not know.
 
-The lists are those of https://docs.pytorch.org/docs/stable/amp.html ("CUDA Op-Specific Behavior").
+The lists are those of https://docs.pytorch.org/docs/stable/amp.html ("CUDA Op-Specific Behavior"), and ``vecdot``, which
+torch computes as a product of matrices.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch.utils._pytree import tree_map
 
 LOWER = (
     "__matmul__ addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d"
-    " einsum linear matmul mm mv prelu scaled_dot_product_attention"
+    " einsum linear matmul mm mv prelu scaled_dot_product_attention vecdot"
 )
 """Run in half precision."""
 FLOAT = (
@@ -33,7 +34,7 @@ def casting(kind: type[Tensor]) -> Iterator[tuple[Any, str, Callable[..., Any]]]
     """Owner, name and replacement of each function that casts its inputs of this ``kind``."""
     for policy, names in ((_lower, LOWER), (_float, FLOAT), (_widest, WIDEST)):
         for name in names.split():
-            for owner in (torch, F, Tensor):
+            for owner in (torch, torch.linalg, F, Tensor):
                 if hasattr(owner, name):
                     yield owner, name, _cast(getattr(owner, name), policy, kind)
 

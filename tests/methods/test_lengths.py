@@ -10,6 +10,7 @@ from torch import nn
 
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.methods.scale_norm import ScaleNorm, UnitRows, UnitVectors
+from fairseq_plugins.methods.shared.length import over_rms, unit
 from tests.models import inputs, logits, tiny
 
 
@@ -19,6 +20,15 @@ def test_scale_norm_by_hand() -> None:
     torch.testing.assert_close(norm(x), torch.tensor([[1.2, 0.0, 1.6, 0.0], [0.0] * 4]))
     half = norm.half()(torch.tensor([300.0, 0.0, 400.0, 0.0], dtype=torch.float16))
     torch.testing.assert_close(half.float(), torch.tensor([1.2, 0.0, 1.6, 0.0]), rtol=1e-3, atol=0)
+
+
+def test_lengths_stay_in_float32_under_autocast() -> None:
+    """Of a pad's vector, zero, the square is raised to 1e-24, which half precision does not have."""
+    x = torch.tensor([[300.0, 0.0, 1.001, 0.0], [0.0] * 4])
+    expected = unit(x, 1e-12), over_rms(x, x)
+    with torch.autocast("cpu", torch.float16):
+        found = unit(x, 1e-12), over_rms(x, x)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 def test_the_drawn_lengths_of_word_vectors_do_not_matter() -> None:

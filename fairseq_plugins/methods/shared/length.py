@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fairseq_plugins.methods.shared.full_precision import without_autocast
+
 
 def wide(x: Tensor) -> Tensor:
     """Return x in float32 or more."""
@@ -29,4 +31,5 @@ def inverse_rms(x: Tensor, epsilon: float = 1e-5) -> Tensor:
 def square(x: Tensor) -> Tensor:
     """Return ``(..., 1)``, x . x, whose gradient takes half of the time of that of a norm."""
     x = wide(x)
-    return torch.linalg.vecdot(x, x).unsqueeze(-1)
+    with without_autocast(x.device.type):  # to which it is a product of matrices
+        return torch.linalg.vecdot(x, x).unsqueeze(-1)
