@@ -16,7 +16,8 @@ def full(config: str, seed: int, valid: float, bleu: float) -> dict[str, str]:
     columns = {"bleu_test": bleu, "bleu_test_averaged": bleu + 1, "chrf_test": 2 * bleu, "bleu_multi30k": bleu - 1}
     texts = {name: str(value) for name, value in columns.items()}
     p = "" if config.startswith("pre_ln") else f"0.0{seed}"
-    more = {"seed": str(seed), "updates": "100", "curve": curve, "p_test": p, "processor_s": "7", "wall_s": "70", "device": "cpu"}
+    more = {"seed": str(seed), "updates": "100", "curve": curve, "p_test": p}
+    more |= {"processor_s": "7", "wall_s": "70", "device": "cpu"}
     return line(config, "full", "0.001", str(valid), **more, **texts)
 
 

@@ -1,7 +1,7 @@
 """``torch.autocast`` on a pretended GPU, whose tensors autocast's own dispatch does not know.
 
-The lists are those of https://docs.pytorch.org/docs/stable/amp.html ("CUDA Op-Specific Behavior"), and ``vecdot``, which
-torch computes as a product of matrices.
+The lists are those of https://docs.pytorch.org/docs/stable/amp.html ("CUDA Op-Specific Behavior"), and ``vecdot``,
+which torch computes as a product of matrices.
 """
 
 from __future__ import annotations
