@@ -211,9 +211,7 @@ def as_csv(shown: Report) -> str:
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def report_on(
-    paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = (), html: Path | None = None
-) -> None:
+def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = ()) -> None:
     """Print a report, and write ``report.md``, ``report.csv`` and ``report.html`` into ``directory``.
 
     Args:
@@ -221,24 +219,17 @@ def report_on(
         directory: for the files.
         baseline: as for :func:`make_report`.
         notes: as for :func:`make_report`.
-        html: another place of the page, which is refused without vl-convert; default: the page is then left out.
 
     Raises:
-        UserError: as :func:`make_report`; a file cannot be written; a page cannot be made.
+        UserError: as :func:`make_report`; a file cannot be written.
     """
     # Imported here: only a report needs numpy.
     from fairseq_plugins.pipeline.page import NO_PAGE, page, vega
 
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
-    script = vega()
-    if html and script is None:
-        raise UserError(NO_PAGE)
-    if html and html.suffix.lower() not in (".html", ".htm"):
-        # A slip would replace a file of a training.
-        raise UserError(f"--html {html}: must end in .html")
-    shown = make_report(paths, baseline, notes)
+    shown, script = make_report(paths, baseline, notes), vega()
     files = {directory / "report.md": as_markdown(shown), directory / "report.csv": as_csv(shown)}
-    named, target = ", ".join(map(str, files)), html or directory / "report.html"
+    named, target = ", ".join(map(str, files)), directory / "report.html"
     if script is not None:
         tables = table(shown), tests_table(shown)
         files[target] = page(script, shown.groups, *tables, list(legend(shown)), shown.notes)
@@ -257,8 +248,7 @@ def main(argv: Sequence[str]) -> int:
     flags = OneLineParser(prog="fairseq-deep report", description=about)
     flags.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a training, or a directory of trainings")
     flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="default: report")
-    flags.add_argument("--html", type=Path, metavar="FILE", help="the page for a browser; default: DIR/report.html")
     flags.add_argument("--baseline", default="", metavar="NAME", help="tested against; default: the first row")
     args = flags.read(argv)
-    report_on(args.runs, args.output, args.baseline, html=args.html)
+    report_on(args.runs, args.output, args.baseline)
     return 0

@@ -15,7 +15,7 @@ from tests import processes
 FAST = {
     "fairseq-deep r": {name for name in COMMANDS if name.startswith("r")},
     "fairseq-deep --v": {"--version"},
-    "fairseq-deep report runs --h": {"--help", "--html"},
+    "fairseq-deep report runs --b": {"--baseline"},
     "fairseq-deep demo --m": {"--methods"},
     "fairseq-deep train --l": set(),
     "fairseq-deep nothing --l": set(),

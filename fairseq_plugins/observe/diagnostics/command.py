@@ -18,7 +18,18 @@ from fairseq_plugins.checkpoints.fold import made_up_task
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.files import require_no_input
-from fairseq_plugins.observe.diagnostics import analyses, papers
+from fairseq_plugins.observe.diagnostics import (
+    blocks,
+    dependency,
+    gradients,
+    jacobian,
+    output_change,
+    papers,
+    scales,
+    similarity,
+    timeline,
+    updates,
+)
 from fairseq_plugins.observe.diagnostics.batches import Batch, read_data, zipf_batch
 from fairseq_plugins.observe.diagnostics.models import Subject, of_checkpoint, of_options
 from fairseq_plugins.observe.diagnostics.results import Analysis, Settings, shown
@@ -27,6 +38,10 @@ from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.tables import tabulated
 
+# A new analysis is a file with an ANALYSIS and its name here, in the order of --help and of `all`.
+MODULES = (gradients, blocks, dependency, output_change, jacobian, similarity, scales, updates)
+OF_MODELS: tuple[Analysis, ...] = tuple(module.ANALYSIS for module in MODULES)
+OF_TRAININGS = timeline.ANALYSIS
 EVERYTHING = "all"
 DEFAULT_METHODS = ("post_ln", "pre_ln", "admin")
 """Methods that are compared by default."""
@@ -37,7 +52,7 @@ PAPERS_OWN = ("paper", "output", "seed")
 
 def parser() -> tuple[OneLineParser, list[argparse.Action]]:
     """Return the parser, and the flags that are not the model's; those of the model have no help text."""
-    every = (*analyses.OF_MODELS, analyses.OF_TRAININGS)
+    every = (*OF_MODELS, OF_TRAININGS)
     lines = [f"  {analysis.name:<17}{analysis.summary} [{analysis.paper}]" for analysis in every]
     figures = [f"  {name:<17}{'; '.join(figure.shows for figure in own)}" for name, own in papers.PAPERS.items()]
     result = OneLineParser(
@@ -57,7 +72,7 @@ def parser() -> tuple[OneLineParser, list[argparse.Action]]:
         metavar="METHOD",
         nargs="*",
         help=f"methods or architectures, side by side (default: {' '.join(DEFAULT_METHODS)}). "
-        f"For '{analyses.OF_TRAININGS.name}': trainings, each a recorder.jsonl or a directory with some",
+        f"For '{OF_TRAININGS.name}': trainings, each a recorder.jsonl or a directory with some",
     )
     add("--checkpoint", type=Path, nargs="+", default=[], metavar="FILE", help="trained models of this package")
     add("--paper", metavar="PAPER", help="with 'all': regenerate its figures that need no training")
@@ -72,7 +87,7 @@ def parser() -> tuple[OneLineParser, list[argparse.Action]]:
     add("--sentences", type=at_least(1), metavar="N", help="sentences in the batch (default: the analysis's)")
     add("--length", type=at_least(1), metavar="N", help="tokens of a sentence, or of the longest of the corpus")
     add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
-    for analysis in analyses.OF_MODELS:
+    for analysis in OF_MODELS:
         for name, option in analysis.options.items():
             add(flag(name), **{**option, "help": f"{analysis.name}: {option['help']} (default: {option['default']})"})
     own = list(result._actions)
@@ -87,7 +102,7 @@ def parser() -> tuple[OneLineParser, list[argparse.Action]]:
 
 def names_of_analyses() -> list[str]:
     """Return the legal values of ANALYSIS."""
-    return [analysis.name for analysis in (*analyses.OF_MODELS, analyses.OF_TRAININGS)] + [EVERYTHING]
+    return [analysis.name for analysis in (*OF_MODELS, OF_TRAININGS)] + [EVERYTHING]
 
 
 def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
@@ -121,20 +136,20 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     """
     if args.paper is not None:
         return _paper_jobs(args, model)
-    chosen = [analysis for analysis in analyses.OF_MODELS if args.analysis in (analysis.name, EVERYTHING)]
-    timeline = args.analysis == analyses.OF_TRAININGS.name
-    if not chosen and not timeline:
+    chosen = [analysis for analysis in OF_MODELS if args.analysis in (analysis.name, EVERYTHING)]
+    of_trainings = args.analysis == OF_TRAININGS.name
+    if not chosen and not of_trainings:
         raise UserError(unknown_name("analysis", args.analysis, names_of_analyses()))
-    if timeline and (args.checkpoint or args.data):
+    if of_trainings and (args.checkpoint or args.data):
         raise UserError(f"{args.analysis} reads the files of a recorder: no --checkpoint and no --data")
     given = _given(args, model, (args.analysis,))
     unread = [name for name in given if name in vars(model)]
-    if unread and (timeline or (args.checkpoint and not args.methods)):
+    if unread and (of_trainings or (args.checkpoint and not args.methods)):
         names = ", ".join(map(flag, unread))
         raise UserError(f"{names}: a trained model has its own settings; these options are for methods")
-    if timeline:
+    if of_trainings:
         past = read_trainings([Path(name) for name in args.methods])
-        return [_job(analyses.OF_TRAININGS, past, args)]
+        return [_job(OF_TRAININGS, past, args)]
     task, make = read_data(args.data) if args.data else (made_up_task(WORDS, WORDS), None)
     methods = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
     subjects = [of_options(name, model, task) for name in dict.fromkeys(methods)]
@@ -159,7 +174,7 @@ def _paper_jobs(args: Namespace, model: Namespace) -> list[Job]:
     if given := [name for name in _given(args, model, (EVERYTHING,)) if name not in PAPERS_OWN]:
         raise UserError(f"--paper defines what is measured: drop {', '.join(map(flag, given))}")
     result = []
-    by_name = {analysis.name: analysis for analysis in analyses.OF_MODELS}
+    by_name = {analysis.name: analysis for analysis in OF_MODELS}
     for figure in papers.PAPERS[args.paper]:
         subjects = []
         for member in figure.models:

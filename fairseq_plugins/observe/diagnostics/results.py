@@ -105,7 +105,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis; each has its own file, and a line in :mod:`~fairseq_plugins.observe.diagnostics.analyses`.
+    """One analysis; each has its own file, and a name in :mod:`~fairseq_plugins.observe.diagnostics.command`.
 
     Attributes:
         name: name for the user.

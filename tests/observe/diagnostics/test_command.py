@@ -10,8 +10,7 @@ import pytest
 
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.observe.diagnostics import gradients, jacobian, papers
-from fairseq_plugins.observe.diagnostics.analyses import OF_MODELS
-from fairseq_plugins.observe.diagnostics.command import jobs, main, parse
+from fairseq_plugins.observe.diagnostics.command import OF_MODELS, jobs, main, parse
 from fairseq_plugins.observe.diagnostics.models import of_checkpoint
 from fairseq_plugins.observe.diagnostics.results import Settings, Table
 from tests.observe.diagnostics.measured import batch, rows
