@@ -103,7 +103,7 @@ def to_average(text: str) -> str:
 
 def metrics_in(text: str) -> tuple[str, ...]:
     """The names in the text of ``--metrics``."""
-    return tuple(filter(None, map(str.strip, text.split(","))))
+    return tuple(map(str.strip, text.split(","))) if text else ()
 
 
 def make_plan(args: argparse.Namespace) -> Plan:
