@@ -46,6 +46,8 @@ def is_command() -> bool:
     ``sys.argv`` is a copy of the parent's and would not tell.
     """
     started_with = sys.orig_argv[1:]
+    if started_with[:1] == ["-u"]:  # by torchrun
+        del started_with[0]
     commands = [["-m", f"{PACKAGE}.{module}"] for module in COMMANDS]
     if started_with == ["-m", PACKAGE] or started_with[:2] in commands:
         return True

@@ -69,7 +69,7 @@ def _become(words: Sequence[str], environment: dict[str, str], before: Any) -> N
         _forget(environment)
         at = words.index("-m")
         sys.argv = [words[at], *words[at + 2 :]]
-        sys.orig_argv[:] = [sys.executable, *words[at:]]
+        sys.orig_argv[:] = [sys.executable, *(word for word in words[:at] if word.startswith("-")), *words[at:]]
         process.COMMAND = process.is_command()
         if process.COMMAND:  # as its import does in a new interpreter
             process.end_with_torchrun()
