@@ -118,6 +118,13 @@ def results_table(lines: Sequence[Line], depth: str) -> str:
     return markdown_table(rows)
 
 
+def mean_scores(lines: Sequence[Line], depth: str) -> dict[str, str]:
+    """The mean BLEU of the trainings to the end at a depth, by method."""
+    cells = trained([line for line in lines if line["outcome"] == OK], f"_{depth}")
+    scores = {config: [float(line["bleu_test"]) for line in found] for config, found in cells.items()}
+    return {_method(config): f"{_depth(config)} {_mean(each, '.1f')} BLEU" for config, each in scores.items()}
+
+
 def longer(lines: Sequence[Line]) -> list[Line]:
     """The trainings that are three times as long, in the order of :func:`configs`."""
     found = [line for line in lines if line["stage"] == LONG and line["outcome"] == OK]

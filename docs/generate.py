@@ -513,7 +513,7 @@ def choosing_table() -> str:
     """One row a method: measured figures, what the papers print, and what the code folds and exports."""
     steps, memory = measured(STEPS)
     (decoding,) = measured(DECODING)
-    here, scores = trained_here(*TOO_SHORT), scores_here("18e18d")
+    here, scores = trained_here(*TOO_SHORT), depth_tables.mean_scores(depth_tables.read(), "18e18d")
     rows = []
     for method, told in ((method, told_by_papers(method)) for method in METHODS.values()):
         folds, exports = folds_and_exports(method)
@@ -577,18 +577,6 @@ def trained_here(*depths: str) -> dict[str, str]:
             if cells[2] not in TOO_SHORT[depth]:
                 found.setdefault(cells[1], {}).setdefault(depth, SHORT.get(cells[2], cells[2]))
     return {name: "; ".join(f"{depth} {verdict}" for depth, verdict in each.items()) for name, each in found.items()}
-
-
-def scores_here(layers: str) -> dict[str, str]:
-    """The mean BLEU of docs/results/depth.tsv at this depth, by method."""
-    found: dict[str, list[float]] = {}
-    with (ROOT / "docs" / "results" / "depth.tsv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t"):
-            name, _, depth = row["config"].rpartition("_")
-            if row["stage"] == "full" and depth == layers and row["bleu_test"]:
-                found.setdefault(name, []).append(float(row["bleu_test"]))
-    depth = layers[:-1].replace("e", "-")
-    return {name: f"{depth} {sum(each) / len(each):.1f} BLEU" for name, each in found.items()}
 
 
 def depths_of_papers(method: Method) -> list[str]:

@@ -98,12 +98,18 @@ def compare(
 
 
 def require_slurm(nodes: int) -> None:
-    """Raise a UserError where several machines are asked for, outside of a Slurm job of a checkout."""
-    if nodes > 1 and (not os.environ.get("SLURM_JOB_ID") or checkout() is None):
+    """Check that a training on several machines can be started.
+
+    Raises:
+        UserError: this is not a Slurm job, or there is no checkout with ``scripts/slurm.sh``.
+    """
+    if nodes > 1 and not os.environ.get("SLURM_JOB_ID"):
         raise UserError(
             f"--nodes {nodes} needs a Slurm job: sbatch --nodes {nodes} [OPTION ...] scripts/slurm.sh compare ..., "
-            "or scripts/slurm.sh SCRIPT, a script of scripts/reproduce, both of a checkout of the repository"
+            "or scripts/slurm.sh SCRIPT, a script of scripts/reproduce"
         )
+    if nodes > 1 and checkout() is None:
+        raise UserError(f"--nodes {nodes} needs scripts/slurm.sh of the repository, which is not installed")
 
 
 def run_directory(out: Path, config: Path, seed: int, changes: Iterable[str] = ()) -> Path:

@@ -33,7 +33,6 @@ from fairseq_plugins.observe.diagnostics import (
 from fairseq_plugins.observe.diagnostics.batches import Batch, read_data, zipf_batch
 from fairseq_plugins.observe.diagnostics.models import Subject, of_checkpoint, of_options
 from fairseq_plugins.observe.diagnostics.results import Analysis, Settings, shown
-from fairseq_plugins.observe.diagnostics.timeline import read_trainings
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.tables import tabulated
@@ -148,7 +147,7 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
         names = ", ".join(map(flag, unread))
         raise UserError(f"{names}: a trained model has its own settings; these options are for methods")
     if of_trainings:
-        past = read_trainings([Path(name) for name in args.methods])
+        past = timeline.read_trainings([Path(name) for name in args.methods])
         return [_job(OF_TRAININGS, past, args)]
     task, make = read_data(args.data) if args.data else (made_up_task(WORDS, WORDS), None)
     methods = args.methods or ([] if args.checkpoint else DEFAULT_METHODS)
