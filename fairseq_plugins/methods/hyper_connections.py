@@ -11,13 +11,15 @@ Legend: T time, B batch, C width, K streams.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import over_rms, square, wide
+from fairseq_plugins.methods.shared.length import over_rms
 
 Weights = tuple[Tensor, Tensor, Tensor]
 
@@ -63,6 +65,11 @@ class HyperConnection(PlainResidual):
         return torch.addcmul(mixed(mixing, side), writing.type_as(side), branch.unsqueeze(2).type_as(side))
 
 
+def normalised_map(x: Tensor, matrix: Tensor) -> Tensor:
+    """Return LN(x) W."""
+    return torch.matmul(F.layer_norm(x, x.shape[-1:]), matrix)
+
+
 class DynamicConnection(HyperConnection):
     """The same, but each stream h adds s tanh(LN(h) W) to its weights."""
 
@@ -73,9 +80,8 @@ class DynamicConnection(HyperConnection):
 
     def weights(self, streams: Tensor) -> Weights:
         """The columns of W: reading, writing, and what the stream gives to each."""
-        product = torch.matmul(streams, self.map - self.map.mean(dim=0))  # of streams with their mean taken out
-        variance = square(streams) / streams.size(-1) - wide(streams).mean(dim=-1, keepdim=True).square()
-        change = torch.tanh(product * (variance.clamp(min=0) + 1e-5).rsqrt())
+        # Normalised again backwards: as many streams more in memory, for each sub-layer, would be a third of it all.
+        change = torch.tanh(checkpoint(normalised_map, streams, self.map, use_reentrant=False, preserve_rng_state=False))
         of_read, of_write, of_mix = torch.split(change.type_as(streams), [1, 1, change.size(-1) - 2], dim=-1)
         reading, mixing, writing = super().weights(streams)
         mixing = mixing + self.scales[0] * of_mix.transpose(-1, -2)
