@@ -50,11 +50,25 @@ class AffineMap(RemadeMap):
         """Set what follows from the first ``weight``. Called once, under ``torch.no_grad``."""
 
 
-def affine_form(linear: nn.Linear) -> tuple[Tensor, Tensor | None] | None:
-    """Return the matrix and the constant of a linear map, or None for a class that does not say."""
-    if isinstance(linear, AffineMap):
-        return linear.matrix(), linear.constant()
-    return (linear.weight, linear.bias) if type(linear) is nn.Linear else None
+class MadeTable(nn.Embedding):
+    """An embedding that looks up the rows of ``matrix()``, in place of ``table``, whose ``weight`` it has."""
+
+    def __init__(self, table: nn.Embedding) -> None:
+        super().__init__(len(table.weight), table.embedding_dim, table.padding_idx, _weight=table.weight.detach())
+        self.weight = table.weight
+
+    def matrix(self) -> Tensor:
+        """Return the vectors of all tokens, ``(V, C)``."""
+        return self.weight
+
+
+def affine_form(module: Any) -> tuple[Tensor, Tensor | None] | None:
+    """Return the matrix and the constant of a linear map or of an embedding; None for a class that does not say."""
+    if isinstance(module, AffineMap):
+        return module.matrix(), module.constant()
+    if isinstance(module, MadeTable):
+        return module.matrix(), None
+    return (module.weight, getattr(module, "bias", None)) if type(module) in (nn.Linear, nn.Embedding) else None
 
 
 class MapWith(RemadeMap):

@@ -224,5 +224,9 @@ method(
         "$`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows. Its "
         "$`M`$ is the transpose, of which the last step of the iteration makes the sums over outputs exact, not those "
         "over inputs.",
+        "The streams begin as copies of the embedding, and their plain sum is the output, as in hyper-connections. "
+        "The authors' own model, DeepSeek-V4 in [transformers](https://github.com/huggingface/transformers), revision "
+        "0197608, begins with copies, too. It ends in a sum with trained weights, sigmoids like those of $`a`$, and "
+        r"adds an $`\epsilon`$ to $`a`$, to $`M`$ and to each sum of Sinkhorn's iteration. Neither is here.",
     ),
 )
