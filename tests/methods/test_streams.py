@@ -102,13 +102,28 @@ def test_gradients_of_attention_residuals() -> None:
     assert torch.autograd.gradgradcheck(output, (x, *queries))
 
 
-def test_numbers_of_blocks() -> None:
-    """Six sub-layers in the encoder and in the decoder."""
-    for blocks, begins in (("0", "111111"), ("1", "100000"), ("2", "100100"), ("4", "101010"), ("9", "111111")):
-        model: Any = tiny("attention_residuals_transformer", attention_residual_blocks=blocks)
-        for stack in (model.encoder, model.decoder):
-            found = [m.begins for m in stack.modules() if hasattr(m, "begins")]
-            assert "".join(str(int(one)) for one in found) == begins
+def begins(layers: int, **options: str) -> list[list[int]]:
+    """The sub-layers of each stack that begin a block, from 0."""
+    options = {f"attention_residual_{name}": value for name, value in options.items()}
+    model: Any = tiny("attention_residuals_transformer", encoder_layers=layers, decoder_layers=layers, **options)
+    stacks = [[m.begins for m in stack.modules() if hasattr(m, "begins")] for stack in (model.encoder, model.decoder)]
+    return [[number for number, begin in enumerate(stack) if begin] for stack in stacks]
+
+
+def test_blocks_begin_at_whole_layers() -> None:
+    """The pseudo-code tests `layer_number % (block_size // 2) == 0`: its layers, too, have several sub-layers."""
+    for layers, blocks in ((18, 8), (18, 1), (6, 2), (7, 3), (4, 9)):
+        size = math.ceil(layers / blocks)
+        starts = [layer for layer in range(layers) if layer % size == 0]
+        assert begins(layers, blocks=str(blocks)) == [[2 * layer for layer in starts], [3 * layer for layer in starts]]
+    assert begins(4, blocks="0") == [[*range(8)], [*range(12)]]
+
+
+def test_blocks_of_earlier_checkpoints_begin_at_any_sub_layer() -> None:
+    encoder, decoder = begins(18, blocks="8", begin="sub_layer")
+    assert encoder == [0, 5, 10, 15, 20, 25, 30, 35]
+    assert decoder == [0, 7, 14, 21, 28, 35, 42, 49]
+    assert begins(4, blocks="9", begin="sub_layer") == [[*range(8)], [0, 2, 4, 6, 8, 10]]
 
 
 def test_attentions_keep_nothing_after_a_call() -> None:
