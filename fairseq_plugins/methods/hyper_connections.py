@@ -81,7 +81,9 @@ class DynamicConnection(HyperConnection):
     def weights(self, streams: Tensor) -> Weights:
         """The columns of W: reading, writing, and what the stream gives to each."""
         # Normalised again backwards: as many streams more in memory, for each sub-layer, would be a third of it all.
-        change = torch.tanh(checkpoint(normalised_map, streams, self.map, use_reentrant=False, preserve_rng_state=False))
+        change = torch.tanh(
+            checkpoint(normalised_map, streams, self.map, use_reentrant=False, preserve_rng_state=False)
+        )
         of_read, of_write, of_mix = torch.split(change.type_as(streams), [1, 1, change.size(-1) - 2], dim=-1)
         reading, mixing, writing = super().weights(streams)
         mixing = mixing + self.scales[0] * of_mix.transpose(-1, -2)
