@@ -53,6 +53,37 @@ def test_streams_are_not_rounded_in_mixed_precision(weights: type[HyperConnectio
         assert torch.equal(own.carry(torch.zeros(5, 2, 6), streams[:, :, 0], streams), streams)
 
 
+@pytest.mark.parametrize("mean", [100.0, 1000.0])
+def test_streams_are_normalised_beside_a_large_mean(mean: float) -> None:
+    """Deviation 1. The difference of two squares would lose four digits of the weights at 100, and at 1,000 all."""
+    own, draw = DynamicConnection(512, 4, number=0), torch.Generator().manual_seed(3)
+    torch.nn.init.normal_(own.map, std=0.05, generator=draw)
+    torch.nn.init.ones_(own.scales)
+    streams = torch.randn(20, 2, 4, 512, generator=draw) + mean
+    found = []
+    for dtype in (torch.double, torch.float):
+        x = streams.to(dtype).requires_grad_()
+        read, mix, write = own.to(dtype).weights(x)
+        total = (read.cos().sum() + mix.cos().sum() + write.cos().sum()).double()
+        [gradient] = torch.autograd.grad(total, x)
+        found.append([*(one.detach().double() for one in (read, mix, write)), gradient.double()])
+    for exact, rounded in zip(*found, strict=True):
+        assert 0 < (rounded - exact).abs().max() < 1e-6 * mean * exact.abs().max()
+
+
+def test_normalised_streams_are_not_kept() -> None:
+    own, streams = DynamicConnection(256, 4, number=0), torch.randn(3, 2, 4, 256, requires_grad=True)
+    kept = {streams.untyped_storage().data_ptr(): 0}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        own.weights(streams)
+    assert sum(kept.values()) < 0.5 * streams.nbytes
+
+
 def test_attention_residuals_start_as_the_mean() -> None:
     """Queries of zero give each block the same weight."""
     parameters = tiny("attention_residuals_transformer").named_parameters()
