@@ -27,8 +27,6 @@ class DesignedModel(BaseFairseqModel):
     config_class: type[FairseqDataclass]
 
     data_seen = False
-    scaled_parameters = 0
-    """Number of parameters with factors on their rates, which whatever replaces a parameter would drop."""
 
     @classmethod
     def add_args(cls, parser: Any) -> None:

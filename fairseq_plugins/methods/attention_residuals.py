@@ -142,12 +142,7 @@ class Blocks(SideStream):
         Option(
             "attention_residual_blocks", 0, "most blocks of a stack, of equal size; 0: each sub-layer is one", least=0
         ),
-        Option(
-            "attention_residual_begin",
-            "layer",
-            "where a block may begin: at a layer, or at any sub-layer",
-            ("layer", "sub_layer"),
-        ),
+        Option("attention_residual_begin", "layer", "where a block may begin", ("layer", "sub_layer")),
     ),
     parameters=(
         *at_each_site("query", "(C)", "0; none in the first sub-layer of a stack"),
@@ -180,9 +175,8 @@ method(
     departures=(
         "Each sub-layer is a block of its own. The time of the mixtures then grows with the square of the depth; the "
         "text recommends about eight blocks for large models, `--attention-residual-blocks 8`. They begin at whole "
-        "layers, as in the authors' pseudo-code. Earlier revisions of this package cut inside layers: for their "
-        "checkpoints with blocks set `--attention-residual-begin sub_layer`. A block whose first layer LayerDrop "
-        "leaves out joins the block below.",
+        "layers, as in the authors' pseudo-code; checkpoints of earlier revisions with blocks need "
+        "`--attention-residual-begin sub_layer`. A block whose first layer LayerDrop leaves out joins the block below.",
         "The authors' pseudo-code has a gain in each RMSNorm, which $`w_l`$ makes up for here.",
         "The paper is about language models; each stack of a translation model mixes its own outputs.",
     ),

@@ -65,7 +65,7 @@ class HyperConnection(PlainResidual):
         return torch.addcmul(mixed(mixing, side), writing.type_as(side), branch.unsqueeze(2).type_as(side))
 
 
-def normalised_map(x: Tensor, matrix: Tensor) -> Tensor:
+def normed_map(x: Tensor, matrix: Tensor) -> Tensor:
     """Return LN(x) W."""
     return torch.matmul(F.layer_norm(x, x.shape[-1:]), matrix)
 
@@ -80,10 +80,8 @@ class DynamicConnection(HyperConnection):
 
     def weights(self, streams: Tensor) -> Weights:
         """The columns of W: reading, writing, and what the stream gives to each."""
-        # Normalised again backwards: as many streams more in memory, for each sub-layer, would be a third of it all.
-        change = torch.tanh(
-            checkpoint(normalised_map, streams, self.map, use_reentrant=False, preserve_rng_state=False)
-        )
+        # Normalised again backwards: normalised streams of each sub-layer would take as much memory as the streams.
+        change = torch.tanh(checkpoint(normed_map, streams, self.map, use_reentrant=False, preserve_rng_state=False))
         of_read, of_write, of_mix = torch.split(change.type_as(streams), [1, 1, change.size(-1) - 2], dim=-1)
         reading, mixing, writing = super().weights(streams)
         mixing = mixing + self.scales[0] * of_mix.transpose(-1, -2)
@@ -226,9 +224,8 @@ method(
         "$`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows. Its "
         "$`M`$ is the transpose, of which the last step of the iteration makes the sums over outputs exact, not those "
         "over inputs.",
-        "The streams begin as copies of the embedding, and their plain sum is the output, as in hyper-connections. "
-        "The authors' own model, DeepSeek-V4 in [transformers](https://github.com/huggingface/transformers), revision "
-        "0197608, begins with copies, too. It ends in a sum with trained weights, sigmoids like those of $`a`$, and "
-        r"adds an $`\epsilon`$ to $`a`$, to $`M`$ and to each sum of Sinkhorn's iteration. Neither is here.",
+        "The streams begin as copies of the embedding, and end in their plain sum. The authors' DeepSeek-V4 (in "
+        "[transformers](https://github.com/huggingface/transformers), revision 0197608) ends in a sum by trained "
+        r"sigmoids like $`a`$; to $`a`$, $`M`$ and the sums of Sinkhorn's iteration it adds an $`\epsilon`$.",
     ),
 )

@@ -215,13 +215,11 @@ def _new_stack(stack: Any) -> Any:
 def _set_ends(spec: Any, stack: Any) -> None:
     """Set embeddings, positions, and the norms around the layers."""
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
-    table = affine_form(stack.embed_tokens)
-    assert table is not None  # see obstacles_to_export
-    embeddings.weight = _array(table[0])
+    _set_linear(embeddings, stack.embed_tokens)
     spec.scale_embeddings = stack.embed_scale
     positions = stack.embed_positions
-    rows = positions.weight if isinstance(positions, nn.Embedding) else positions.weights
-    spec.position_encodings.encodings = _array(rows[positions.padding_idx + 1 :])
+    table = positions.weight if isinstance(positions, nn.Embedding) else positions.weights
+    spec.position_encodings.encodings = _array(table[positions.padding_idx + 1 :])
     if isinstance(stack.layer_norm, nn.LayerNorm):
         _set_norm(spec.layer_norm, stack.layer_norm)
     if stack.layernorm_embedding is not None:
