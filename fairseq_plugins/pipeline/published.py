@@ -35,7 +35,7 @@ WITHOUT_EFFECT = re.compile(
     r"|model\.(checkpoint|offload)_activations|distributed_training\.(distributed_\w+|nprocs_per_node|device_id)"
     r"|criterion\.(diagnostics_interval|divergence_(band|patience|plateau))"
 )
-"""Settings that change no loss of a training: what is logged, kept and recorded, and how memory and data are managed."""
+"""Settings that change no loss: what is logged, kept and recorded, and how memory and data are managed."""
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
     seen = {norm: lambda module, inputs, output: norms[module].append(deviation(module, inputs[0])) for norm in norms}
     with torch.no_grad():
         with hooked(seen.items()), recording(model) as record:
-            model(*batch.inputs, features_only=True)
+            model.run_stacks(*batch.inputs)
         result = {}
         for name, stack in model.stacks():
-            words = batch.words(name, stack.padding_idx)
+            words = batch.words(name, stack.padding_idx, record.bottoms[name])
             with hooked((norm, frozen(seen[-1])) for norm, seen in norms.items() if seen):
                 streams = summands(stack, record.bottoms[name], record.of(name))
                 result[name] = torch.stack([row(stream, words) for stream in streams])

@@ -114,8 +114,11 @@ def test_updates_between_two_checkpoints(checkpoints: list[Path], toy_data: Path
 MISTAKES: tuple[tuple[list[str], str], ...] = (
     (["gradient-nrom"], "unknown analysis 'gradient-nrom' (did you mean 'gradient-norm'?)"),
     (["gradient-norm", "admni"], "unknown method 'admni' (did you mean 'admin'?)"),
-    (["gradient-norm", "transformer"], "'transformer' is not a translation architecture of this package"),
-    (["gradient-norm", "admin_transformer_lm"], "'admin_transformer_lm' is not a translation architecture"),
+    (["gradient-norm", "transformer"], "'transformer' is not an architecture of this package; name a method"),
+    (
+        ["gradient-norm", "admin_transformer_lm", "--encoder-layers", "3", "--share-all-embeddings"],
+        "admin_transformer_lm has no setting --encoder-layers, --share-all-embeddings",
+    ),
     (
         ["gradient-norm", "admin", "--encoder-layer", "3"],
         "unknown option '--encoder-layer' (did you mean '--encoder-layers'?)",
@@ -161,7 +164,7 @@ def test_checkpoints_that_cannot_be_measured(
         dictionary.write_text(dictionary.read_text() + "more 1\n")
     last = checkpoints[1]
     for argv, message in (
-        (["scales", "--checkpoint", stock], f"{stock}: 'transformer' is not a translation model"),
+        (["scales", "--checkpoint", stock], f"{stock}: 'transformer' is not a model of this package"),
         (["scales", "--checkpoint", tmp_path / "no.pt"], str(tmp_path / "no.pt")),
         (["scales", "--checkpoint", last, "--data", larger], "target words, the corpus has"),
         (
