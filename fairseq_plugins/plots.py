@@ -207,7 +207,7 @@ def draw(figure: Figure, directory: Path, endings: Sequence[str] = ("png", "pdf"
     """
     pyplot = load_pyplot()
     # A language model has no line where an encoder has.
-    panels = [panel for panel in figure.panels if not isinstance(panel, Lines) or any(map(_has_points, panel.lines))]
+    panels = [p for p in figure.panels if not isinstance(p, Lines) or any(line.points for line in p.lines)]
     if not panels or pyplot is None:
         return []
     columns = min(figure.columns, len(panels))
@@ -235,10 +235,6 @@ def draw(figure: Figure, directory: Path, endings: Sequence[str] = ("png", "pdf"
         canvas.set_layout_engine("none")  # laid out once; with many panels that takes as long as drawing them
     pyplot.close(canvas)
     return files
-
-
-def _has_points(line: Line) -> bool:
-    return bool(line.points) and not line.guide
 
 
 def save(canvas: Any, path: Path) -> None:

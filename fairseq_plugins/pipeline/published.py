@@ -30,12 +30,12 @@ APART = (
 )
 """Settings that say where a training runs, and those that are compared by what the training did."""
 WITHOUT_EFFECT = re.compile(
-    r"common\.(no_progress_bar|(log|aim)_\w+|tensorboard_logdir|wandb_project|azureml_logging|user_dir|empty_cache_freq)"
+    r"(common\.(no_progress_bar|(log|aim)_\w+|tensorboard_logdir|wandb_project|azureml_logging|user_dir|empty_cache_freq)"
     r"|dataset\.(num_workers|data_buffer_size|validate_interval_updates)|checkpoint\.(keep|no)_\w+|task\.eval_bleu\w*"
     r"|model\.(checkpoint|offload)_activations|distributed_training\.(distributed_\w+|nprocs_per_node|device_id)"
-    r"|criterion\.(diagnostics_interval|divergence_(band|patience|plateau))"
+    r"|criterion\.(diagnostics_interval|divergence_(band|patience|plateau)))=|criterion\.divergence_action=stop"
 )
-"""Settings that change no loss: what is logged, kept and recorded, and how memory and data are managed."""
+"""Settings that change no loss: what is logged, kept and recorded, memory and workers, a guard that only ends."""
 
 
 @dataclass(frozen=True)
@@ -172,9 +172,13 @@ def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     if text != papers:
         yield Difference("other text" if text else "text unknown", f"text by {text or 'an unknown call'}, not {papers}")
     changed = {change.lstrip("+").partition("=")[0] for change in run.changes}
-    keys = [key for key in sorted((recipe.keys() | changed).difference(APART)) if not WITHOUT_EFFECT.fullmatch(key)]
-    values = [(key, _unwatched(key, run.configured(*key.partition(".")[::2])), recipe.get(key)) for key in keys]
-    others = [f"{key} {own}, not {wanted}" for key, own, wanted in values if own != wanted]
+    keys = sorted((recipe.keys() | changed).difference(APART))
+    values = [(key, run.configured(*key.partition(".")[::2]), recipe.get(key)) for key in keys]
+    others = [
+        f"{key} {own}, not {wanted}"
+        for key, own, wanted in values
+        if own not in (wanted, f"{wanted}{SUFFIX}") and not WITHOUT_EFFECT.match(f"{key}={own}")
+    ]
     if others:
         yield Difference(f"{len(others)} setting{'s' * (len(others) > 1)}", "; ".join(others))
     precision = "fp16" if recipe.get("common.fp16") or recipe.get("common.memory_efficient_fp16") else "fp32"
@@ -193,13 +197,6 @@ def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
             wanted = f"{value:g}" if isinstance(value, (int, float)) else value
             if wanted is not None and (own := run.evaluations[name].decoding.get(key)) != wanted:
                 yield Difference(f"{key} {own}", f"{name} uses {key}={own}, not {wanted}")
-
-
-def _unwatched(key: str, value: Any) -> Any:
-    """The value of a setting without recorder and guard. A guard that stops only ends what has failed."""
-    if key == "criterion._name" and value is not None:
-        return value.removesuffix(SUFFIX)
-    return None if (key, value) == ("criterion.divergence_action", "stop") else value
 
 
 def _unfinished(run: Run, row: PublishedRow, recipe: Mapping[str, Any]) -> Iterator[Difference]:

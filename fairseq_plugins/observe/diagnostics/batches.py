@@ -105,22 +105,16 @@ def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
 
 
 def read_text(data: Path) -> tuple[Any, Callable[[int, int], Batch]]:
-    """As :func:`read_data` for the text of a language model, which is cut into blocks of the length that is asked for.
-
-    Raises:
-        UserError: there is no validation text, or it is shorter.
-    """
+    """As :func:`read_data` for a language model's text, cut into blocks; a UserError if there is too little."""
     words = Dictionary.load(str(data / "dict.txt"))
-    lines = load_indexed_dataset(str(data / "valid"), words)
-    if lines is None:
-        raise UserError(f"{data}: contains no valid.bin")
+    lines = load_indexed_dataset(str(data / "valid"), words) or ()
 
     def first_blocks(blocks: int, length: int) -> Batch:
         # A line has at least one token, its end.
         text = torch.cat([torch.tensor([words.eos()]), *islice(lines, blocks * length)]).long()
         blocks = min(blocks, (len(text) - 1) // length)
         if not blocks:
-            raise UserError(f"{data}: the validation text has fewer than {length} tokens; give a smaller --length")
+            raise UserError(f"{data}: no validation text of {length} tokens; give a smaller --length")
         previous, target = (text[first : first + blocks * length].view(blocks, length) for first in (0, 1))
         return Batch(target[:, :0], torch.full((blocks,), length), previous, target)
 

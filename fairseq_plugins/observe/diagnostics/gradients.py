@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -55,21 +53,16 @@ class Point(NamedTuple):
 
 def loss_of(model: Any, batch: Batch) -> Tensor:
     """Label-smoothed cross-entropy of ``batch``, natural log, mean over its tokens; plain with an adaptive softmax."""
-    sample: dict[str, Any] = {"target": batch.target}
-    if model.decoder.adaptive_softmax is not None:
-        # The log-probabilities of all words, which are computed in place, have no gradient.
-        names = ("src_tokens", "src_lengths", "prev_output_tokens")
-        sample["net_input"] = dict(zip(names, batch.inputs, strict=False))
-        criterion = AdaptiveLoss(SimpleNamespace(target_dictionary=model.decoder.dictionary), sentence_avg=False)
-        loss, tokens, _ = criterion(model, sample)
-        return loss.sum() / tokens
+    pad, target = model.decoder.padding_idx, batch.target.flatten()
+    if (softmax := model.decoder.adaptive_softmax) is not None:
+        # The log-probabilities of all words, which it computes in place, have no gradient.
+        kept = target.ne(pad)
+        bands = zip(*softmax(model(*batch.inputs)[0].flatten(0, 1)[kept], target[kept]), strict=True)
+        losses = [cross_entropy(x, own, reduction="sum") for x, own in bands if own is not None]
+        return torch.stack(losses).sum() / kept.sum()
+    sample = {"target": batch.target}
     log_probabilities = model.get_normalized_probs(model(*batch.inputs), log_probs=True, sample=sample)
-    return cross_entropy(
-        log_probabilities.flatten(0, 1),
-        batch.target.flatten(),
-        ignore_index=model.decoder.padding_idx,
-        label_smoothing=LABEL_SMOOTHING,
-    )
+    return cross_entropy(log_probabilities.flatten(0, 1), target, ignore_index=pad, label_smoothing=LABEL_SMOOTHING)
 
 
 Key = tuple[str, int, str, str]
@@ -181,10 +174,8 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result
     for label, points in by_label.items():
         top, largest = _top(points), {point: _largest(points, point) for point in ("output", "parameters")}
         for point in points:
-            if point.point == "parameters":
-                rows.append((label, *point, point.norm / largest["parameters"], None))
-            else:
-                rows.append((label, *point, point.norm / largest["output"], point.norm / top))
+            kind, by_top = ("output", point.norm / top) if point.point != "parameters" else ("parameters", None)
+            rows.append((label, *point, point.norm / largest[kind], by_top))
         for at, unit in (("output", top), ("parameters", largest["parameters"])):
             of_layers = [norms_of(points, stack, point=at) for stack in STACKS]
             ends = [own[end] / unit if own else None for own in of_layers for end in (0, -1)]

@@ -1,8 +1,7 @@
 """Singular values of the input-output Jacobian: Bachlechner et al., UAI 2021, figure 5.
 
 All outputs of the encoder, or of a language model below its projection, by all its inputs: n C by n C for n words of
-width C. Values
-near 1 mean that a signal passes unchanged (dynamical isometry), values near 0 that directions are lost. Dropout is off.
+width C. Values near 1: a signal passes unchanged (dynamical isometry); near 0: directions are lost. Dropout is off.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch import Tensor
 
@@ -21,7 +20,6 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.initialisation import StackWeights, initialise
 from fairseq_plugins.core.method import METHODS, Axis, Stack
 from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
-from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT
 from fairseq_plugins.core.sub_layers import sites_of
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.observe.diagnostics.batches import Batch
@@ -34,7 +32,6 @@ OBSERVABLE: Mapping[str, Any] = {
     "offload_activations": False,
 }
 NO_DROPOUT: Mapping[str, float] = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
-PAD = Dictionary().pad()
 FRAMES = 4
 """Frames of speech for each word: the usual two convolutions halve their number twice."""
 
@@ -96,45 +93,32 @@ class Subject:
             UserError: the model has a source, and the sentences have none.
         """
         if Stack.ENCODER not in self.kind.family.stacks:
-            return pairs._replace(source=pairs.source[:, :0], lengths=pairs.previous.ne(PAD).sum(dim=1))
+            pad = self.task.target_dictionary.pad()
+            return pairs._replace(source=pairs.source[:, :0], lengths=pairs.previous.ne(pad).sum(dim=1))
         if not pairs.source.numel():
             raise UserError(f"{self.label} has an encoder: --data must be a corpus of two languages")
-        if self.kind.family is not SPEECH_TO_TEXT:
+        if (features := getattr(self.options, "input_feat_per_channel", None)) is None:
             return pairs
-        frames = FRAMES * pairs.source.size(1)
-        told = {**self.kind.family.fallbacks, **vars(self.options)}
-        shape = len(pairs.source), frames, told["input_feat_per_channel"] * told["input_channels"]
+        shape = len(pairs.source), FRAMES * pairs.source.size(1), features * self.options.input_channels
         noise = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-        return pairs._replace(source=noise, lengths=torch.full((len(noise),), frames))
-
-
-def find_architecture(name: str) -> str:
-    """Return the architecture for the name of a method or an architecture.
-
-    Raises:
-        UserError: there is none, or it is not one of this package.
-    """
-    if name in METHODS:
-        return name + TRANSLATION.suffix
-    if issubclass(ARCH_MODEL_REGISTRY.get(name, object), DesignedModel):
-        return name
-    if name in ARCH_MODEL_REGISTRY:
-        raise UserError(f"'{name}' is not an architecture of this package; name a method")
-    raise UserError(unknown_name("method", name, METHODS))
+        return pairs._replace(source=noise, lengths=torch.full_like(pairs.lengths, shape[1]))
 
 
 def of_options(name: str, said: Namespace, task: Any, label: str = "") -> Subject:
-    """Return an untrained method or architecture ``name`` with the settings that the user has ``said``.
+    """Return an untrained method, as a translation model, or architecture ``name`` with what the user has ``said``.
 
     Raises:
-        UserError: the method is unknown, or its configuration has a problem.
+        UserError: the name is unknown, or its configuration has a problem.
     """
-    arch = find_architecture(name)
-    kind: Any = ARCH_MODEL_REGISTRY[arch]
+    arch = name + TRANSLATION.suffix if name in METHODS else name
+    kind: Any = ARCH_MODEL_REGISTRY.get(arch, object)
+    if not issubclass(kind, DesignedModel):
+        stock = f"'{name}' is not an architecture of this package; name a method"
+        raise UserError(stock if name in ARCH_MODEL_REGISTRY else unknown_name("method", name, METHODS))
     known = kind.config_class.__dataclass_fields__
     if unread := [flag(key) for key, value in vars(said).items() if value not in (None, False) and key not in known]:
         raise UserError(f"{name} has no setting {', '.join(unread)}")
-    options = Namespace(**{**vars(said), "arch": arch})
+    options = Namespace(**{**kind.family.fallbacks, **vars(said), "arch": arch})
     ARCH_CONFIG_REGISTRY[arch](options)
     return Subject(label or name, options, task, kind=kind)
 

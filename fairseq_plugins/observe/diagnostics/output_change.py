@@ -101,6 +101,11 @@ def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
     return [float((new - old).square().sum()) for new, old in zip(outputs(model, batch), before, strict=True)]
 
 
+def variance(model: Any, batch: Batch, seed: int) -> float:
+    """Return Var[F(x, W) - F(x, W*)] of the first stack, over all elements, after a random step, which stays."""
+    return changes(model, batch, random_step, seed)[-1] / outputs(model, batch)[-1].numel()
+
+
 def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int, first: int = 1) -> list[Change]:
     """Return the change by depth, 1 to ``deepest``, over ``models`` seeds from ``first`` on."""
     by_seed = [_one_curve(subject, batch, step, deepest, seed) for seed in range(first, first + models)]

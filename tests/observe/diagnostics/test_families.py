@@ -15,7 +15,7 @@ from fairseq_plugins.core.stacks import Decoder
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch, read_data
 from fairseq_plugins.observe.diagnostics.command import OF_MODELS, main
-from fairseq_plugins.observe.diagnostics.gradients import gradient_norms, norms_of
+from fairseq_plugins.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of
 from fairseq_plugins.observe.diagnostics.jacobian import jacobian
 from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT, Subject, of_options
 from fairseq_plugins.observe.diagnostics.similarity import cosines, similarity
@@ -82,6 +82,17 @@ def test_gradients_and_similarities_are_those_of_the_layers(suffix: str) -> None
         assert torch.allclose(alike["encoder"], cosines(torch.stack([x.flatten(0, 1) for x in states])))
 
 
+def test_an_adaptive_softmax_has_the_loss_of_its_words() -> None:
+    adaptive = {"adaptive_softmax_cutoff": "10,30", "adaptive_softmax_dropout": 0.0}
+    subject, batch = made("post_ln", "_transformer_lm", **adaptive)
+    model = subject.ready(batch)
+    with torch.no_grad():
+        logs = model.get_normalized_probs(model(batch.previous), True, {"target": batch.target}).flatten(0, 1)
+    assert float(loss_of(model, batch)) == pytest.approx(
+        float(F.nll_loss(logs, batch.target.flatten(), ignore_index=1))
+    )
+
+
 @pytest.fixture(scope="module")
 def text_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return text.binarise(tmp_path_factory.mktemp("text"))
@@ -95,7 +106,7 @@ def test_a_text_is_cut_into_blocks(text_data: Path) -> None:
     assert torch.equal(blocks.previous[1:, 0], blocks.target[:-1, -1])
     first = (text_data.parent / "text" / "valid.txt").read_text(encoding="utf-8").replace(" ", text.SPACE)
     assert task.source_dictionary.string(blocks.target[0]).replace(" ", "") == first[:7]
-    with pytest.raises(UserError, match="fewer than 10000 tokens; give a smaller --length"):
+    with pytest.raises(UserError, match="no validation text of 10000 tokens; give a smaller --length"):
         make(1, 10_000)
 
 
