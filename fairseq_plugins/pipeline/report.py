@@ -26,6 +26,7 @@ from fairseq_plugins.pipeline.leaderboard import (
     remarks,
     score_columns,
 )
+from fairseq_plugins.pipeline.published import CURVE
 from fairseq_plugins.pipeline.results import find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
 from fairseq_plugins.pipeline.workspace import make_directory
@@ -36,7 +37,10 @@ LEVEL = 0.05
 """Smaller p-values are marked."""
 SENTENCES, SEEDS = "*", "†"
 """Marks of significance over the sentences, and over the seeds."""
-FORMS = {"bits per byte": ".3f", "bits per token": ".3f", "updates to 1.2 bits per byte": ",.0f"}
+FORMS = {
+    **dict.fromkeys(("bits per byte", "bits per token", "lowest negative log-likelihood"), ".3f"),
+    "updates to 1.2 bits per byte": ",.0f",
+}
 """Formats of scores; default: two decimals."""
 
 
@@ -136,7 +140,7 @@ def _printed(group: Group) -> str:
     """The paper's results, with the name of the score if there are several; or what differs from its recipe."""
     if group.departures:
         return "; ".join(dict.fromkeys(difference.short for difference in group.departures))
-    rows = group.reproduced
+    rows = [row for row in group.reproduced if row.printed != CURVE] or group.reproduced[:1]
     kinds = [row.scorer if row.metric == "BLEU" else row.metric for row in rows]
     several = len(set(kinds)) > 1
     results = [f"{row.summary} {kind}" if several else row.summary for row, kind in zip(rows, kinds, strict=True)]

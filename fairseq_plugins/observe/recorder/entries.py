@@ -19,6 +19,8 @@ from fairseq_plugins.errors import UserError
 logger = logging.getLogger(__name__)
 
 NAME = "recorder.jsonl"
+SUFFIX = "_with_diagnostics"
+"""End of the name of a criterion that records."""
 
 
 @dataclass(frozen=True)
