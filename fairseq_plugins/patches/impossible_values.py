@@ -8,7 +8,10 @@ from __future__ import annotations
 import ast
 import logging
 import math
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +20,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError, flag
+from fairseq_plugins.patches.prepared_directory import binarised
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +47,10 @@ LEGAL: Mapping[str, Legal] = {
     **dict.fromkeys(["label_smoothing", "muon_momentum"], SHARE),
     **dict.fromkeys(["lenpen", "unkpen"], Legal("a finite number", math.isfinite)),
     "seed": Legal("from 0 to 4294967295, as numpy requires", lambda value: 0 <= value < 2**32),
+    # fairseq replaces before or after it joins subwords, and copies <unk> where the source word is unknown, too.
+    "replace_unk": Legal(
+        "unset, since fairseq copies wrong words: use subwords, with hardly any <unk>", lambda _: False
+    ),
     "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
     **dict.fromkeys(
         ["adam_betas", "lamb_betas"], Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2)
@@ -90,7 +98,21 @@ def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     refuse((flag(name), name, value) for name, value in values.items())
     if values.get("fp16") and values.get("path") and (values.get("cpu") or not torch.cuda.is_available()):
         logger.warning("--fp16 on a CPU rounds to 16 bits and is slower than without it: leave it out")
+    if "sacrebleu" in values and "buffer_size" not in values:  # fairseq-generate
+        warn_of_bleu(values)
     return parsed
+
+
+def warn_of_bleu(values: Mapping[str, Any]) -> None:
+    """Warn if the BLEU that ``fairseq-generate`` prints at its end is not that of translations in words."""
+    if values.get("score_reference"):
+        logger.warning("--score-reference compares the references with themselves: the BLEU at the end is always 100")
+    if values.get("score_reference") or values.get("post_process") or values.get("bpe"):
+        return
+    data = Path(binarised(str(values.get("data") or "").split(os.pathsep)[0]))
+    dictionaries = [path.read_text(encoding="utf-8", errors="ignore") for path in data.glob("dict*.txt")]
+    if any(re.search("@@ |▁", words) for words in dictionaries):
+        logger.warning("the BLEU at the end is that of subwords: add --remove-bpe, or --remove-bpe sentencepiece")
 
 
 def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:

@@ -83,6 +83,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {GENERATION} --path absent.pt": "no such checkpoint: absent.pt",
         f"data-bin {GENERATION} --tokenizer moses": "--tokenizer needs the languages: give --source-lang and --target",
         f"data-bin {GENERATION} --max-tokens 6": NO_ROOM.format(6),
+        f"data-bin {GENERATION} --replace-unk": "--replace-unk must be unset, since fairseq copies wrong words: use ",
         f"data-bin {GENERATION} --model-overrides {{'dropout'": "--model-overrides takes a dictionary such as ",
         f"data-bin {GENERATION} --model-overrides dropout=1": "--model-overrides takes a dictionary such as ",
         f"data-bin {GENERATION} --model-overrides dropout": "--model-overrides takes a dictionary such as ",
