@@ -23,10 +23,11 @@ from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError
 
-from fairseq_plugins.cli.stock import USER_DIR, plain, refuse_other_user_dir
+from fairseq_plugins.cli.stock import plain
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.misspelt_options import make_one_line
+from fairseq_plugins.pipeline.checkout import USER_DIR, refuse_other_user_dir
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, one_line, refuse_group, unknown_choices, unknown_key
 
 

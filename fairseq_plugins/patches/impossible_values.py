@@ -88,6 +88,8 @@ def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     parsed = parse(*args, **kwargs)
     values = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
     refuse((flag(name), name, value) for name, value in values.items())
+    if (wanted := values.get("nbest", 1)) > values.get("beam", 1):
+        raise UserError(f"--nbest {wanted} is more than --beam {values['beam']}, which is all that a search finds")
     if values.get("fp16") and values.get("path") and (values.get("cpu") or not torch.cuda.is_available()):
         logger.warning("--fp16 on a CPU rounds to 16 bits and is slower than without it: leave it out")
     return parsed

@@ -149,9 +149,8 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
         SystemExit: a command failed and has printed its error; the others are ended.
     """
     free = deque(places(trainings, how))
-    if len(free) > 1 and "--quiet" not in how.training:
-        # Mixed lines of several logs are unreadable.
-        how = replace(how, training=(*how.training, "--quiet"))
+    # Mixed lines of several logs are unreadable.
+    how = replace(how, training=tuple(dict.fromkeys([*how.training, *["--quiet"] * (len(free) > 1)])))
     waiting = deque((training, _commands(training, how, evaluations)) for training in trainings)
     if how.dry_run:
         # The dry runs of the commands themselves need files that do not exist yet.
