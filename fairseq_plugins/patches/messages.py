@@ -21,7 +21,7 @@ from fairseq.distributed import utils as distributed_utils
 
 from fairseq_plugins.errors import EXPLANATIONS, UserError, flag, nearest, unknown_name
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.patches.marked_dictionaries import OVERWRITE
+from fairseq_plugins.patches.unchecked_text import OVERWRITE
 from fairseq_plugins.process import users_mistake
 
 SHOWN = 80
@@ -168,7 +168,7 @@ def broken_dictionary(local: Mapping[str, Any]) -> str | None:
             return f"{path}: line {number}: '{line[:SHOWN]}' is not a word and its count{tab}"
         if word in seen and not line.endswith(OVERWRITE):
             where = f"is in line {seen[word]} already" if seen[word] else "is one that fairseq adds itself"
-            return f"{path}: line {number}: the word '{word}' {where}; remove it, or end the line in{OVERWRITE}"
+            return f"{path}: line {number}: the word '{word}' {where}; remove it"
         seen[word] = number
     return None
 
@@ -289,12 +289,7 @@ MESSAGES: tuple[Message, ...] = (
     Message("", "^Expected to have finished reduction in the prior iteration", UNUSED, RuntimeError),
     Message("fairseq_cli.train:main", "", other_task, UNFIT),
     Message("fairseq.utils:import_user_module", "^Failed to import --user-dir", NAME_IN_USE, ImportError),
-    Message(
-        "fairseq.utils:import_user_module",
-        r"^(?!\[Errno)",
-        "--user-dir {match.string}: no such directory",
-        FileNotFoundError,
-    ),
+    Message("fairseq.utils:import_user_module", r"^(?!\[Errno)", NO_USER_DIR, FileNotFoundError),
     Message("", "install.* fairscale", NO_FAIRSCALE, ImportError),
     Message("fairseq.trainer:_build_optimizer", "^ZeRO .* flattened grads", FLAT_SHARDS),
     Message("fairseq_cli.score:cli_main", "", OLD_SCORER, TypeError),
