@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def fits(value: object, kind: Any) -> bool:
@@ -19,20 +18,18 @@ def fits(value: object, kind: Any) -> bool:
         return isinstance(value, {int: Integral, float: Real}.get(kind, kind))
     if not isinstance(origin, type) or not issubclass(origin, Iterable):
         return any(fits(value, one) for one in inner)  # a union
-    if issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and all(fits(one, inner[1]) for one in value.values())
-    if isinstance(value, (str, bytes, Mapping)):
+    if isinstance(value, (str, bytes)) or isinstance(value, Mapping) != issubclass(origin, Mapping):
         return False
     if isinstance(value, Collection):
-        return all(fits(one, inner[0]) for one in value)
+        return all(fits(one, inner[-1]) for one in (value.values() if isinstance(value, Mapping) else value))
     return isinstance(value, Iterable) and not issubclass(origin, Collection)
 
 
-def typed(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def typed(function: Function) -> Function:
     """Decorate a function whose arguments are checked by their annotations."""
 
     @wraps(function)
-    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    def call(*args: Any, **kwargs: Any) -> Any:
         kinds, given = get_type_hints(function), signature(function).bind(*args, **kwargs).arguments
         for name, value in given.items():
             if name in kinds and not fits(value, kinds[name]):
@@ -40,4 +37,4 @@ def typed(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
                 raise TypeError(f"{function.__qualname__}: {name} must be {wanted}, not {repr(value)[:80]}")
         return function(*args, **kwargs)
 
-    return call
+    return call  # type: ignore[return-value]

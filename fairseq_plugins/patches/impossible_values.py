@@ -34,10 +34,11 @@ AT_LEAST_1 = Legal("at least 1", lambda value: 1 <= value < math.inf)
 SHARE = Legal("at least 0 and below 1", lambda value: 0 <= value < 1)
 ABOVE_0 = Legal("above 0", lambda value: 0 < value < math.inf)
 COUNTS = "max_tokens max_tokens_valid batch_size batch_size_valid required_batch_size_multiple update_freq beam nbest"
+DIVISORS = "log_interval save_interval validate_interval num_shards checkpoint_shard_count required_seq_len_multiple"
 WATCHED = "diagnostics_interval divergence_band divergence_patience"
 NOT_NEGATIVE = "num_workers max_epoch max_update lr clip_norm weight_decay warmup_updates divergence_plateau"
 LEGAL: Mapping[str, Legal] = {
-    **dict.fromkeys([*COUNTS.split(), *WATCHED.split()], AT_LEAST_1),
+    **dict.fromkeys([*COUNTS.split(), *DIVISORS.split(), *WATCHED.split()], AT_LEAST_1),
     **dict.fromkeys(NOT_NEGATIVE.split(), AT_LEAST_0),
     **dict.fromkeys("temperature adam_eps lamb_eps muon_lr_scale lr_decay_constant".split(), ABOVE_0),
     **dict.fromkeys(["label_smoothing", "muon_momentum"], SHARE),

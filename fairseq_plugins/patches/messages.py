@@ -144,11 +144,10 @@ def other_task(local: Mapping[str, Any]) -> str | None:
     error, chosen = local["error"], local["cfg"]
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
     last = next(name for name in reversed(modules) if not name.startswith("torch."))
+    if not last.startswith("fairseq.criterions."):
+        return None
     names = f"--task {chosen.task._name} and --arch {chosen.model._name}"
-    fits = not last.startswith("fairseq.criterions.")
-    return (
-        None if fits else f"--criterion {chosen.criterion._name} does not fit {names} ({type(error).__name__}: {error})"
-    )
+    return f"--criterion {chosen.criterion._name} does not fit {names} ({type(error).__name__}: {error})"
 
 
 # --- dictionaries ---------------------------------------------------------------------------------------------------
@@ -234,21 +233,10 @@ FLAT_WEIGHTS = (
     "--optimizer {cfg.optimizer._name} needs separate tensors, but --fp16 flattens the master weights into one: add "
     "--fp16-no-flatten-grads, or use --memory-efficient-fp16"
 )
-FP16_WEIGHTS = (
-    "--optimizer {cfg.optimizer._name} needs weights in float32: use --fp16 or --bf16, with --fp16-no-flatten-grads, "
-    "not --memory-efficient-fp16 or --memory-efficient-bf16"
-)
-OTHER_WIDTH = (
-    "{path}: its vectors have {match[2]} numbers, and the embeddings of this model {match[1]} (--encoder-embed-dim, "
-    "--decoder-embed-dim)"
-)
-UNUSED = (
-    "several processes need --find-unused-parameters where some weights have no part in the loss of an update, as with "
-    "--encoder-layerdrop and --decoder-layerdrop"
-)
+FP16_WEIGHTS = "--optimizer {cfg.optimizer._name} does not support --memory-efficient-fp16 and --memory-efficient-bf16"
+OTHER_WIDTH = "{path}: its vectors have {match[2]} numbers, and the embeddings of this model {match[1]}"
+UNUSED = "several processes need --find-unused-parameters where an update leaves weights out, as LayerDrop does"
 FLAT_SHARDS = "--zero-sharding os with --fp16 needs --fp16-no-flatten-grads, too"
-NO_USER_DIR = "--user-dir {match.string}: no such directory"
-NAME_IN_USE = "--user-dir {module_path}: Python has another module of the name '{module_name}'; rename the directory"
 WIDTHS = r"^The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
 UNFIT = (AttributeError, KeyError, NotImplementedError, TypeError, ValueError)
@@ -288,8 +276,8 @@ MESSAGES: tuple[Message, ...] = (
     Message(r"fairseq.models.transformer.\w+:build_embedding", WIDTHS, OTHER_WIDTH, RuntimeError),
     Message("", "^Expected to have finished reduction in the prior iteration", UNUSED, RuntimeError),
     Message("fairseq_cli.train:main", "", other_task, UNFIT),
-    Message("fairseq.utils:import_user_module", "^Failed to import --user-dir", NAME_IN_USE, ImportError),
-    Message("fairseq.utils:import_user_module", r"^(?!\[Errno)", NO_USER_DIR, FileNotFoundError),
+    Message("fairseq.utils:import_user_module", "^Failed to import --user-dir", "{error}", ImportError),
+    Message("fairseq.utils:import_user_module", r"^(?!\[Errno)", "no such --user-dir: {error}", FileNotFoundError),
     Message("", "install.* fairscale", NO_FAIRSCALE, ImportError),
     Message("fairseq.trainer:_build_optimizer", "^ZeRO .* flattened grads", FLAT_SHARDS),
     Message("fairseq_cli.score:cli_main", "", OLD_SCORER, TypeError),

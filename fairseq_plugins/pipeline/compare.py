@@ -158,9 +158,6 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
         return
     running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]], dict[str, str]]] = {}
     screen, logs = Screen(), {training.run: LogReader(training.run / LOG) for training in trainings}
-    if len(free) > 1 and all(free):
-        shares = " ".join(share for place in free for share in place.values())
-        screen.say(f"{len(free)} trainings at a time; CUDA_VISIBLE_DEVICES of each: {shares}")
     with open(how.output, "ab") if how.output else nullcontext() as output:
         try:
             while waiting or running:
@@ -230,12 +227,8 @@ def _commands(training: Training, how: How, evaluations: Sequence[Sequence[str]]
 
 def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace], How]:
     """Add the options that the commands for several trainings share; return what reads them."""
-    flags.add_argument(
-        "--parallel",
-        type=at_least(1),
-        metavar="N",
-        help="trainings at a time, which share the GPUs; default: one on each GPU if all are for one GPU, else 1",
-    )
+    default = "1, or one on each GPU if all are for one"
+    flags.add_argument("--parallel", type=at_least(1), metavar="N", help=f"trainings at a time; default: {default}")
     flags.add_argument(
         "--nodes", type=at_least(1), default=1, metavar="N", help="machines of each training; scripts/slurm.sh sets it"
     )

@@ -174,14 +174,11 @@ def test_each_training_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == [shares for *_, shares in SHARES]
 
 
-def test_two_trainings_at_a_time_run_on_two_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_trainings_at_a_time_run_on_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "visible_gpus", lambda: ["4", "7"])
     trainings, how = steps(tmp_path, monkeypatch, 2)
     train_all(trainings, how)
     assert sorted(path.read_text() for path in tmp_path.glob("*/seed1/begun")) == ["4", "7"]
-    assert capsys.readouterr().out.splitlines()[0] == "2 trainings at a time; CUDA_VISIBLE_DEVICES of each: 4 7"
 
 
 def test_a_training_that_diverges_is_not_evaluated_and_the_next_one_goes_on(
