@@ -110,6 +110,8 @@ def load_for_its_data(
     Raises:
         UserError: the model would translate in the opposite direction, or with dictionaries that are not its own.
     """
+    # The vectors are in the checkpoint; the files that a training began with may be gone.
+    arg_overrides = {"encoder_embed_path": None, "decoder_embed_path": None, **(arg_overrides or {})}
     # Weights for another number of words would end the loading, in a line that does not name the reason.
     loaded = load(filenames, arg_overrides, task, *args, **kwargs) if task is None else None
     task = loaded[-1] if loaded else task

@@ -38,10 +38,11 @@ AT_LEAST_1 = Legal("at least 1", lambda value: 1 <= value < math.inf)
 SHARE = Legal("at least 0 and below 1", lambda value: 0 <= value < 1)
 ABOVE_0 = Legal("above 0", lambda value: 0 < value < math.inf)
 COUNTS = "max_tokens max_tokens_valid batch_size batch_size_valid required_batch_size_multiple update_freq beam nbest"
+DIVISORS = "log_interval save_interval validate_interval num_shards checkpoint_shard_count required_seq_len_multiple"
 WATCHED = "diagnostics_interval divergence_band divergence_patience"
 NOT_NEGATIVE = "num_workers max_epoch max_update lr clip_norm weight_decay warmup_updates divergence_plateau"
 LEGAL: Mapping[str, Legal] = {
-    **dict.fromkeys([*COUNTS.split(), *WATCHED.split()], AT_LEAST_1),
+    **dict.fromkeys([*COUNTS.split(), *DIVISORS.split(), *WATCHED.split()], AT_LEAST_1),
     **dict.fromkeys(NOT_NEGATIVE.split(), AT_LEAST_0),
     **dict.fromkeys("temperature adam_eps lamb_eps muon_lr_scale lr_decay_constant".split(), ABOVE_0),
     **dict.fromkeys(["label_smoothing", "muon_momentum"], SHARE),
@@ -96,6 +97,8 @@ def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     parsed = parse(*args, **kwargs)
     values = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
     refuse((flag(name), name, value) for name, value in values.items())
+    if (wanted := values.get("nbest", 1)) > values.get("beam", 1):
+        raise UserError(f"--nbest {wanted} is more than --beam {values['beam']}, which is all that a search finds")
     if values.get("fp16") and values.get("path") and (values.get("cpu") or not torch.cuda.is_available()):
         logger.warning("--fp16 on a CPU rounds to 16 bits and is slower than without it: leave it out")
     if "sacrebleu" in values and "buffer_size" not in values:  # fairseq-generate

@@ -30,7 +30,7 @@ from typing import Any
 from fairseq_plugins.errors import UserError, report
 from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
-from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
+from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of, refuse_other_user_dir
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.configuration import (
     Configuration,
@@ -211,6 +211,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     data = taken_as_it_is(binarised(request.data))
     recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
     config = recipe.config
+    refuse_other_user_dir(config.common.user_dir)
     files = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
     before = (read_record(request.run / SETTINGS) or {}).get("precision")

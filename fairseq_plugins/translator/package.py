@@ -75,7 +75,8 @@ def open_package(directory: Path) -> Package:
     """
     manifest = directory / MANIFEST
     if not manifest.is_file():
-        problem = f"not a package: it has no {MANIFEST}" if directory.exists() else "no such directory"
+        problem = f"not a package: it has no {MANIFEST}" if directory.is_dir() else "no such directory"
+        problem = "a file, and a package is a directory" if directory.is_file() else problem
         raise UserError(f"{directory}: {problem}; fairseq-deep package makes one of a training")
     try:
         content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))

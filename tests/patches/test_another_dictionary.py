@@ -74,6 +74,17 @@ def test_every_command_compares(
     assert run(toy_data, "-s", "en", "-t", "de", model=stock) == (EXIT_CODE, opposite.format(stock))
 
 
+def test_a_model_does_without_the_vectors_that_its_training_began_with(
+    toy_data: Path, tmp_path: Path, fairseq_deep: Command
+) -> None:
+    (tmp_path / "vectors").write_text(f"1 16\neins {' '.join(['1'] * 16)}\n", encoding="utf-8")
+    flags = ("--encoder-embed-path", str(tmp_path / "vectors"), "--max-update", "1")
+    model = toy.train_toy(toy_data, tmp_path / "run", *flags, arch="post_ln_transformer")
+    (tmp_path / "vectors").unlink()
+    words = ("--path", str(model), "--cpu", "--max-tokens", "400", "--beam", "1", "--max-len-b", "2")
+    assert fairseq_deep("generate", str(toy_data), *words).code == 0
+
+
 def test_a_language_model(tmp_path: Path, fairseq_deep: Command) -> None:
     made = language_model.binarise(tmp_path)
     model = language_model.train(made, tmp_path / "saved", "admin_transformer_lm", "--max-update", "1")
