@@ -1,6 +1,7 @@
 """Values of options are run as Python: a line of a YAML file, or of ``--model-overrides``, can start any program.
 
-fairseq calls ``eval`` on what should be a number, a list or a dictionary. Here such a value is only calculated.
+fairseq calls ``eval`` on what should be a number, a list or a dictionary. Here such a value is only calculated. The
+option ``post_save_script`` of a task is a program itself, and refused.
 https://github.com/facebookresearch/fairseq/issues/4869
 """
 
@@ -8,8 +9,11 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+from fairseq.tasks.audio_pretraining import AudioPretrainingTask
 
 from fairseq_plugins.errors import UserError
 
@@ -37,6 +41,16 @@ def calculated(text: str) -> Any:
     except (SyntaxError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
         reason = f": {error}"
     raise UserError(f"{text!r} is neither a number nor a list or dictionary of numbers and text{reason}")
+
+
+def refuse_program(make: Callable[..., None], self: AudioPretrainingTask, cfg: Any) -> None:
+    """``__init__`` of the task, which runs a program after each checkpoint; a UserError if its ``cfg`` names one."""
+    if getattr(cfg, "post_save_script", None) is not None:
+        raise UserError(f"task.post_save_script: '{cfg.post_save_script}' is not run; run it after the training")
+    make(self, cfg)
+
+
+WRAPPED = ((AudioPretrainingTask, "__init__", refuse_program),)
 
 
 def apply() -> None:

@@ -1,7 +1,9 @@
 """Hydra runs what a YAML file names: a callback, or a handler of its log, can be any function of any module.
 
-Here such a name has to be a class of ``logging``, or a callback of Hydra's own. It is checked when the files are read,
-for a message before anything starts, and again when Hydra uses it, because a reference may have another value by then.
+The classes of ``logging`` are enough: a file of any name, such as a shell's start-up file, gets text of any form. Here
+only Hydra's callbacks can be named, and what Hydra's own logs name, with their file. Variables of the environment tell
+other programs what to run, so they are refused. All is checked when the files are read, for a message before anything
+starts. It is checked again when Hydra uses it, because a reference may have another value by then.
 Hydra checks its launchers and sweepers itself. https://github.com/facebookresearch/hydra/issues/3259
 """
 
@@ -27,21 +29,26 @@ IMPORTED = "ext://"
 STREAMS = tuple(f"{IMPORTED}sys.{name}" for name in ("stdin", "stdout", "stderr"))
 CONFIGURES = ("hydra.core.utils", "hydra.main", "hydra._internal.hydra", "hydra._internal.core_plugins.basic_launcher")
 """Every module of Hydra that sets up a log, by a function of that name."""
-# One capital word at the end: logging.os.system is a function, too.
-HARMLESS = re.compile(r"logging\.(handlers\.)?[A-Z]\w*|colorlog\.ColoredFormatter|hydra\.experimental\.callbacks\.\w+")
+LOG = re.compile(r"(\$\{hydra\.runtime\.output_dir\}/|hydra-)\$\{hydra\.job\.name\}\.log")
+"""The files of Hydra's own configurations."""
+OF_LOGS = re.compile(r"logging\.(StreamHandler|FileHandler|NullHandler|Formatter|Filter)|colorlog\.ColoredFormatter")
+OF_CALLBACKS = re.compile(r"hydra\.experimental\.callbacks\.\w+")
 
 
 def named(node: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield place and name of everything below ``node`` that would be called."""
+    """Yield place and value of everything below ``node`` that would be called, opened or changed by its name."""
     keys = node.keys() if OmegaConf.is_dict(node) else range(len(node)) if OmegaConf.is_list(node) else ()
     for key in keys:
         here = f"{place}.{key}"
+        written = str(node._get_node(key)._value())
         try:
             value = node[key]
         except OmegaConfBaseException:
             # A reference to what Hydra knows later, such as the directory of the output.
-            value = str(node._get_node(key)._value())
-        if isinstance(value, str) and (key in NAMING or (value.startswith(IMPORTED) and value not in STREAMS)):
+            value = written
+        if key in ("filename", "."):
+            yield here, written
+        elif isinstance(value, str) and (key in NAMING or (value.startswith(IMPORTED) and value not in STREAMS)):
             yield here, value
         yield from named(value, here)
 
@@ -50,12 +57,15 @@ def require_harmless(node: Any, place: str) -> None:
     """Check what :func:`named` finds.
 
     Raises:
-        UserError: a function would be called that is neither Hydra's nor of ``logging``.
+        UserError: something is neither Hydra's nor what Hydra's own files use.
     """
-    legal = "legal are classes of logging and of hydra.experimental.callbacks"
-    called = [(here, name) for here, name in named(node, place) if not HARMLESS.fullmatch(name)]
-    if called:
-        raise UserError([f"{here}: '{name}' is not called; {legal}" for here, name in called])
+    kinds = {"filename": LOG, "_target_": OF_CALLBACKS}
+    legal = (
+        "legal is what Hydra's own logs name, colorlog.ColoredFormatter, and callbacks of hydra.experimental.callbacks"
+    )
+    found = [(here, name, kinds.get(here.rpartition(".")[2], OF_LOGS)) for here, name in named(node, place)]
+    if refused := [f"{here}: '{name}' is refused; {legal}" for here, name, kind in found if not kind.fullmatch(name)]:
+        raise UserError(refused)
 
 
 def refuse_programs(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -63,6 +73,8 @@ def refuse_programs(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     config = load(*args, **kwargs)
     for group in GROUPS:
         require_harmless(config.hydra.get(group), f"hydra.{group}")
+    if config.hydra.job._get_node("env_set")._value():
+        raise UserError("hydra.job.env_set and env_copy are refused; set variables before the command")
     return config
 
 

@@ -19,9 +19,20 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.workspace import make_directory, say
 from fairseq_plugins.process import NO_ROOM
-from fairseq_plugins.text.archives import DAMAGE, checksum_like, is_web_page, known_checksums, require_whole
+from fairseq_plugins.text.archives import (
+    DAMAGE,
+    Header,
+    checksum_like,
+    is_web_page,
+    known_checksums,
+    read_to_end,
+    require_size,
+    require_whole,
+)
 
 TIMEOUT_SECONDS = 60.0
+LARGEST = 100 * 10**9
+"""Bytes of a download; the largest archive that a script downloads has 30 GB."""
 
 
 def get(name: str, urls: Sequence[str]) -> Path:
@@ -57,6 +68,8 @@ def get(name: str, urls: Sequence[str]) -> Path:
 def _download(target: Path, urls: Sequence[str], known: str | None) -> None:
     part, wrong = (target.with_name(target.name + ending) for ending in (".part", ".wrong"))
     problems = []
+    if part.is_symlink():
+        part.unlink()
     # What an earlier download has left may be of another file: then each mirror has a second chance.
     for url in [*urls, *urls] if part.exists() else urls:
         say(f"{target.name}: from {url}")
@@ -101,18 +114,17 @@ def _read_through(path: Path, name: str) -> None:
     """Read an archive to its end, where truncation and wrong sums show; the error is the one of its library."""
     if name.endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
+            require_size(path, sum(entry.file_size for entry in archive.infolist()))
             if member := archive.testzip():
                 raise zipfile.BadZipFile(f"{member} has another checksum")
     elif name.endswith((".tgz", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz")):
-        with tarfile.open(path) as tar:
-            require_whole(tar)
+        with tarfile.open(path, tarinfo=Header) as tar:
+            require_whole(path, tar)
     elif name.endswith(".gz"):
         with open(path, "rb") as file:
             # Proxies may decompress a file and keep its name.
             compressed = file.peek(2)[:2] == b"\x1f\x8b"
-            stream = gzip.open(file) if compressed else file
-            while stream.read(1 << 20):
-                pass
+            read_to_end(path, gzip.open(file) if compressed else file)
 
 
 def fetch(url: str, part: Path) -> None:
@@ -140,6 +152,8 @@ def _fetch_rest(url: str, part: Path, before: int) -> None:
         whole = size + int(response.headers.get("Content-Length") or 0)
         with open(part, "ab" if size else "wb") as stream:
             while piece := response.read(1 << 20):
+                if max(whole, size) > LARGEST:
+                    raise ValueError(f"more than {LARGEST / 1e9:.0f} GB")
                 size += stream.write(piece)
                 if sys.stderr.isatty():
                     end = "\n" if size == whole else ""

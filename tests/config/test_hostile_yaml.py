@@ -22,7 +22,7 @@ TAG = "could not determine a constructor for the tag 'tag:yaml.org,2002:python/o
 LATE = (
     "hydra: {sweeper: {params: {'()': os.system, command: touch executed}}, job_logging: {version: 1, "
     "root: {handlers: []}, handlers: {one: '${hydra:sweeper.params}'}}}",
-    "hydra.*_logging.handlers.one.(): 'os.system' is not called",
+    "hydra.*_logging.handlers.one.(): 'os.system' is refused",
 )
 """Known when Hydra uses it: in ``hydra-train``, which ``run`` starts."""
 HOSTILE = [
@@ -30,7 +30,7 @@ HOSTILE = [
     ("dataset: {max_tokens: !!python/object/new:os.open [executed, 64]}", f"{TAG}new:os.open'"),
 ]
 HOSTILE += [
-    (f"hydra: {{callbacks: {{one: {one}}}}}", "hydra.callbacks.one._target_: 'subprocess.check_call' is not called")
+    (f"hydra: {{callbacks: {{one: {one}}}}}", "hydra.callbacks.one._target_: 'subprocess.check_call' is refused")
     for one in (
         "{_target_: subprocess.check_call, args: [touch, executed]}",
         "{_target_: '${common.tensorboard_logdir}', args: [touch, executed]}",
@@ -40,15 +40,31 @@ HOSTILE += [
 HOSTILE += [
     (
         f"hydra: {{job_logging: {{version: 1, handlers: {{one: {{{handler}}}}}}}}}",
-        f"hydra.job_logging.handlers.one.{key}: '{called}' is not called",
+        f"hydra.job_logging.handlers.one.{key}: '{called}' is refused",
     )
     for handler, key, called in (
         ("'()': subprocess.check_call, args: [touch, executed]", "()", "subprocess.check_call"),
         ("'()': logging.os.system, command: touch executed", "()", "logging.os.system"),
         ("class: subprocess.Popen, args: [touch, executed]", "class", "subprocess.Popen"),
         ("class: logging.StreamHandler, stream: 'ext://antigravity'", "stream", "ext://antigravity"),
-        ("class: logging.handlers.QueueHandler, queue: os.abort", "queue", "os.abort"),
+        ("class: logging.StreamHandler, queue: os.abort", "queue", "os.abort"),
+        ("class: logging.handlers.SocketHandler, host: localhost, port: 1", "class", "logging.handlers.SocketHandler"),
+        ("class: logging.FileHandler, filename: executed", "filename", "executed"),
+        ("'()': logging.FileHandler, filename: '${task.data}/executed'", "filename", "${task.data}/executed"),
+        (
+            "class: logging.FileHandler, filename: 'hydra-${hydra.job.name}.log', delay: true, "
+            "'.': {baseFilename: executed}",
+            ".",
+            "{'baseFilename': 'executed'}",
+        ),
     )
+]
+HOSTILE += [
+    (
+        "hydra: {callbacks: {one: {_target_: logging.FileHandler, _args_: [executed]}}}",
+        "'logging.FileHandler' is refused",
+    ),
+    ("hydra: {job: {env_set: {LD_PRELOAD: executed}}}", "hydra.job.env_set and env_copy are refused"),
 ]
 """What is hostile in a file, and words of the line that refuses it."""
 
@@ -97,9 +113,8 @@ def test_a_reference_to_the_environment_is_text(here: Path, monkeypatch: pytest.
 
 
 def test_what_hydra_itself_names_is_called(here: Path) -> None:
-    harmless = (
-        "hydra: {callbacks: {one: {_target_: hydra.experimental.callbacks.LogJobReturnCallback}}, job_logging: "
-        "{version: 1, handlers: {one: {class: logging.handlers.RotatingFileHandler, filename: log}}}}"
-    )
-    config = read_configuration(write(here, harmless), (), here, {}).config
-    assert config.model._name == "admin_transformer"
+    callback = "hydra: {callbacks: {one: {_target_: hydra.experimental.callbacks.LogJobReturnCallback}}}"
+    for kind in ("default", "disabled", "none", "stdout"):
+        content = f"{callback}\ndefaults: [override hydra/job_logging: {kind}, _self_]"
+        config = read_configuration(write(here, content), (), here, {}).config
+        assert config.model._name == "admin_transformer"
