@@ -29,7 +29,7 @@ LARGEST_RATIO, SLACK = 100, 1 << 26
 LONGEST_NAME = 1 << 20
 """Bytes of the longest name or settings of a member."""
 MOST_CHECKSUMS = 1 << 24
-"""Bytes of the largest file of checksums."""
+"""Characters that no file of checksums has; a device may have no end."""
 _CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
@@ -84,9 +84,10 @@ def known_checksums() -> dict[str, str]:
     """The checksums of a file in ``sha256sum``'s format, by name: the one in CHECKSUMS, else this package's."""
     path = Path(os.environ.get("CHECKSUMS") or _CHECKSUMS)
     try:
-        if not path.is_file() or path.stat().st_size > MOST_CHECKSUMS:
+        with path.open(encoding="utf-8") as stream:
+            text = stream.read(MOST_CHECKSUMS)
+        if len(text) == MOST_CHECKSUMS:
             raise OSError
-        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UserError(f"{path}: cannot be read; CHECKSUMS names the file of known checksums") from None
     lines = (line.rstrip().split(maxsplit=1) for line in text.splitlines() if not line.startswith("#"))

@@ -184,7 +184,7 @@ def test_a_bomb_is_refused_before_it_is_decompressed(tmp_path: Path, monkeypatch
     assert not (tmp_path / "to").exists()
 
 
-def test_only_a_regular_file_of_some_megabytes_holds_checksums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_checksums_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 30)
     for path in (Path("/dev/zero"), tmp_path / "large", tmp_path):
