@@ -19,52 +19,40 @@ optimizer: {_name: adam}
 lr_scheduler: {_name: inverse_sqrt}
 """
 TAG = "could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/"
-LATE = (
-    "hydra: {sweeper: {params: {'()': os.system, command: touch executed}}, job_logging: {version: 1, "
-    "root: {handlers: []}, handlers: {one: '${hydra:sweeper.params}'}}}",
-    "hydra.*_logging.handlers.one.(): 'os.system' is refused",
-)
-"""Known when Hydra uses it: in ``hydra-train``, which ``run`` starts."""
+LOG = "hydra.job_logging is refused; `override hydra/job_logging` in defaults takes one of default, "
+CALLBACK = "hydra.callbacks is refused; legal: hydra.experimental.callbacks.LogJobReturnCallback, "
 HOSTILE = [
     ("dataset: {max_tokens: !!python/object/apply:os.system [touch executed]}", f"{TAG}apply:os.system'"),
     ("dataset: {max_tokens: !!python/object/new:os.open [executed, 64]}", f"{TAG}new:os.open'"),
+    (
+        # Known when Hydra uses it: in ``hydra-train``, which ``run`` starts.
+        "hydra: {sweeper: {params: {'()': os.system, command: touch executed}}, job_logging: {version: 1, "
+        "root: {handlers: []}, handlers: {one: '${hydra:sweeper.params}'}}}",
+        LOG,
+    ),
+    ("hydra: {job: {env_set: {LD_PRELOAD: executed}}}", "hydra.job.env_set and env_copy are refused"),
 ]
 HOSTILE += [
-    (f"hydra: {{callbacks: {{one: {one}}}}}", "hydra.callbacks.one._target_: 'subprocess.check_call' is refused")
+    (f"hydra: {{callbacks: {{one: {one}}}}}", CALLBACK)
     for one in (
         "{_target_: subprocess.check_call, args: [touch, executed]}",
         "{_target_: '${common.tensorboard_logdir}', args: [touch, executed]}",
         "'${oc.create:{_target_:subprocess.check_call,args:[touch,executed]}}'",
+        "{_target_: logging.FileHandler, _args_: [executed]}",
+        "{_target_: hydra.experimental.callbacks.LogJobReturnCallback, a: {_target_: os.system, command: touch exec}}",
     )
 ]
 HOSTILE += [
-    (
-        f"hydra: {{job_logging: {{version: 1, handlers: {{one: {{{handler}}}}}}}}}",
-        f"hydra.job_logging.handlers.one.{key}: '{called}' is refused",
+    (f"hydra: {{job_logging: {{version: 1, handlers: {{one: {{{handler}}}}}}}}}", LOG)
+    for handler in (
+        "'()': subprocess.check_call, args: [touch, executed]",
+        "'()': logging.os.system, command: touch executed",
+        "class: subprocess.Popen, args: [touch, executed]",
+        "class: logging.StreamHandler, stream: 'ext://antigravity'",
+        "class: logging.FileHandler, filename: executed",
+        "class: logging.FileHandler, filename: log, delay: true, '.': {baseFilename: executed}",
+        "class: logging.handlers.SocketHandler, host: localhost, port: 1",
     )
-    for handler, key, called in (
-        ("'()': subprocess.check_call, args: [touch, executed]", "()", "subprocess.check_call"),
-        ("'()': logging.os.system, command: touch executed", "()", "logging.os.system"),
-        ("class: subprocess.Popen, args: [touch, executed]", "class", "subprocess.Popen"),
-        ("class: logging.StreamHandler, stream: 'ext://antigravity'", "stream", "ext://antigravity"),
-        ("class: logging.StreamHandler, queue: os.abort", "queue", "os.abort"),
-        ("class: logging.handlers.SocketHandler, host: localhost, port: 1", "class", "logging.handlers.SocketHandler"),
-        ("class: logging.FileHandler, filename: executed", "filename", "executed"),
-        ("'()': logging.FileHandler, filename: '${task.data}/executed'", "filename", "${task.data}/executed"),
-        (
-            "class: logging.FileHandler, filename: 'hydra-${hydra.job.name}.log', delay: true, "
-            "'.': {baseFilename: executed}",
-            ".",
-            "{'baseFilename': 'executed'}",
-        ),
-    )
-]
-HOSTILE += [
-    (
-        "hydra: {callbacks: {one: {_target_: logging.FileHandler, _args_: [executed]}}}",
-        "'logging.FileHandler' is refused",
-    ),
-    ("hydra: {job: {env_set: {LD_PRELOAD: executed}}}", "hydra.job.env_set and env_copy are refused"),
 ]
 """What is hostile in a file, and words of the line that refuses it."""
 
@@ -80,7 +68,7 @@ def write(here: Path, content: str) -> Path:
 
 @pytest.mark.parametrize(
     "cases",
-    [[LATE, HOSTILE[0], HOSTILE[2]], pytest.param([HOSTILE[1], *HOSTILE[3:]], marks=pytest.mark.slow)],
+    [[*HOSTILE[:4:2], HOSTILE[4]], pytest.param([HOSTILE[1], HOSTILE[3], *HOSTILE[5:]], marks=pytest.mark.slow)],
     ids=["of each kind", "others"],
 )
 def test_hydra_train_executes_nothing(
