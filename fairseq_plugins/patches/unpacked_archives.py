@@ -1,7 +1,4 @@
-"""``from_pretrained("hub.tar.gz")`` writes outside of its directory what the archive says, and deletes the archive.
-
-Here it is unpacked by the rules of this package, as ``hub.tar.gz.unpacked`` beside it.
-"""
+"""``from_pretrained("hub.tar.gz")`` writes outside of its directory what the archive says, and deletes the archive."""
 
 from __future__ import annotations
 
@@ -14,17 +11,13 @@ from fairseq_plugins.text.archives import unpack
 
 
 def unpack_inside(load: Callable[[str], str | None], archive_file: str) -> str | None:
-    """``load_archive_file``, which returns the directory of a model, here unpacked before.
-
-    Raises:
-        UserError: the archive is damaged, or a member would be written outside.
-    """
+    """``load_archive_file``, with an archive unpacked beside it by the rules of this package, or a UserError."""
     try:
         path = Path(file_utils.cached_path(archive_file, cache_dir=None))
     except OSError:
         return load(archive_file)  # which says why
-    if not path.is_file():
-        return load(archive_file)
+    if path.is_dir():
+        return str(path)
     place = path.with_name(f"{path.name}.unpacked")
     if not place.exists():
         unpack(path, place)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import lzma
+import math
 import os
 import re
 import shutil
@@ -13,23 +13,20 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, whole_directory
+from fairseq_plugins.process import NO_ROOM
 
 _KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
 """Kinds of checksums by the number of their digits."""
 DAMAGE = tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError
 """What the libraries raise at an archive that they cannot read; RuntimeError: it is encrypted."""
-NAMES = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
-"""Errors of the system if the names of members are too long, or contradict each other."""
 LARGEST_RATIO, SLACK = 100, 1 << 26
 """An archive has at most this many times its own size, and these bytes for a small one."""
-LONGEST_NAME = 1 << 20
-"""Bytes of the longest name or settings of a member."""
-MOST_CHECKSUMS = 1 << 24
-"""Characters that no file of checksums has; a device may have no end."""
+LONGEST_NAME, MOST_CHECKSUMS = 1 << 20, 1 << 24
+"""Bytes of the longest name of a member; characters that no file of checksums has, but a device may have no end."""
 _CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
@@ -53,8 +50,8 @@ def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mappi
         sums: MD5, SHA-1 or SHA-256 checksum by base name; a member with one of these names must have it.
 
     Raises:
-        UserError: the archive is truncated or damaged, or a bomb; a pattern matches nothing, a checksum is wrong, a
-            member is a link, or its path leads outside.
+        UserError: the archive cannot be read, is truncated, damaged or a bomb; a pattern matches nothing, a checksum is
+            wrong, a member is a link, or its path leads outside.
         OSError: ``directory`` cannot be written.
     """
     if directory.exists():
@@ -100,35 +97,8 @@ def checksum_like(known: str, path: Path) -> str:
     return checksum(path, kind=_KINDS[len(known)])
 
 
-def require_whole(path: Path, archive: tarfile.TarFile) -> None:
-    """Check that the tar archive at ``path`` is whole, and read it to its end, where gzip has a checksum.
-
-    Raises:
-        EOFError: no block of zeros ends it; tarfile takes a header that is cut or damaged for the end.
-        ReadError: as :func:`require_size`.
-    """
-    for _ in members_of(path, archive):
-        pass
-    stream = archive.fileobj
-    assert stream is not None
-    stream.seek(archive.offset)
-    if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise EOFError("unexpected end of data")
-    read_to_end(path, stream, archive.offset)
-
-
-def read_to_end(path: Path, stream: Any, size: int = 0) -> None:
-    """Read what is left of the content of an archive behind ``size`` bytes; errors are those of its library."""
-    while block := stream.read(1 << 20):
-        size += len(block)
-        require_size(path, size)
-
-
 class Header(tarfile.TarInfo):
-    """The header of a member; tarfile itself reads a name into memory, however long it is, and loops at sizes below 0.
-
-    https://github.com/python/cpython/issues/130577
-    """
+    """The header of a member: tarfile reads a name of any length into memory, and never ends at some sizes below 0."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Header:
@@ -140,22 +110,35 @@ class Header(tarfile.TarInfo):
 
 
 def members_of(path: Path, archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of the tar archive at ``path``, each before its content is decompressed; or a ReadError."""
+    """Yield the members of the tar archive at ``path``, each before its content is decompressed."""
     for member in archive:
-        if member.size < 0:
-            raise tarfile.ReadError("a member has no size")
-        require_size(path, member.offset_data + member.size)
+        require_size(path, member.offset_data + member.size if member.size >= 0 else math.inf)
         yield member
 
 
-def require_size(path: Path, size: int) -> None:
-    """Check that the archive at ``path`` can have a content of ``size`` bytes; that of a bomb is larger.
-
-    Raises:
-        ReadError: it is more than :data:`LARGEST_RATIO` times as large as the archive.
-    """
+def require_size(path: Path, size: float) -> None:
+    """Raise a ReadError if ``size`` bytes are too many for the content of the archive at ``path``: it is a bomb."""
     if size > LARGEST_RATIO * path.stat().st_size + SLACK:
         raise tarfile.ReadError(f"its content is more than {LARGEST_RATIO} times as large as itself")
+
+
+def require_whole(path: Path, archive: tarfile.TarFile) -> None:
+    """Check that the tar archive at ``path`` is whole, and read it to its end, where gzip has a checksum.
+
+    Raises:
+        EOFError: no block of zeros ends it; tarfile takes a header that is cut or damaged for the end.
+        ReadError: as :func:`require_size`.
+    """
+    for _ in members_of(path, archive):
+        pass
+    stream, size = archive.fileobj, archive.offset
+    assert stream is not None
+    stream.seek(size)
+    if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise EOFError("unexpected end of data")
+    while block := stream.read(1 << 20):
+        size += len(block)
+        require_size(path, size)
 
 
 def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
@@ -164,8 +147,7 @@ def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
     try:
         return (_from_zip if path.suffix == ".zip" else _from_tar)(path, directory, wanted)
     except DAMAGE as error:
-        # An OSError without a number comes from a decompressor: damaged data.
-        if isinstance(error, OSError) and error.errno not in (None, *NAMES):
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
             raise
         cause = (str(error) or type(error).__name__).splitlines()[0].partition(": ")[0].rstrip(":")
         raise UserError(f"{path}: not unpacked: {cause}") from None

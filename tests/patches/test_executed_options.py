@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import re
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -78,8 +80,9 @@ def test_a_program_after_each_checkpoint_is_refused() -> None:
             assert expected in refused(AudioPretrainingTask, config)
 
 
-def test_the_path_of_a_text_is_not_executed(here: Path) -> None:
-    """Bytes before each sequence, and their letters."""
+def test_the_path_of_a_text_is_not_executed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes before each sequence, and their letters; fairseq calls the program tqdm, too."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for name in ("-n $(touch executed)", "it's; touch executed", "a b"):
         (here / name).mkdir()
         (here / name / "train.fasta").write_text(">one\nABC\nDE\n>two\nF\n")
