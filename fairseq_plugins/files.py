@@ -44,8 +44,8 @@ def locked(path: Path, in_use: str = "", inherited: bool = False) -> Iterator[No
     """
     try:
         lock = os.open(path, os.O_RDONLY) if path.is_dir() else no_link(path, os.O_WRONLY | os.O_CREAT)
-    except OSError:
-        raise UserError(f"{path.parent}: cannot be written") from None
+    except OSError as error:
+        raise UserError(f"{path.parent}: cannot be written: {cause_of(error)}") from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if in_use else 0))
@@ -60,28 +60,18 @@ def locked(path: Path, in_use: str = "", inherited: bool = False) -> Iterator[No
 
 
 def no_link(path: str | Path, flags: int) -> int:
-    """An ``opener`` of :func:`open` for names of our own, where a directory of others may hold a link.
-
-    Raises:
-        UserError: ``path`` is a link.
-    """
-    try:
-        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UserError(f"{path}: a link, through which nothing is written; remove it") from None
-        raise
+    """An ``opener`` of :func:`open` for names of our own; a FileExistsError where a directory of others has a link."""
+    if os.path.islink(path):
+        raise FileExistsError(errno.EEXIST, "a link, through which nothing is written; remove it", str(path))
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 @contextmanager
 def whole_file(path: Path, follow: bool = True) -> Iterator[Path]:
     """Yield a new, empty file to write to, renamed to ``path`` if the block succeeds; otherwise nothing changes.
 
-    A device or pipe, such as ``/dev/null``, is written itself: renaming would put a file in its place.
-
-    Args:
-        path: where it goes.
-        follow: whether a link stays, and what it leads to is written: for names that the user has given.
+    A device or pipe, such as ``/dev/null``, is written itself: renaming would put a file in its place. A link stays if
+    ``follow``: what it leads to is written, for names that the user has given.
     """
     if not path.name:
         raise UserError(f"{path}: a directory; give the name of a file")

@@ -28,14 +28,9 @@ def logs_of(group: str) -> dict[str, Any]:
 
 
 def refuse_programs(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``load_configuration``, which reads and composes all files, with a check before anything is called.
-
-    Raises:
-        UserError: something would be run, or written to a file of any name.
-    """
+    """``load_configuration``, which reads and composes all files; a UserError if something would be run, or written."""
     config, problems = load(*args, **kwargs), []
-    written = OmegaConf.to_container(config.hydra, resolve=False)
-    assert isinstance(written, dict)
+    written: Any = OmegaConf.to_container(config.hydra, resolve=False)
     for group in ("hydra_logging", "job_logging"):
         legal = logs_of(group)
         if written[group] not in (None, *legal.values()):

@@ -57,8 +57,6 @@ def claim(directory: Path) -> str | None:
     release()
     try:
         file = open(place / LOCK, "a", encoding="utf-8", opener=no_link)  # noqa: SIM115
-    except UserError as error:
-        return str(error)
     except OSError as error:
         return f"{directory / LOCK}: {error.strerror}"
     try:

@@ -170,10 +170,9 @@ def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
     if table.exists():
         rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines() if line.strip()]
         if any(len(row) != 2 or not all(map(SET.fullmatch, row)) for row in rows):
-            names = (
-                "the split in data-bin, a tab, and the name of the test set; legal: letters, digits, '-', '_' and '.'"
+            raise UserError(
+                f"{table}: each line must be a split in data-bin, a tab, and a name of letters, digits and -_."
             )
-            raise UserError(f"{table}: each line must be {names}")
         sets = [TestSet(subset, name) for subset, name in rows]
     by_name = {test_set.name: test_set for test_set in [*sets, TestSet("valid", "valid")]}
     if unknown := [name for name in wanted if name not in by_name]:

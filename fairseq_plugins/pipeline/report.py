@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.errors import visible
 from fairseq_plugins.files import write_whole
@@ -199,7 +198,7 @@ def as_csv(shown: Report) -> str:
     columns = list(dict.fromkeys([*shown.columns, *scored]))
     header = ["method", "layers", "seed", "parameters", "updates", "valid loss", "verdict"]
     header += [*(column.header for column in columns), "tokens/s", "device", "directory"]
-    rows: list[list[Any]] = [header]
+    rows: list[list[object]] = [[*header]]
     for group in shown.groups:
         for run in group.runs:
             training = [group.label, group.layers, run.seed, run.parameters, run.updates, run.log.final_valid_loss]

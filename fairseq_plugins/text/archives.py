@@ -109,36 +109,32 @@ class Header(tarfile.TarInfo):
         return header
 
 
-def members_of(path: Path, archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of the tar archive at ``path``, each before its content is decompressed."""
-    for member in archive:
-        require_size(path, member.offset_data + member.size if member.size >= 0 else math.inf)
-        yield member
+def members_of(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Yield the members of a tar archive, each before it is decompressed; then read to its end: gzip has a sum there.
+
+    Raises:
+        EOFError: no block of zeros ends it; tarfile takes a header that is cut or damaged for the end.
+        ReadError: it is no archive, or as :func:`require_size`.
+    """
+    # Compressed or not: browsers and proxies may decompress a .tgz and keep its name.
+    with tarfile.open(path, tarinfo=Header) as archive:
+        for member in archive:
+            require_size(path, member.offset_data + member.size if member.size >= 0 else math.inf)
+            yield archive, member
+        stream, size = archive.fileobj, archive.offset
+        assert stream is not None
+        stream.seek(size)
+        if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            raise EOFError("unexpected end of data")
+        while block := stream.read(1 << 20):
+            size += len(block)
+            require_size(path, size)
 
 
 def require_size(path: Path, size: float) -> None:
     """Raise a ReadError if ``size`` bytes are too many for the content of the archive at ``path``: it is a bomb."""
     if size > LARGEST_RATIO * path.stat().st_size + SLACK:
         raise tarfile.ReadError(f"its content is more than {LARGEST_RATIO} times as large as itself")
-
-
-def require_whole(path: Path, archive: tarfile.TarFile) -> None:
-    """Check that the tar archive at ``path`` is whole, and read it to its end, where gzip has a checksum.
-
-    Raises:
-        EOFError: no block of zeros ends it; tarfile takes a header that is cut or damaged for the end.
-        ReadError: as :func:`require_size`.
-    """
-    for _ in members_of(path, archive):
-        pass
-    stream, size = archive.fileobj, archive.offset
-    assert stream is not None
-    stream.seek(size)
-    if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise EOFError("unexpected end of data")
-    while block := stream.read(1 << 20):
-        size += len(block)
-        require_size(path, size)
 
 
 def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
@@ -163,15 +159,14 @@ def _from_zip(path: Path, directory: Path, wanted: re.Pattern[str]) -> list[str]
 
 
 def _from_tar(path: Path, directory: Path, wanted: re.Pattern[str]) -> list[str]:
-    # Compressed or not: browsers and proxies may decompress a .tgz and keep its name.
-    with tarfile.open(path, tarinfo=Header) as archive:
-        for member in members_of(path, archive):
-            if wanted.match(member.name):
-                if not member.isreg() and not member.isdir():
-                    raise tarfile.ReadError(f"{member.name!r} is a link or a device")
-                _write(directory, member.name, archive.extractfile(member))
-        require_whole(path, archive)
-        return archive.getnames()
+    names = []
+    for archive, member in members_of(path):
+        names.append(member.name)
+        if wanted.match(member.name):
+            if not member.isreg() and not member.isdir():
+                raise tarfile.ReadError(f"{member.name!r} is a link or a device")
+            _write(directory, member.name, archive.extractfile(member))
+    return names
 
 
 def _write(directory: Path, name: str, content: IO[bytes] | None) -> None:
