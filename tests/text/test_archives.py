@@ -185,11 +185,14 @@ def test_a_bomb_is_refused_before_it_is_decompressed(tmp_path: Path, monkeypatch
 
 
 def test_a_file_of_checksums_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with (tmp_path / "large").open("wb") as file:
-        file.truncate(1 << 30)
-    for path in (Path("/dev/zero"), tmp_path / "large", tmp_path):
-        monkeypatch.setenv("CHECKSUMS", str(path))
-        assert refused(known_checksums).startswith(f"{path}: cannot be read; CHECKSUMS names")
+    monkeypatch.setattr(archives, "MOST_CHECKSUMS", 100)
+    for size, refusal in ((99, False), (100, True)):
+        (tmp_path / "sums").write_text("#" * size)
+        monkeypatch.setenv("CHECKSUMS", str(tmp_path / "sums"))
+        if refusal:
+            assert "sums: cannot be read; CHECKSUMS names the file" in refused(known_checksums)
+        else:
+            assert known_checksums() == {}
 
 
 @COMPRESSED
