@@ -80,6 +80,7 @@ text() { run "$PYTHON" -m fairseq_plugins.text "$@"; }
 # once TARGET COMMAND [ARGUMENT ...]: run it unless TARGET is there. For commands that leave it whole or not at all.
 once() {
     [[ ! -e $1 ]] || return 0
+    no_link "$1"
     run mkdir -p -- "$(dirname -- "$1")"
     "${@:2}"
 }

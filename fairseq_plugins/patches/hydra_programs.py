@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError
@@ -21,20 +22,14 @@ from fairseq_plugins.errors import UserError
 CALLBACKS = [{"_target_": f"hydra.experimental.callbacks.{kind}Callback"} for kind in ("LogJobReturn", "PickleJobInfo")]
 
 
-def logs_of(group: str) -> dict[str, Any]:
-    """Hydra's own settings of a log, by name."""
-    paths = [path for path in files("hydra").joinpath("conf", "hydra", group).iterdir() if path.name.endswith(".yaml")]
-    return {path.name.removesuffix(".yaml"): yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths}
-
-
 def refuse_programs(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``load_configuration``, which reads and composes all files; a UserError if something would be run, or written."""
     config, problems = load(*args, **kwargs), []
     written: Any = OmegaConf.to_container(config.hydra, resolve=False)
     for group in ("hydra_logging", "job_logging"):
-        legal = logs_of(group)
-        if written[group] not in (None, *legal.values()):
-            names = ", ".join(sorted(legal))
+        own = [path for path in files("hydra").joinpath("conf", "hydra", group).iterdir() if path.name[-5:] == ".yaml"]
+        if written[group] not in (None, *(yaml.safe_load(path.read_text(encoding="utf-8")) for path in own)):
+            names = ", ".join(sorted(path.name[:-5] for path in own))
             problems.append(f"hydra.{group} is refused; `override hydra/{group}` in defaults takes one of {names}")
     callbacks = written["callbacks"]
     if not isinstance(callbacks, dict) or any(callback not in CALLBACKS for callback in callbacks.values()):
@@ -47,5 +42,12 @@ def refuse_programs(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return config
 
 
-WRAPPED = ((ConfigLoaderImpl, "load_configuration", refuse_programs),)
-"""The method through which ``hydra-train`` and :func:`hydra.compose` read a configuration."""
+def refuse_package(append: Callable[..., None], self: Any, provider: str, path: str, *args: Any, **kwargs: Any) -> None:
+    """Add a place of YAML files, or raise a UserError where a file or an option names a package, which is imported."""
+    if provider.startswith("hydra.searchpath") and not path.startswith("file://") and "://" in path:
+        raise UserError(f"hydra.searchpath: '{path}' is refused; legal: directories, as file:///DIR")
+    append(self, provider, path, *args, **kwargs)
+
+
+WRAPPED = ((ConfigLoaderImpl, "load_configuration", refuse_programs), (ConfigSearchPathImpl, "append", refuse_package))
+"""Through which ``hydra-train`` and :func:`hydra.compose` read a configuration, and where its files are."""

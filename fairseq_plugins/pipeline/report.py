@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,16 +179,12 @@ def as_text(shown: Report) -> str:
 
 def as_markdown(shown: Report) -> str:
     """For a page."""
-    parts = ["# Leaderboard", markdown_table(table(shown)), _items(legend(shown))]
+    parts = ["# Leaderboard", markdown_table(table(shown)), "\n".join(f"- {markdown(line)}" for line in legend(shown))]
     if shown.notes:
-        parts.append("Remarks:\n\n" + _items(shown.notes))
+        parts.append("Remarks:\n\n" + "\n".join(f"- {markdown(line)}" for line in shown.notes))
     if shown.tests:
         parts += [f"## Tests against {markdown(shown.baseline)}", markdown_table(tests_table(shown))]
     return "\n\n".join(parts) + "\n"
-
-
-def _items(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {markdown(line)}" for line in lines)
 
 
 def as_csv(shown: Report) -> str:

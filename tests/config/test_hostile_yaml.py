@@ -30,6 +30,7 @@ HOSTILE = [
         "root: {handlers: []}, handlers: {one: '${hydra:sweeper.params}'}}}",
         LOG,
     ),
+    ("hydra: {searchpath: ['pkg://executing']}", "hydra.searchpath: 'pkg://executing' is refused; legal: directories"),
     ("hydra: {job: {env_set: {LD_PRELOAD: executed}}}", "hydra.job.env_set and env_copy are refused"),
 ]
 HOSTILE += [
@@ -61,6 +62,7 @@ def write(here: Path, content: str) -> Path:
     """Write the recipe with ``content`` in it."""
     GlobalHydra.instance().clear()
     path = here / "run.yaml"
+    (here / "executing.py").write_text("open('executed', 'w')")
     common = "common: {cpu: true, tensorboard_logdir: subprocess.check_call}\n"
     path.write_text(f"{common}{RECIPE}{content}\n", encoding="utf-8")
     return path
@@ -68,13 +70,14 @@ def write(here: Path, content: str) -> Path:
 
 @pytest.mark.parametrize(
     "cases",
-    [[*HOSTILE[:4:2], HOSTILE[4]], pytest.param([HOSTILE[1], HOSTILE[3], *HOSTILE[5:]], marks=pytest.mark.slow)],
+    [[*HOSTILE[:4:2], HOSTILE[5]], pytest.param([*HOSTILE[1:5:2], HOSTILE[4], *HOSTILE[6:]], marks=pytest.mark.slow)],
     ids=["of each kind", "others"],
 )
 def test_hydra_train_executes_nothing(
     cases: list[tuple[str, str]], here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = processes.in_this_process(monkeypatch, capfd)
+    monkeypatch.syspath_prepend(here)
     for content, words in cases:
         write(here, content)
         ended = run("hydra-train", "--config-dir", str(here), "--config-name", "run")
@@ -83,7 +86,8 @@ def test_hydra_train_executes_nothing(
         assert list(here.rglob("executed*")) == [], content
 
 
-def test_run_executes_nothing(here: Path) -> None:
+def test_run_executes_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(here)
     for content, words in HOSTILE:
         path = write(here, content)
         problem = refused(read_configuration, path, (), here, {})

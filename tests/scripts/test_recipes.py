@@ -195,15 +195,20 @@ def test_a_directory_is_no_pattern_and_no_link_is_written_through(tmp_path: Path
     [words] = dry_run("prepare_multi30k.sh", made, RAW=str(raw))
     assert not [word for word in words if "2017" in word]
     (tmp_path / "mine").write_text("mine")
-    for name, call in (("calls", "names=; given=; note_call"), (".lock", 'claim "$DIR"')):
+    for name, call in (
+        ("calls", "names=; given=; note_call"),
+        (".lock", 'claim "$DIR"'),
+        ("text", 'once "$DIR/text" touch "$DIR/text"'),
+    ):
         made.mkdir()
-        (made / name).symlink_to(tmp_path / "mine")
+        (made / name).symlink_to(tmp_path / ("absent" if name == "text" else "mine"))
         script = f'source "{ROOT}/scripts/lib.sh"; DIR=$1; {call}'
         ended = subprocess.run(["bash", "-c", script, "x", str(made)], capture_output=True, text=True)
         line = f"error: {made}/{name}: a link, through which nothing is written; remove it\n"
         assert (ended.returncode, ended.stderr) == (2, line)
         shutil.rmtree(made)
     assert (tmp_path / "mine").read_text() == "mine"
+    assert not (tmp_path / "absent").exists()
 
 
 def test_without_flock_nothing_is_claimed_nor_said_to_be_in_use(tmp_path: Path) -> None:
