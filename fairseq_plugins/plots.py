@@ -241,5 +241,5 @@ def save(canvas: Any, path: Path) -> None:
     """Write a figure of matplotlib as PNG or PDF, whole or not at all, without program and date."""
     ending = path.suffix[1:]
     metadata = {"Software": None} if ending == "png" else {"CreationDate": None, "Producer": None, "Creator": None}
-    with whole_file(path) as partial:
+    with whole_file(path, follow=False) as partial:
         canvas.savefig(partial, format=ending, dpi=100, metadata=metadata)

@@ -20,6 +20,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import no_link
 from fairseq_plugins.options import ScriptParser, at_least, given_again
 from fairseq_plugins.pipeline import corpus, evaluate
 from fairseq_plugins.pipeline import run as run_command
@@ -158,7 +159,7 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
         return
     running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]], dict[str, str]]] = {}
     screen, logs = Screen(), {training.run: LogReader(training.run / LOG) for training in trainings}
-    with open(how.output, "ab") if how.output else nullcontext() as output:
+    with open(how.output, "ab", opener=no_link) if how.output else nullcontext() as output:
         try:
             while waiting or running:
                 for child in [child for child in running if child.poll() is not None]:

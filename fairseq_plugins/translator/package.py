@@ -118,9 +118,10 @@ def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:
     """
     if os.path.lexists(out) and not force:
         raise UserError(f"{out} exists; --force overwrites it")
-    if not out.exists():
+    if not os.path.lexists(out):
         return
-    if not out.is_dir() or (any(out.iterdir()) and not (out / manifest).exists()):
+    # A link may lead to anything.
+    if out.is_symlink() or not out.is_dir() or (any(out.iterdir()) and not (out / manifest).exists()):
         raise UserError(f"{out}: not made by this command, and --force overwrites nothing else; choose another name")
 
 

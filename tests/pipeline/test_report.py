@@ -308,6 +308,26 @@ def test_a_directory_whose_name_is_not_utf8_is_a_line(runs, tmp_path, capsys):
     assert r"runs/caf\udce9" in capsys.readouterr().err
 
 
+def test_what_a_run_says_of_itself_is_no_command(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = {"devices": ["=HYPERLINK(1)", "\x1b[2J<script>alert(1)</script>"]}
+    for name in ("a", "b"):
+        path = write_run(runs / name, record=devices, finished={}, config=f"x/{name}", valid={100: 4.0})
+        line = json.dumps({"divergence_guard": "lost \x1b]0;x\x07 <script>", "update": 150, "ends": "lost \x1b <b>"})
+        with (path / "train.log").open("a") as log:
+            log.write(f"| INFO | fairseq_plugins.observe.guard | {line}\n")
+    assert main(["report", str(runs), "--output", str(tmp_path / "report")]) == 0
+    said = capsys.readouterr().out
+    texts = {name: (tmp_path / "report" / f"report.{name}").read_text() for name in ("md", "csv")}
+    assert not [name for name, text in {**texts, "terminal": said}.items() if "\x1b" in text or "\x07" in text]
+    assert "\\x1b[2J" in said
+    assert "<script>" not in texts["md"].replace("\\<script>", "")
+    assert "\\<script>" in texts["md"]
+    [first, *_] = csv.DictReader(texts["csv"].splitlines())
+    assert first["device"].startswith("'=HYPERLINK(1)")
+
+
 def test_what_a_paper_reads_from_its_training_is_read_from_ours(runs, monkeypatch):
     monkeypatch.setattr("fairseq_plugins.pipeline.leaderboard.differences", lambda *_: ())
     write_run(runs / "a", config="enwik8/rezero_12d", valid={100: 1.31, 200: 1.2, 300: 1.1})
