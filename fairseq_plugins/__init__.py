@@ -23,6 +23,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from fairseq_plugins.errors import UserError, unknown_name
+
 NEED_FAIRSEQ = {"core", "methods", "observe", "patches", "search", "training"}
 """Parts of this package that :func:`register` imports."""
 WITHOUT_FAIRSEQ = {
@@ -119,11 +121,17 @@ def log_as_fairseq_does() -> None:
     """Set up logging before fairseq is imported, as each of its commands does; no effect if it is set up already.
 
     Importing fairseq first would leave the root logger at DEBUG: one of its modules logs while it is imported.
+
+    Raises:
+        UserError: LOGLEVEL is no level of Python's logging.
     """
+    level = os.environ.get("LOGLEVEL", "INFO").upper()
+    if not isinstance(logging.getLevelName(level), int):
+        raise UserError(unknown_name("LOGLEVEL", level, ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG")))
     logging.basicConfig(
         format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
         datefmt="%Y-%m-%d %H:%M:%S",
-        level=os.environ.get("LOGLEVEL", "INFO").upper(),
+        level=level,
         stream=sys.stdout,
     )
     # Every import logs a line about a package that only speech synthesis would use.

@@ -84,6 +84,7 @@ def whole_file(path: Path, follow: bool = True) -> Iterator[Path]:
         partial.unlink(missing_ok=True)  # a link, or left by a process that was killed
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o666))
         yield partial
+        to_disk(partial)
         os.replace(partial, path)
     finally:
         with contextlib.suppress(OSError):
@@ -103,6 +104,7 @@ def whole_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
     partial.mkdir(parents=True)
     try:
         yield partial
+        to_disk(partial)
         if overwrite and path.is_dir():
             # A name of its own: a process that was killed here has left one behind.
             before = tempfile.mkdtemp(".before", f"{path.name}.", path.parent)
@@ -113,6 +115,14 @@ def whole_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
             os.replace(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def to_disk(path: Path) -> None:
+    """Wait until the disk has a file, or those of a directory: a new name must not outlive a power cut without them."""
+    for file in path.rglob("*") if path.is_dir() else (path,):
+        if file.is_file():
+            with open(file, "rb") as stream:
+                os.fsync(stream.fileno())
 
 
 def write_whole(path: Path, text: str, follow: bool = False) -> None:

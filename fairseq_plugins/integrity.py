@@ -12,8 +12,7 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.records import leaves, require
 
 NON_FINITE_ALLOWED = "FAIRSEQ_DEEP_ALLOW_NON_FINITE"
 """Environment variable that lets every process of a command read weights that are not finite."""
@@ -29,6 +29,29 @@ SHA256 = "weights_sha256"
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """A file of torch before 1.6, or of ``_use_new_zipfile_serialization=False``, begins with this."""
 UNSAFE_NAME = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
+KINDS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
+"""Types of weights, and of what BatchNorm counts; a model casts others without a word."""
+TENSORS, LAYERS = ({str: Tensor}, None), (range(10_000), str, None)
+"""More layers are no model of today, and are built for minutes."""
+FORMAT = {
+    "model": {str: Tensor},
+    "extra_state": (
+        {
+            "train_iterator": ({"epoch": (int, None)}, None),
+            "trained_on": ({str: str}, None),
+            SHA256: (str, None),
+            **dict.fromkeys(("ema", "ema_fp32_params"), TENSORS),
+        },
+        None,
+    ),
+    "optimizer_history": ([{"num_updates": (range(1 << 60), None)}], None),
+    "cfg": (
+        {str: ({str: object}, str, None), "model": ({"encoder_layers": LAYERS, "decoder_layers": LAYERS}, str, None)},
+        None,
+    ),
+    "args": ({"encoder_layers": LAYERS, "decoder_layers": LAYERS}, None),
+}
+"""The entries of a checkpoint that are read here."""
 
 
 def plain_content(path: str | Path) -> dict[str, Any]:
@@ -38,8 +61,7 @@ def plain_content(path: str | Path) -> dict[str, Any]:
         UserError: the file is missing, empty, of another kind, damaged, holds more than plain data or other things
             than a checkpoint of fairseq, or weights that are not finite.
     """
-    with explained(path):
-        require_sound(Path(path))
+    require_sound(Path(path))
     state = unchecked_content(path)
     require_content(path, state)
     return dict(state)
@@ -49,12 +71,26 @@ def unchecked_content(path: str | Path) -> Any:
     """Return what ``torch.load`` makes of a file whose checksums are, or will be, compared elsewhere.
 
     Raises:
-        UserError: it cannot be loaded, or holds more than plain data.
+        UserError: it cannot be loaded, holds more than plain data, or its tensors have not the sizes of its records.
     """
+    sizes: list[int] = []
+
+    def noted(storage: Any, location: str) -> Any:
+        sizes.append(storage.nbytes())
+        return storage
+
+    stored = None
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                stored = [one.file_size for one in archive.infolist() if "/data/" in one.filename and one.file_size]
+        state = torch.load(path, map_location=noted, weights_only=True, mmap=stored is not None)
+    except Exception as error:  # torch raises whatever a file makes it stumble over
         raise explain(path, error) from error
+    # A mapped tensor that is longer than its record continues in the next one; torch does not compare them.
+    if stored is not None and sorted(filter(None, sizes)) != sorted(stored):
+        raise UserError(f"checkpoint {path} is damaged: its tensors have not the sizes of its records")
+    return state
 
 
 def require_sound(path: Path) -> None:
@@ -62,40 +98,28 @@ def require_sound(path: Path) -> None:
 
     Raises:
         UserError: one line with what is wrong; a damaged record is named.
-        OSError: the file cannot be opened.
     """
-    with open(path, "rb") as stream:
-        start = stream.read(len(LEGACY))
-        if not start:
-            raise UserError(f"checkpoint {path} is empty")
-        if start == LEGACY:
-            return
-        try:
+    try:
+        with open(path, "rb") as stream:
+            start = stream.read(len(LEGACY))
+            if not start:
+                raise UserError(f"checkpoint {path} is empty")
+            if start == LEGACY:
+                return
             archive = zipfile.ZipFile(stream)
+            records, size = archive.infolist(), path.stat().st_size
+            # torch compresses nothing. Many names of one record, each read anew, are larger than the file.
+            if any(one.compress_type for one in records) or sum(one.file_size for one in records) > size:
+                raise UserError(f"checkpoint {path} is damaged: its records are larger than the file")
             # torch.serialization.set_crc32_options(False) leaves every checksum at zero.
-            damaged = archive.testzip() if any(record.CRC for record in archive.infolist()) else None
-        except (EOFError, NotImplementedError, OSError, RuntimeError, ValueError, zipfile.error) as error:
-            raise explain(path, error) from error
+            damaged = archive.testzip() if any(one.CRC for one in records) else None
+    except UserError:
+        raise
+    except (EOFError, NotImplementedError, OSError, RuntimeError, ValueError, zipfile.error) as error:
+        raise explain(path, error) from error
     if damaged is not None:
         name = damaged.partition("/")[2] or damaged
         raise UserError(f"checkpoint {path} is damaged: the bytes of its record {name!r} have changed")
-
-
-@contextmanager
-def explained(path: str | Path) -> Iterator[None]:
-    """Give errors of reading the file at ``path`` in one line.
-
-    Raises:
-        UserError: instead of them.
-    """
-    try:
-        yield
-    except (OSError, EOFError, pickle.UnpicklingError) as error:
-        raise explain(path, error) from error
-    except RuntimeError as error:
-        if "PytorchStreamReader" in str(error) or "failed finding central directory" in str(error):
-            raise explain(path, error) from error
-        raise
 
 
 def explain(path: str | Path, error: Exception) -> UserError:
@@ -115,11 +139,19 @@ def require_content(path: str | Path, state: Any) -> None:
     """Check what ``torch.load`` has returned for the file at ``path``.
 
     Raises:
-        UserError: there are no weights, others than were written, or some that are not finite.
+        UserError: there are no weights, others than were written, some that are not finite, or entries of other kinds
+            than fairseq's.
     """
     weights = state.get("model") if isinstance(state, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
         raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
+    try:
+        require(state, FORMAT)
+        for name, leaf in (*weights.items(), *(("", leaf) for leaf in leaves(state))):
+            if isinstance(leaf, Tensor) and (problem := _oddity(leaf, bool(name))):
+                raise ValueError(f"{f'the weight {name}' if name else 'a tensor of its state'} {problem}")
+    except ValueError as error:
+        raise UserError(f"{path} is not a fairseq checkpoint: {error}") from None
     recorded = (state.get("extra_state") or {}).get(SHA256)
     if recorded is not None and recorded != weights_hash(weights):
         raise UserError(
@@ -127,6 +159,17 @@ def require_content(path: str | Path, state: Any) -> None:
             "has changed them"
         )
     require_finite(path, weights)
+
+
+def _oddity(tensor: Tensor, is_weight: bool) -> str:
+    """Return what keeps a tensor from being plain numbers in memory, for a weight of a legal type; else nothing."""
+    if is_weight and tensor.dtype not in KINDS:
+        return f"is {str(tensor.dtype)[6:]}; legal: {', '.join(str(kind)[6:] for kind in KINDS)}"
+    if tensor.is_nested or tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+        return "is nested, sparse, quantised or without numbers"
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        return f"has more numbers, {tuple(tensor.shape)}, than are stored of it"
+    return ""
 
 
 def require_finite(path: str | Path, weights: Mapping[str, Tensor]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import locked, no_link, require_no_input, whole_directory, write_whole
+from fairseq_plugins.pipeline.workspace import Workspace
 
 
 def test_bytes_are_those_of_the_text(tmp_path: Path) -> None:
@@ -114,3 +115,26 @@ def test_a_lock_is_held_by_one_and_is_given_back(tmp_path: Path) -> None:
         waiting.join()
     with pytest.raises(UserError, match="absent: cannot be written"), locked(tmp_path / "absent" / "file"):
         pass
+
+
+def test_a_name_appears_when_the_disk_has_the_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut would leave the name, and an empty file or the beginning of one."""
+    events: list[str] = []
+    sync, rename = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        events.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).relative_to(tmp_path).as_posix())
+        sync(descriptor)
+
+    def renamed(before: Path, after: Path) -> None:
+        events.append(f"-> {after.name}")
+        rename(before, after)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    write_whole(tmp_path / "file", "x")
+    with whole_directory(tmp_path / "out") as partial:
+        (partial / "below").mkdir()
+        (partial / "below" / "one").write_text("1")
+    Workspace(tmp_path).make(tmp_path / "codes", Path.touch)
+    assert events == ["file.partial", "-> file", "out.partial/below/one", "-> out", "codes.partial", "-> codes"]

@@ -29,6 +29,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plots": set(),
     "process": set(),
     "processor": set(),
+    "records": set(),
+    "sums": set(),
     "tables": set(),
     "workers": set(),
     "text": set(),
@@ -51,7 +53,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training", "translator"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
-BASE = {*("errors", "files", "lines", "options", "outcomes", "plots"), *("process", "processor", "tables", "workers")}
+BASE = {*("errors", "files", "lines", "options", "outcomes", "plots", "process", "processor", "records", "sums")}
+BASE |= {"tables", "workers"}
 FIRST = {
     "fairseq.models": "fairseq.models.ARCH_MODEL_REGISTRY",
     "fairseq_cli.train": "fairseq_cli.train.main",

@@ -152,6 +152,143 @@ def test_the_hash_of_an_average_finds_a_changed_weight(trained: Path, tmp_path: 
     assert weights_hash(read_checkpoint(path)["model"]) == weights_hash(state["model"])
 
 
+def edited(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    """A change in place, as one that returns the state."""
+    return lambda state: [change(state), state][1]
+
+
+def weight(value: Any) -> Callable[[dict[str, Any]], Any]:
+    """The state with another weight ``w``."""
+    return lambda state: {**state, "model": {**state["model"], "w": value(torch.ones(2, 4))}}
+
+
+def entry(name: str, value: Any) -> Callable[[dict[str, Any]], Any]:
+    """The state with another entry."""
+    return lambda state: {**state, name: value}
+
+
+def doubled(levels: int) -> list[Any]:
+    """A list that holds another twice, and so on: a few bytes of a file, and 2 ** levels entries."""
+    content: list[Any] = []
+    for _ in range(levels):
+        content = [content, content]
+    return content
+
+
+def nested(levels: int) -> list[Any]:
+    content: list[Any] = []
+    for _ in range(levels):
+        content = [content]
+    return content
+
+
+NO_NUMBERS = "the weight w is nested, sparse, quantised or without numbers"
+LEGAL = "legal: float16, bfloat16, float32, float64, int64"
+HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "meta": (weight(lambda w: w.to("meta")), NO_NUMBERS),
+    "sparse": (weight(lambda w: w.to_sparse()), NO_NUMBERS),
+    "quantised": (
+        weight(lambda w: torch.quantize_per_tensor(w, 1.0, 0, torch.qint8)),
+        f"the weight w is qint8; {LEGAL}",
+    ),
+    "float8": (weight(lambda w: w.to(torch.float8_e4m3fn)), f"the weight w is float8_e4m3fn; {LEGAL}"),
+    "complex": (weight(lambda w: torch.complex(w, w * float("nan"))), f"the weight w is complex64; {LEGAL}"),
+    "int8": (weight(lambda w: w.to(torch.int8)), f"the weight w is int8; {LEGAL}"),
+    "bool": (weight(lambda w: w.to(torch.bool)), f"the weight w is bool; {LEGAL}"),
+    "repeated": (
+        weight(lambda w: w[:1, :1].expand(1 << 20, 1 << 20)),
+        "the weight w has more numbers, (1048576, 1048576), than are stored of it",
+    ),
+    "a number as a name": (edited(lambda state: state["model"].update({1: torch.ones(1)})), "model.1 is 1, not text"),
+    "extra_state": (entry("extra_state", "text"), "extra_state is 'text', not an object"),
+    "repeated state": (
+        entry("last_optimizer_state", {0: torch.ones(1).expand(1 << 40)}),
+        "a tensor of its state has more numbers",
+    ),
+    "optimizer_history": (entry("optimizer_history", 5), "optimizer_history is 5, not a list"),
+    "num_updates": (
+        entry("optimizer_history", [{"num_updates": "many"}]),
+        "optimizer_history[0].num_updates is 'many', not 0 to ",
+    ),
+    "a list of settings": (entry("cfg", [1]), "cfg is [1], not an object"),
+    "a number of settings": (entry("cfg", 5), "cfg is 5, not an object"),
+    "many layers": (
+        edited(lambda state: state["cfg"]["model"].update(encoder_layers=10**8)),
+        "cfg.model.encoder_layers is 100000000, not 0 to 9999",
+    ),
+    "many layers of old": (
+        entry("args", Namespace(decoder_layers=10**8)),
+        "args.decoder_layers is 100000000, not 0 to 9999",
+    ),
+    "many settings": (edited(lambda state: state["cfg"].update(task=doubled(40))), "more than 1,048,576 entries"),
+    "deep settings": (edited(lambda state: state["cfg"].update(task=nested(60))), "nested in more than 50 levels"),
+}
+"""What a file may hold that fairseq does not save, and why it is refused."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_of_another_kind_is_one_line_and_ends_no_check(
+    name: str, state: dict[str, Any], tmp_path: Path, readers: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, problem = HOSTILE[name]
+    path = saved(change(state), tmp_path / "checkpoint1.pt")
+    for reader in readers:
+        assert f"{path} is not a fairseq checkpoint: {problem}" in str(line_of(reader, path))
+    saved({"model": {"w": torch.ones(1)}}, tmp_path / "checkpoint2.pt")
+    capsys.readouterr()
+    assert fsck.check([tmp_path]) == fsck.DAMAGED
+    assert capsys.readouterr().out.splitlines()[-2].split() == ["checkpoint2.pt", "-", "sound"]
+
+
+def rewritten(path: Path, output: Path, change: Callable[[str, bytes], bytes], **how: Any) -> Path:
+    """The archive with other records, whose checksums are theirs."""
+    with zipfile.ZipFile(path) as before, zipfile.ZipFile(output, "w", **how) as after:
+        for record in before.infolist():
+            after.writestr(record.filename, change(record.filename, before.read(record)))
+    return output
+
+
+def test_records_that_are_not_as_large_as_their_tensors(trained: Path, tmp_path: Path, readers: Any) -> None:
+    """A mapped tensor would continue in the next record, with a sound checksum for each."""
+    short = rewritten(
+        trained, tmp_path / "short.pt", lambda name, record: record[:4] if name.endswith("/data/9") else record
+    )
+    line = f"checkpoint {short} is damaged: its tensors have not the sizes of its records"
+    assert [line_of(reader, short) for reader in readers] == [line] * len(readers)
+    packed = rewritten(trained, tmp_path / "packed.pt", lambda name, record: record, compression=zipfile.ZIP_DEFLATED)
+    line = f"checkpoint {packed} is damaged: its records are larger than the file"
+    assert [line_of(reader, packed) for reader in readers] == [line] * len(readers)
+    # Many names of one record, each of which would be read.
+    many = tmp_path / "many.pt"
+    with open(many, "wb") as stream, zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("run/data/0", bytes(10**6))
+        archive.filelist *= 200
+    line = f"checkpoint {many} is damaged: its records are larger than the file"
+    assert line_of(read_checkpoint, many) == line
+
+
+class Allocates:
+    """Pickled as a call of ``bytearray`` with a number, which is the only one that torch makes of itself."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bytearray, (3 << 30,)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_memory_that_a_file_only_names_is_not_taken(zipped: bool, tmp_path: Path, readers: Any) -> None:
+    path = saved({"model": {}, "notes": Allocates()}, tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
+    line = f"checkpoint {path} is refused: it holds 'bytearray', which is not plain data and could run code when "
+    line += "loaded"
+    assert [line_of(reader, path) for reader in readers] == [line] * len(readers)
+
+
+def test_renamed_weights_are_not_folded(state: dict[str, Any], tmp_path: Path) -> None:
+    state["model"] = {f"module.{name}": weight for name, weight in state["model"].items()}
+    path = saved(state, tmp_path / "renamed.pt")
+    line = "not weights of a translation model: they have no table decoder.embed_tokens.weight"
+    assert line_of(fold.fold_checkpoint, path, tmp_path / "out.pt") == line
+
+
 def test_old_formats_are_read(state: dict[str, Any], tmp_path: Path) -> None:
     expected = weights_hash(state["model"])
     older = {**copy.deepcopy(state), "args": Namespace(**state["cfg"]["model"]), "cfg": None}

@@ -178,13 +178,19 @@ def made_up_task(source: int, target: int) -> SimpleNamespace:
 
 
 def task_for(weights: Mapping[str, Tensor]) -> SimpleNamespace:
-    """Return such a task for a model with these weights; a model without a table of its encoder has one of words."""
+    """Return such a task for a model with these weights; a model without a table of its encoder has one of words.
+
+    Raises:
+        UserError: there is no table of words.
+    """
     # An adaptive input has a table for each band of words.
-    tables = r"\.embed_tokens\.(embeddings\.\d+\.0\.)?weight"
+    form = r"\.embed_tokens\.(embeddings\.\d+\.0\.)?weight"
+    tables = {name: len(table) for name, table in weights.items() if table.dim() == 2}
     source, target = (
-        sum(len(table) for name, table in weights.items() if re.fullmatch(stack.value + tables, name))
-        for stack in Stack
+        sum(words for name, words in tables.items() if re.fullmatch(stack.value + form, name)) for stack in Stack
     )
+    if not target:
+        raise UserError("not weights of a translation model: they have no table decoder.embed_tokens.weight")
     return made_up_task(source or target, target)
 
 

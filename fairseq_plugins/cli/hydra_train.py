@@ -28,7 +28,7 @@ from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.misspelt_options import make_one_line
 from fairseq_plugins.pipeline.checkout import USER_DIR, refuse_other_user_dir
-from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, one_line, refuse_group, unknown_choices, unknown_key
+from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, one_line, refuse_file, unknown_choices, unknown_key
 
 
 def run(name: str, module: Any, argv: Sequence[str]) -> int:
@@ -64,9 +64,9 @@ def _refuse_unreadable(name: str | None, directory: str | None, package: str | N
     stem = name.removesuffix(".yaml")
     if stem not in files:
         raise UserError(unknown_name("--config-name", name, files))
-    refuse_group(stem, f"--config-name {name}")
     for _ in read_lines(files[stem]):  # it is UTF-8
         pass
+    refuse_file(files[stem], stem, f"--config-name {name}")
 
 
 def run_job(job: Callable[..., Any], cfg: Any, **options: Any) -> Any:

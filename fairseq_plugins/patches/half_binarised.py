@@ -20,6 +20,7 @@ from fairseq_cli import preprocess
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import no_link
+from fairseq_plugins.sums import add_sums
 
 UNFINISHED = "preprocess.partial"
 LOG = "preprocess.log"
@@ -44,11 +45,12 @@ def refuse_finished(args: Namespace) -> None:
 
 
 def publish(unfinished: Path, destination: Path) -> None:
-    """Move everything to its place: the log is appended to an earlier one, and the dictionaries come last."""
+    """Move everything to its place behind its checksums: the log to an earlier one's end, and the dictionaries last."""
     log = unfinished / LOG
     with open(destination / LOG, "ab", opener=no_link) as whole:
         whole.write(log.read_bytes())
     log.unlink()
+    add_sums(destination, {path.name: path for path in unfinished.iterdir()})
     for path in sorted(unfinished.iterdir(), key=lambda path: path.name.startswith("dict.")):
         os.replace(path, destination / path.name)
     unfinished.rmdir()

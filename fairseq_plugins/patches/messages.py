@@ -236,10 +236,16 @@ FLAT_WEIGHTS = (
 FP16_WEIGHTS = "--optimizer {cfg.optimizer._name} does not support --memory-efficient-fp16 and --memory-efficient-bf16"
 OTHER_WIDTH = "{path}: its vectors have {match[2]} numbers, and the embeddings of this model {match[1]}"
 UNUSED = "several processes need --find-unused-parameters where an update leaves weights out, as LayerDrop does"
+NO_NUMBERS = (
+    "the model's log-probabilities are not finite, so no translation ends: the weights, or their products, are not; "
+    "fairseq-deep fsck checks the weights"
+)
+NO_MEMORY = "there is not enough memory: {error}"
 FLAT_SHARDS = "--zero-sharding os with --fp16 needs --fp16-no-flatten-grads, too"
 WIDTHS = r"^The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
 UNFIT = (AttributeError, KeyError, NotImplementedError, TypeError, ValueError)
+SEARCHES = r"(fairseq.sequence_generator|fairseq_plugins.search.beam):\w+"
 LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"
 SCHEDULE = "fairseq.optim.lr_scheduler.polynomial_decay_schedule"
 MESSAGES: tuple[Message, ...] = (
@@ -257,6 +263,8 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq.tasks.fairseq_task:build_generator", "^Provided Search parameters", ONE_SEARCH, ValueError),
     Message("fairseq.tasks.fairseq_task:build_generator", "^--sampling-top", "{error}", AssertionError),
     Message("fairseq.search:step", "^DiverseBeamSearch requires", "--beam must be a multiple of --diverse-beam-groups"),
+    Message(SEARCHES, r"^\d+ < \d+$", NO_NUMBERS, AssertionError),
+    Message("", r"DefaultCPUAllocator: (can't|not enough)", NO_MEMORY, RuntimeError),
     Message("", "^min_len cannot be larger than max_len", NO_LENGTH, AssertionError),
     Message(
         r"fairseq.models.transformer.transformer_\w+:build_model", "^--share-all-embeddings", "{error}", ValueError

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from fairseq.logging import meters
+from torch import _weights_only_unpickler
 
 try:
     from numpy._core import multiarray
@@ -43,3 +44,5 @@ def harmless_classes() -> list[Any]:
 def apply() -> None:
     """Add the classes to torch's list, which is a set: repeating changes nothing."""
     torch.serialization.add_safe_globals(harmless_classes())
+    # A file can name a ``bytearray`` of any size, which torch makes; fairseq stores none.
+    _weights_only_unpickler._get_allowed_globals().pop("builtins.bytearray", None)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from fairseq_plugins.errors import UserError, nearest
 from fairseq_plugins.process import importing
+from fairseq_plugins.records import require
 
 GROUPS_BY_NAME = ("task", "model", "criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring")
 """Groups whose keys depend on their ``_name``."""
@@ -96,17 +98,23 @@ def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Ma
     return Configuration(path, _completed(path, config), overrides, int(processes))
 
 
-def refuse_group(stem: str, named: str) -> None:
-    """Refuse a file whose name Hydra takes for a group of fairseq's settings, or for fairseq's own file."""
+def refuse_file(path: Path, stem: str, named: str) -> None:
+    """Refuse a YAML file whose name Hydra takes for a group of fairseq's settings, or whose content has no end."""
     with importing():
         from fairseq.dataclass.configs import FairseqConfig
+    import yaml  # type: ignore[import-untyped]
 
+    with suppress(OSError, yaml.YAMLError):  # of these Hydra says more
+        try:
+            require(yaml.safe_load(path.read_bytes()), object)
+        except (RecursionError, ValueError) as error:
+            raise UserError(f"{path}: nested too deeply, or larger than it seems: {error}") from None
     if stem == "config" or stem in FairseqConfig.__dataclass_fields__:
         raise UserError(f"{named}: this is the name of a group of fairseq's settings, or of all; rename the file")
 
 
 def _composed(path: Path, overrides: Sequence[str]) -> Any:
-    refuse_group(path.stem, str(path))
+    refuse_file(path, path.stem, str(path))
     with importing():
         from fairseq.dataclass.initialize import hydra_init
     from hydra import compose, initialize_config_dir

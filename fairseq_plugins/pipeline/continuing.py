@@ -19,7 +19,8 @@ from fairseq_plugins.files import write_whole
 from fairseq_plugins.outcomes import DIVERGED
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME
 from fairseq_plugins.pipeline.fairseq_log import LogReader, error_message, floating_point_error, read_log
-from fairseq_plugins.pipeline.results import FINISHED
+from fairseq_plugins.pipeline.results import FINISHED, FORMATS
+from fairseq_plugins.records import read_json
 
 LIMITS = ("max_update", "max_epoch")
 """Settings of ``optimization`` that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
@@ -35,15 +36,7 @@ def read_record(file: Path) -> dict[str, Any] | None:
     Raises:
         UserError: the file is damaged.
     """
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise UserError(f"{file}: damaged; use another directory, or delete it")
-    return content
+    return dict(read_json(file, FORMATS[file.name])) if file.exists() else None
 
 
 def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:

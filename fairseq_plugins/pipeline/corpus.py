@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.sums import require_sums
 
 
 def binarised(data: Path) -> Path:
@@ -24,10 +24,11 @@ def binarised(data: Path) -> Path:
 
 
 def check_data(data: Path, config: Any) -> tuple[Path, ...]:
-    """Check that the files that the task reads exist and are not empty; return dictionaries and training files.
+    """Check the files that the task reads; return dictionaries and training files.
 
     Raises:
-        UserError: one line that names the first missing file, or the languages of the data if they are different.
+        UserError: one line that names the first file that is missing, empty or not what was prepared, or the languages
+            of the data if they are different.
     """
     task, dataset = config.task, config.dataset
     pair = languages_of(data, task) if "source_lang" in task else None
@@ -45,6 +46,7 @@ def check_data(data: Path, config: Any) -> tuple[Path, ...]:
             raise UserError(f"{data}: contains no {path.name}; {made_by}")
         if path.stat().st_size == 0:
             raise UserError(f"{path}: empty")
+        require_sums(data, path.name)
     training = [data / f"{name}.bin" for name in names[: len(sides)]]
     return (*dictionaries, *training, *(path.with_suffix(".idx") for path in training))
 
@@ -71,14 +73,11 @@ def lengths(prefix: Path) -> Any:
     """Tokens of each sentence of a binarised text, its end included; None where fairseq finds no such text.
 
     Raises:
-        UserError: its index is damaged.
+        UserError: it is damaged.
     """
     import numpy as np
     from fairseq.data.data_utils import load_indexed_dataset
 
-    try:
-        dataset = load_indexed_dataset(str(prefix), None)
-        # Copied: `sizes` is a view into a file that the dataset closes with itself.
-        return None if dataset is None else np.array(dataset.sizes)
-    except (AssertionError, AttributeError, ValueError, struct.error) as error:
-        raise UserError(f"{prefix.parent}: the index of a training file is damaged: prepare it again") from error
+    dataset = load_indexed_dataset(str(prefix), None)
+    # Copied: `sizes` is a view into a file that the dataset closes with itself.
+    return None if dataset is None else np.array(dataset.sizes)

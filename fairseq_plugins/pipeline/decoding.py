@@ -168,7 +168,8 @@ def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
     table = data / "test_sets"
     sets = [TestSet("test", "test")]
     if table.exists():
-        rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = read_lines(table) if table.stat().st_size else ()
+        rows = [line.split("\t") for line in lines if line.strip()]
         if any(len(row) != 2 or not all(map(SET.fullmatch, row)) for row in rows):
             raise UserError(
                 f"{table}: each line must be a split in data-bin, a tab, and a name of letters, digits and -_."

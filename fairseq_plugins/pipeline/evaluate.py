@@ -7,7 +7,6 @@ the published and the binarised references. Each stage writes one file, whole or
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Sequence
@@ -37,7 +36,9 @@ from fairseq_plugins.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.pipeline.self_check import write_check
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, make_directory, remove, require_apart, say
 from fairseq_plugins.processor import DEVICES, device_name
+from fairseq_plugins.records import read_json
 from fairseq_plugins.scoring.metrics import metric_named
+from fairseq_plugins.sums import require_sums
 
 CHECKSUM = "test_set.sha256"
 """That of the binarised test set, in the directory of its scores."""
@@ -189,8 +190,9 @@ def _same_data(plan: Plan, test_set: TestSet, place: Workspace) -> None:
     """Record the checksum of a binarised test set.
 
     Raises:
-        UserError: it is not the one that was translated before.
+        UserError: it is not the one that was translated before, or not the one that was prepared.
     """
+    require_sums(plan.binarised, f"{test_set.subset}.*")
     found = checksum(*sorted(plan.binarised.glob(f"{test_set.subset}.*")))
     known = place.directory / CHECKSUM
     if not known.exists():
@@ -287,8 +289,9 @@ def _write_scores(plan: Plan, texts: Texts, target: Path) -> None:
 
 def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
     """Write the signature, one line with everything that a score depends on."""
-    scores, check = (json.loads((place / name).read_text(encoding="utf-8")) for name in (SCORES, SELF_CHECK))
-    metrics = [metric for metric in scores.get("metrics", []) if metric.get("signature")]
+    scores = read_json(place / SCORES, {"metrics": ([{"signature": (str, None)}], None)})
+    check = read_json(place / SELF_CHECK, {"accepted": str})
+    metrics = [metric for metric in scores.get("metrics") or [] if metric.get("signature")]
     revision = commit()
     parts = {
         "commit": f"{revision[:12]}{revision[40:]}" if revision else "-",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.outcomes import DIVERGED, FAILED_TO_TRAIN
+from fairseq_plugins.records import parse_json
 
 # Ignore the log prefix. Records are flat JSON. A killed run may leave a torn line that the next run appends to, so take
 # the last object on the line.
@@ -29,6 +29,8 @@ _EXCEPTION = re.compile(
 )
 _ENDED = re.compile(r"^error: (?:diverged at update \d+: |(?=failed to train: ))(.+?)(?:; report: .*)?$")
 _ERROR_LINE = re.compile(r"^error: (.+)$")
+LINE = {"divergence_guard": (str, None), "ends": (str, None)}
+"""What is text in a record; the rest is read as numbers."""
 
 
 @dataclass
@@ -76,8 +78,8 @@ class TrainingLog:
         if match := _EPOCH.search(line):
             self.epochs = int(match[1])
         match = _RECORD.search(line)
-        with suppress(ValueError):  # a torn line
-            if match and self._take_record(json.loads(match[1])):
+        with suppress(ValueError, OverflowError, TypeError, KeyError):  # a torn line
+            if match and self._take_record(parse_json(match[1], LINE)):
                 return
         self.not_finite |= bool(_NOT_FINITE.search(line))
         if match := _ENDED.search(line):
@@ -168,7 +170,7 @@ class LogReader:
             with open(self.path, "rb") as stream:
                 stream.seek(self._offset)
                 new = stream.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return
         whole = new[: new.rfind(b"\n") + 1]
         self._offset += len(whole)

@@ -213,7 +213,7 @@ def remarks(groups: Sequence[Group]) -> Iterator[str]:
             yield from run.problems
             warning = run.directory / EVALUATION / AVERAGE_WARNING
             if warning.is_file():
-                yield f"{run.directory}: {warning.read_text(encoding='utf-8').strip()}"
+                yield f"{run.directory}: {' '.join(lines_of(warning))}"
         for seed, count in Counter(run.seed for run in group.runs).items():
             if count > 1:
                 yield f"{group.label}: {count} runs of seed {seed}; they are counted as {count} seeds"

@@ -21,10 +21,13 @@ from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline.commands import interruptible, step
 from fairseq_plugins.pipeline.prepare_settings import LATER, Sets, Settings, every_of, sets_of
 from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace, remove, say
+from fairseq_plugins.sums import add_sums, require_sums
 from fairseq_plugins.text import description, parallel, subwords
 from fairseq_plugins.text.command import value_of
 from fairseq_plugins.text.steps import tokenise
 
+LEARNED = ("codes*", "sentencepiece.model*", "vocabulary.*")
+"""What a package of the training needs besides the data."""
 FINGERPRINT = 16
 """Digits of a text's SHA-256 in the settings of a directory; another number would refuse directories that exist."""
 
@@ -70,6 +73,7 @@ class Preparation:
             self.workspace.remember([*self.settings.remembered(self.sets.every).items(), *fingerprints])
             self._describe()
             if all((self.directory / name).exists() for name in ("data-bin", "test_sets")):
+                require_sums(self.directory / "data-bin", "*")
                 remove(self.work)
                 say(f"{self.directory}: prepared already")
                 return
@@ -355,6 +359,8 @@ class Preparation:
                     f"{path}: changed while it was prepared; when it is whole, delete {self.directory} and give the "
                     "command again"
                 )
+        learned = [path for name in LEARNED for path in self.directory.glob(name)]
+        add_sums(output, {f"../{path.name}": path for path in learned})
 
     def _pair(self, prefix: str) -> list[Path]:
         return [_file(prefix, language) for language in self.settings.languages]

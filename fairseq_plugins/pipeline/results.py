@@ -5,21 +5,32 @@ A run can be read in any state. Each missing or damaged file is a line in :attr:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from fairseq_plugins.errors import UserError, cause_of
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.pipeline.fairseq_log import TrainingLog, read_log
 from fairseq_plugins.pipeline.workspace import settings_in
+from fairseq_plugins.records import read_json
 
 SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
 AVERAGED, AVERAGE_WARNING = "averaged.pt", "average.warning"
 SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"
 
 SEED = "common.seed"
+TEXTS, COUNT, GROUP = ([str], None), range(1 << 60), ({str: object}, None)
+FORMATS: Mapping[str, Any] = {
+    SETTINGS: {
+        **dict.fromkeys(("config", "precision", "data", "data_content", "prepared_by"), (str, None)),
+        **{"overrides": TEXTS, "devices": TEXTS, "seed": (int, None), "parameters": (COUNT, None)},
+        "configuration": ({str: GROUP, "optimization": ({"max_update": (float, None)}, None)}, None),
+    },
+    FINISHED: {"num_updates": COUNT, "epochs": COUNT, "reason": (str, None), "outcome": (str, None)},
+    SCORES: {"metrics": ([{"name": str, "value": float, "signature": (str, None)}], None)},
+}
+"""The formats of JSON files, as :mod:`fairseq_plugins.records` writes them; older versions left out entries."""
 
 Settings = Mapping[str, Any]
 T = TypeVar("T")
@@ -155,7 +166,7 @@ def read_run(directory: Path) -> Run:
     problems: list[str] = []
     settings = _read_object(directory / SETTINGS, problems) or {}
     finished = _read_object(directory / FINISHED, problems) if (directory / FINISHED).exists() else None
-    if not (directory / LOG).exists():
+    if not (directory / LOG).is_file():
         problems.append(f"{directory / LOG}: no such file")
     places = sorted(place for place in (directory / EVALUATION).glob("*") if place.is_dir())
     evaluations = {
@@ -182,24 +193,18 @@ def find_runs(paths: list[Path]) -> list[Path]:
 
 def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        problems.append(f"{path}: {cause_of(error)}")
-    except ValueError as error:
-        problems.append(f"{path}: not JSON: {error}")
-    else:
-        if isinstance(content, dict):
-            return content
-        problems.append(f"{path}: not a JSON object")
+        return dict(read_json(path, FORMATS[path.name]))
+    except UserError as error:
+        problems.append(str(error))
     return None
 
 
 def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
     scores = (_read_object(directory / SCORES, problems) or {}).get("metrics") or []
+    found = [Metric(score["name"], score["value"], score.get("signature") or "") for score in scores]
     try:
-        found = [Metric(score["name"], score["value"], score.get("signature") or "") for score in scores]
-    except (AttributeError, KeyError, TypeError):
-        problems.append(f"{directory / SCORES}: its scores have no names or no values")
-        found = []
-    metrics = {metric.name: metric for metric in found if metric.value is not None}
-    return Evaluation(directory.name, directory, metrics, settings_in(directory))
+        decoding = settings_in(directory)
+    except UserError as error:
+        problems.append(str(error))
+        decoding = {}
+    return Evaluation(directory.name, directory, {metric.name: metric for metric in found}, decoding)

@@ -13,7 +13,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError, visible
-from fairseq_plugins.files import locked, write_whole
+from fairseq_plugins.files import locked, to_disk, write_whole
 from fairseq_plugins.lines import read_lines
 
 SETTINGS = "settings"
@@ -93,6 +93,7 @@ class Workspace:
         make_directory(target.parent)
         remove(partial)
         make(partial)
+        to_disk(partial)
         os.replace(partial, target)
 
 

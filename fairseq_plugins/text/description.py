@@ -17,6 +17,7 @@ from typing import Literal
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines
+from fairseq_plugins.records import parse_json
 from fairseq_plugins.text.words import lower_case, straightened
 from fairseq_plugins.workers import Transform
 
@@ -80,10 +81,10 @@ def described(directory: Path) -> Description | None:
     if not path.is_file():
         return None
     try:
-        return Description(**json.loads(path.read_text(encoding="utf-8")))
+        return Description(**parse_json(path.read_bytes(), {"changed": ({str: [str]}, None)}))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError) as error:
         raise UserError(f"{path}: not written by `python -m fairseq_plugins.text describe`: {error}") from None
 
 

@@ -18,6 +18,8 @@ from fairseq_plugins.lines import read_lines, whole_files, write_lines
 from fairseq_plugins.text.words import joined
 from fairseq_plugins.workers import Transform, map_lines
 
+VERSIONS = ((0, 1), (0, 2))
+"""Those of the files that subword-nmt reads."""
 _THREADS = 16
 """Fixed, because the last digits of a model depend on the number of threads."""
 
@@ -55,10 +57,13 @@ def load_bpe(codes: Path, vocabulary: Path | None = None, threshold: int = 0) ->
     stderr = io.StringIO()
     with redirect_stderr(stderr):
         try:
-            return BPE(io.StringIO(lines, newline="\n"), vocab=frequent)
+            bpe = BPE(io.StringIO(lines, newline="\n"), vocab=frequent)
         except (SystemExit, ValueError, IndexError):
             cause = stderr.getvalue().partition("\n")[0].removeprefix("Error: ")
             raise UserError(f"{codes}: not BPE codes: {cause or 'no version line'}") from None
+    if bpe.version not in VERSIONS:
+        raise UserError(f"{codes}: BPE codes of version {'.'.join(map(str, bpe.version))}; legal: 0.1, 0.2")
+    return bpe
 
 
 def apply_bpe(

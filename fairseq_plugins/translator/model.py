@@ -22,6 +22,7 @@ from fairseq_plugins.core.config import STOCK
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.model import MODEL_NAME, DeepTransformerModel
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.records import parse_json
 
 STOCK_NORMS = {True: "pre", False: "post"}
 """Values of ``--norm`` by fairseq's ``normalize_before``; with plain parts these are stock models, key for key."""
@@ -81,8 +82,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
     try:
         with safe_open(str(path), "pt") as stored:
-            tied = json.loads((stored.metadata() or {}).get(TIED, "{}"))
             weights = {name: stored.get_tensor(name) for name in stored.keys()}
+            tied = parse_json((stored.metadata() or {}).get(TIED, "{}"), {str: str})
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{path}: not weights of a package: {error}") from None
+    if unknown := set(tied.values()).difference(weights):
+        raise UserError(f"{path}: not weights of a package: tied to '{min(unknown)}', which is none of them")
     return {**weights, **{name: weights[owner] for name, owner in tied.items()}}

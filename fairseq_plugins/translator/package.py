@@ -16,7 +16,9 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import checksum, locked, write_whole
+from fairseq_plugins.records import parse_json, read_json, require
 from fairseq_plugins.search import GNMT, STOCK
+from fairseq_plugins.text.description import SUBWORDS, TOKENISERS
 from fairseq_plugins.translator.form import Form
 
 MANIFEST, WEIGHTS = "translator.json", "weights.safetensors"
@@ -34,6 +36,28 @@ SEARCH: Mapping[str, type] = {
 """Settings of a search that a package keeps; both engines have them all, but for the form of the length penalty."""
 FASTEST = ("int8", "int8_float16", "int8_bfloat16", "int8_float32", "float16", "bfloat16", "int16", "float32")
 """Kinds of weights of CTranslate2, by the time that they take."""
+STEEPEST = 100
+"""The largest length penalty; a longer sentence to a higher power is no number."""
+SIZE, SUMS, SWITCH = range(2, 1 << 24), {str: str}, (bool, None)
+CONTENT = {
+    "text": {
+        **{"source": str, "target": str, "tokeniser": set(TOKENISERS), "subwords": set(SUBWORDS)},
+        **dict.fromkeys(("normalise", "apostrophes", "aggressive", "escape", "lower_case", "truecased"), SWITCH),
+        "threshold": (int, None),
+    },
+    "search": {name: {STOCK, GNMT} if kind is str else kind for name, kind in SEARCH.items()},
+    "positions": [SIZE],
+    "longest_trained": (int, None),
+    "model": {
+        **dict.fromkeys(("encoder_layers", "decoder_layers"), range(1, 10_000)),
+        **dict.fromkeys(
+            ("encoder_embed_dim", "decoder_embed_dim", "max_source_positions", "max_target_positions"), SIZE
+        ),
+    },
+    "files": SUMS,
+    "engines": {str: {"quantization": set(FASTEST), "files": SUMS}},
+}
+"""The format of ``translator.json``; see :mod:`fairseq_plugins.records`."""
 
 
 @dataclass(frozen=True)
@@ -79,35 +103,34 @@ def open_package(directory: Path) -> Package:
         problem = "a file, and a package is a directory" if directory.is_file() else problem
         raise UserError(f"{directory}: {problem}; fairseq-deep package makes one of a training")
     try:
-        content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
+        content: dict[str, Any] = parse_json(manifest.read_bytes(), {"format": int})
         if content["format"] != FORMAT:
             raise UserError(f"a package of format {content['format']}; this version of fairseq-deep reads {FORMAT}")
-        _ = Form(**content["text"]), content["model"], content["positions"], content["files"], content["engines"]
-        content["search"] = _checked_search(content["search"])
-    except UserError as error:
+        require(content, CONTENT)
+        Form(**content["text"])
+        content["search"] = checked_search(content["search"])
+        if len(content["positions"]) != 2 or WEIGHTS not in content["files"]:
+            raise UserError(f"not two positions, or no {WEIGHTS} in files")
+    except (ValueError, TypeError) as error:
         raise UserError(f"{manifest}: {error}") from None
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise UserError(f"{manifest}: damaged: {type(error).__name__}: {error}") from None
     for name, expected in content["files"].items():
         if name != WEIGHTS:
             require_unchanged(directory / name, expected)
     return Package(directory, content)
 
 
-def _checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a search, which a user may have edited, in their types."""
-    search = {name: kind(settings[name]) for name, kind in SEARCH.items()}
-    if wrong := [name for name in settings if name not in SEARCH or search[name] != settings[name]]:
-        legal = ", ".join(f"{name} ({kind.__name__})" for name, kind in SEARCH.items())
-        raise UserError(f"search: {wrong[0]}: {settings[wrong[0]]!r} is not legal; legal settings: {legal}")
-    if search["lenpen_form"] not in (STOCK, GNMT):
-        raise UserError(f"search: {unknown_name('lenpen_form', search['lenpen_form'], (STOCK, GNMT))}")
+def checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a search in their types, or raise a UserError; a user may have edited them."""
+    if unknown := [name for name in settings if name not in SEARCH]:
+        raise UserError(f"search: {unknown_name('setting', unknown[0], SEARCH)}")
     # Of the shortest source, which is a token and its end.
-    longest = int(2 * search["max_len_a"] + search["max_len_b"])
-    lengths_fit = search["max_len_a"] >= 0 and longest >= 1 and 0 <= search["min_len"] <= longest
-    if search["beam"] < 1 or not lengths_fit:
+    longest = 2 * settings["max_len_a"] + settings["max_len_b"]
+    lengths_fit = settings["max_len_a"] >= 0 and 1 <= longest < SIZE.stop and 0 <= settings["min_len"] <= longest
+    if settings["beam"] < 1 or not lengths_fit:
         raise UserError("search: 0 <= min_len <= 2 max_len_a + max_len_b; the sum and beam >= 1, max_len_a >= 0")
-    return search
+    if abs(settings["lenpen"]) > STEEPEST:
+        raise UserError(f"search: lenpen {settings['lenpen']:g}: from -{STEEPEST} to {STEEPEST}")
+    return {name: kind(settings[name]) for name, kind in SEARCH.items()}
 
 
 def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:
@@ -137,7 +160,7 @@ def add_engine(directory: Path, out: Path, quantization: str) -> None:
     """Let a package know of the engine in ``out``, and forget those whose directories are gone."""
     # Two exports at once both enter what they have made.
     with locked(directory):
-        content = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        content = read_json(directory / MANIFEST, CONTENT)
         engines = {name: entry for name, entry in content["engines"].items() if (directory / name).is_dir()}
         engines[out.name] = {"quantization": quantization, "files": checksums(directory, out)}
         write_manifest(directory, {**content, "engines": engines})

@@ -28,6 +28,7 @@ from fairseq_plugins.pipeline.results import AVERAGED, Run, read_run
 from fairseq_plugins.pipeline.workspace import settings_in
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
+from fairseq_plugins.sums import QUICK, require_sums
 from fairseq_plugins.text import moses
 from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
 from fairseq_plugins.translator.model import dictionaries_of, options_of, write_weights
@@ -86,6 +87,7 @@ def package(args: argparse.Namespace) -> None:
     if doubt := unfinished(state, run):
         print(f"warning: {checkpoint}: {doubt}", file=sys.stderr)
     data_bin = binarised(args.data)
+    require_sums(data_bin, *QUICK, "../*")
     source, target = languages_of(data_bin, config["task"])
     settings = settings_in(args.data)
     form = form_of((source, target), text_of(args.data), settings)

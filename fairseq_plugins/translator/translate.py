@@ -23,7 +23,7 @@ from fairseq_plugins.process import at_once, exit_code, importing
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.translator.blocks import LINES, Blocks, part_of, translate_missing
 from fairseq_plugins.translator.engines import AUTO, FAIRSEQ, How, Hypothesis, choose, make_engine
-from fairseq_plugins.translator.package import WEIGHTS, Package, open_package
+from fairseq_plugins.translator.package import WEIGHTS, Package, checked_search, open_package
 from fairseq_plugins.workers import grouped, map_lines
 
 MOST_CHARACTERS = 1 << 20
@@ -125,7 +125,8 @@ class Translator:
             "processes": processes,
         }
         options = {"beam": beam, "lenpen": length_penalty}
-        search = {**package.content["search"], **{name: value for name, value in options.items() if value is not None}}
+        given = {name: value for name, value in options.items() if value is not None}
+        search = checked_search({**package.content["search"], **given})
         self.longest = longest_of(package)
         self.usual = package.content.get("longest_trained")
         self._how = How(search, batch, device, processes)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins import log_as_fairseq_does
 from fairseq_plugins.cli.main import main
 from tests import toy
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
@@ -48,3 +50,9 @@ def test_a_training_begins_with_few_lines(
     assert start < 30
     for kept in ("num. shared model params: 12,448 (num. trained: 12,448)", f"{toy_data} train de-en 120 examples"):
         assert kept in lines[:start]
+
+
+def test_a_level_that_does_not_exist_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGLEVEL", "verbose")
+    line = "unknown LOGLEVEL 'VERBOSE' (did you mean 'ERROR'?); legal values: CRITICAL, DEBUG, ERROR, INFO, WARNING"
+    assert refused(log_as_fairseq_does) == line

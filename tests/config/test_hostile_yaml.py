@@ -96,6 +96,26 @@ def test_run_executes_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert list(here.rglob("executed*")) == [], content
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "common: &one {user_dir: *one}",
+        f"common: {'[' * 20_000}{']' * 20_000}",
+        "".join(f"x{number}: &x{number} [*x{number - 1}, *x{number - 1}]\n" for number in range(1, 40)),
+    ],
+    ids=["contains itself", "deep", "doubled"],
+)
+def test_a_file_without_an_end_is_one_line(
+    content: str, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write(here, f"x0: &x0 [1]\n{content}".replace("common:", "x:"))
+    line = f"{path}: nested too deeply, or larger than it seems: "
+    assert refused(read_configuration, path, (), here, {}).startswith(line)
+    run = processes.in_this_process(monkeypatch, capfd)
+    ended = run("hydra-train", "--config-dir", str(here), "--config-name", "run")
+    assert (ended.code, ended.error[: len(line) + 7]) == (2, f"error: {line}")
+
+
 def test_a_reference_to_the_environment_is_text(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSTILE", "$(touch executed) `touch executed` ${oc.env:HOME}")
     path = write(here, "checkpoint: {save_dir: '${oc.env:HOSTILE}'}")

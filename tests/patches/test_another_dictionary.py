@@ -35,7 +35,7 @@ def other_dictionary(model: Path, which: str, data: Path) -> str:
 
 def swapped(data: Path, place: Path, name: str = "dict.de.txt") -> Path:
     """A copy of binarised data with a dictionary in another order, in which fairseq itself sees no difference."""
-    shutil.copytree(data, place)
+    shutil.copytree(data, place, ignore=shutil.ignore_patterns("sha256sums"))
     before = Dictionary.load(str(data / name))
     lines = (data / name).read_text(encoding="utf-8").splitlines(keepends=True)
     (place / name).write_text("".join(lines[::-1]), encoding="utf-8")
@@ -125,7 +125,7 @@ AVERAGED = ("--store-ema", "--ema-fp32", "--ema-decay", "1")
 
 def with_other_words(data: Path, place: Path, dropped: str, new: str) -> Path:
     """A copy of binarised data whose dictionaries are in another order, without one word and with others."""
-    shutil.copytree(data, place)
+    shutil.copytree(data, place, ignore=shutil.ignore_patterns("sha256sums"))
     for path in place.glob("dict*.txt"):
         lines = path.read_text(encoding="utf-8").splitlines()
         kept = [line for line in reversed(lines) if line.split()[0] != dropped]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from fairseq import options
 from fairseq.data import Dictionary
 from fairseq_cli import preprocess
 
+from fairseq_plugins import sums
 from fairseq_plugins.errors import UserError
 from tests import toy
 from tests.processes import full_disk_after
@@ -67,8 +69,9 @@ def binarise(*flags: Any) -> None:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file but the log, which names the directory."""
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "preprocess.log"}
+    """Every file but the log, which names the directory, and the checksums, which stock fairseq does not write."""
+    without = ("preprocess.log", sums.FILE)
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name not in without}
 
 
 @pytest.fixture
@@ -138,6 +141,10 @@ def test_a_second_test_set_joins_a_finished_directory(text: Path, tmp_path: Path
     after = contents(tmp_path / "x")
     assert {name: after[name] for name in before} == before
     assert set(after) - set(before) == {f"test.de-en.{end}" for end in ("de.bin", "de.idx", "en.bin", "en.idx")}
+    # Each of its files has its checksum, as sha256sum finds it.
+    words = ["sha256sum", "-c", sums.FILE]
+    checked = subprocess.run(words, cwd=tmp_path / "x", capture_output=True, text=True, check=True)
+    assert checked.stdout == "".join(f"{name}: OK\n" for name in sorted(after))
     assert (tmp_path / "x/preprocess.log").read_text(encoding="utf-8").count("Wrote preprocessed data to") == 2
 
 

@@ -170,6 +170,8 @@ def test_every_named_test_set_is_decoded_under_its_split(data):
     for line in ("test newstest2014", "test\t../../raw/test", "test\t/tmp/x", "../x\ttest", "test\t..", "test\t\x1b"):
         (data / "test_sets").write_text(f"{line}\n")
         assert "test_sets: each line must be" in refused(decoding.test_sets, data, []), line
+    (data / "test_sets").write_bytes(b"test\tm\xfcller\n")
+    assert refused(decoding.test_sets, data, []).endswith("test_sets: line 1: not UTF-8 (byte 0xfc)")
 
 
 def test_a_directory_without_a_test_set_has_its_validation_set_evaluated_if_that_is_named(data):

@@ -18,7 +18,7 @@ from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline import page, report
 from fairseq_plugins.pipeline.checkout import CONFIGS
 from fairseq_plugins.pipeline.leaderboard import Column
-from fairseq_plugins.pipeline.report import Report, as_text, make_report
+from fairseq_plugins.pipeline.report import Report, as_text, make_report, report_on
 from tests.pipeline.making import SIGNATURE, write_run, write_scores
 
 REFERENCES = [
@@ -250,6 +250,42 @@ def test_runs_without_a_result_are_rows_that_say_so(two_methods):
     assert "36.50 ± 0.71 (2 of 3)" in row_of(shown, "admin_6e6d")
     for remark in ("/c/2: not finished: 200 of 500 updates", "/c/1: diverged: Loss is NaN", f"{damaged}: not JSON: "):
         assert [note for note in shown.notes if remark in note], remark
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+SCORE = '{"metrics": [{"name": "sacreBLEU", "value": %s}]}'
+DAMAGES = (
+    ("run.json", '{"devices": 5}', "run.json: devices is 5, not a list"),
+    (
+        "run.json",
+        '{"configuration": {"optimization": {"max_update": "many"}}}',
+        "run.json: configuration.optimization.max",
+    ),
+    ("run.json", f'{{"configuration": {DEEP}}}', "run.json: not JSON: maximum recursion depth exceeded"),
+    ("finished", '{"num_updates": NaN, "epochs": 1}', "finished: num_updates is nan, not 0 to "),
+    ("finished", '{"num_updates": null, "epochs": 1}', "finished: num_updates is None, not 0 to "),
+    ("evaluation/test/score.json", SCORE % '"good"', "score.json: metrics[0].value is 'good', not a finite number"),
+    ("evaluation/test/score.json", SCORE % DEEP, "score.json: not JSON: maximum recursion depth exceeded"),
+    ("evaluation/test/settings", "beam=\xff", "settings: line 1: not UTF-8"),
+    ("evaluation/average.warning", "\xff", ""),
+    ("train.log", f'| INFO | train_inner | {{"loss": {DEEP}, "num_updates": "9"}}\n', ""),
+    ("train.log", '| INFO | train_inner | {"loss": [1], "num_updates": "9"}\n', ""),
+    ("train.log", '| INFO | train_inner | {"divergence_guard": 5, "update": "9"}\n', ""),
+    ("checkpoints/recorder.jsonl", f'{{"update": 1, "applied": true, "values": {{"loss": {DEEP}}}}}\n', ""),
+)
+"""A file of a run, its content in Latin-1, and the remark on it."""
+
+
+@pytest.mark.parametrize(("name", "content", "problem"), DAMAGES)
+def test_one_damaged_run_ends_no_report_of_many(name, content, problem, two_methods, tmp_path, capsys):
+    bad = two_methods / "c"
+    write_run(bad, config="iwslt14_de_en/post_ln_6e6d", scores={"sacreBLEU": 30.0}, texts=(REFERENCES, REFERENCES))
+    (bad / name).parent.mkdir(exist_ok=True)
+    (bad / name).write_bytes(content.encode("latin-1"))
+    report_on([two_methods], tmp_path / "report")
+    said = capsys.readouterr().out
+    assert "36.00 ± 1.00" in said
+    assert (f"{(bad / name).parent}/{problem}" in said) or not problem
 
 
 def test_several_test_sets_have_a_mean_without_the_validation_set(runs):

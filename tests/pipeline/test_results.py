@@ -44,7 +44,7 @@ def test_everything_is_read(tmp_path):
 
 DAMAGES = (
     ("run.json", "{", "run.json: not JSON: "),
-    ("run.json", "[1]", "run.json: not a JSON object"),
+    ("run.json", "[1]", "run.json: is [1], not an object"),
     ("run.json", None, "run.json: no such file"),
     ("finished", "half", "finished: not JSON: "),
     ("train.log", None, "train.log: no such file"),
@@ -52,7 +52,7 @@ DAMAGES = (
     (
         "evaluation/test/score.json",
         '{"metrics": [{"name": "sacreBLEU"}]}',
-        "score.json: its scores have no names or no v",
+        "score.json: metrics[0].value is None, not a finite",
     ),
     ("evaluation/test/score.json", None, "score.json: no such file"),
 )

@@ -133,6 +133,13 @@ def test_a_finished_directory_stays_and_other_text_or_settings_are_refused(
     assert json.loads(before["text.json"]) == {**description, "changed": {"valid": ["punctuation"]}}
     assert prepare(*call(text)) == 0
     assert capsys.readouterr().out.endswith(f"{prepared}: prepared already\n")
+    # As a power cut may leave it: whole lines, and fewer of them.
+    codes = (prepared / "codes").read_bytes()
+    (prepared / "codes").write_bytes(b"".join(codes.splitlines(keepends=True)[:20]))
+    assert prepare(*call(text)) == 2
+    line = f"error: {prepared}/data-bin/../codes: damaged or changed since it was prepared"
+    assert capsys.readouterr().err.startswith(line)
+    (prepared / "codes").write_bytes(codes)
     assert prepare(*call(text), "--size", "41") == 2
     good = (text / "second.en").read_bytes()
     (text / "second.en").write_bytes(good.replace(b"1", b"one", 1))

@@ -199,8 +199,18 @@ def test_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
     shutil.copytree(data, tmp_path / "data-bin")
     dictionary = tmp_path / "data-bin" / "dict.en.txt"
     dictionary.write_text(f"{dictionary.read_text()}neu 1\n")
+    assert refused(planned, tmp_path, tmp_path / "run").startswith(
+        f"{dictionary}: damaged or changed since it was prep"
+    )
+    sums = tmp_path / "data-bin" / "sha256sums"
+    sums.write_text("".join(line for line in sums.read_text().splitlines(keepends=True) if "dict.en" not in line))
     assert line_of(planned, tmp_path, tmp_path / "run") == "--share-all-embeddings requires a joined dictionary"
-    (tmp_path / "data-bin" / "train.de-en.de.bin").write_bytes(b"")
+    binary = tmp_path / "data-bin" / "train.de-en.de.bin"
+    binary.write_bytes(bytes(binary.stat().st_size))  # of the right size
+    assert refused(planned, tmp_path, tmp_path / "run").startswith(
+        f"{binary}: damaged or changed since it was prepared"
+    )
+    binary.write_bytes(b"")
     assert "train.de-en.de.bin: empty" in refused(planned, tmp_path, tmp_path / "run")
     shutil.copytree(data, tmp_path / "other")
     for name in ("valid.de-en.en.idx", "train.de-en.de.bin", "dict.en.txt"):
@@ -544,6 +554,7 @@ def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path
     old = planned(data, tmp_path).record
     shutil.copytree(data, tmp_path / "moved")
     check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
+    (tmp_path / "moved" / "sha256sums").unlink()  # as if it were made from another text
     text = tmp_path / "moved" / "train.de-en.de.bin"
     content = text.read_bytes()
     text.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

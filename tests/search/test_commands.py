@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 
 from fairseq_plugins.cli.stock import USER_DIR
+from fairseq_plugins.integrity import NON_FINITE_ALLOWED
 from tests import processes, toy
 from tests.refusals import line_of
 from tests.search.searching import gnmt
@@ -93,6 +95,21 @@ def test_the_flag_changes_scores_and_order_and_nothing_else(
             for line in stock[number]:
                 length = len(line.positional)
                 assert line.score * length**0.6 == pytest.approx(sum(line.positional), abs=5e-5 * length + 1e-4)
+
+
+@pytest.mark.parametrize("arch", ["transformer", "admin_transformer"])
+@pytest.mark.parametrize("value", [3e38, math.nan])
+def test_a_model_that_computes_no_numbers_is_one_line(
+    value: float, arch: str, data: Path, checkpoints: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fairseq says ``AssertionError: 5 < 5``."""
+    monkeypatch.setenv(NON_FINITE_ALLOWED, "1")
+    state = torch.load(checkpoints[arch], weights_only=True)
+    for weight in state["model"].values():
+        weight.fill_(value)
+    torch.save(state, tmp_path / "bad.pt")
+    line = str(line_of(toy.translate_toy, data, tmp_path / "bad.pt", tmp_path / "results"))
+    assert line.startswith("the model's log-probabilities are not finite, so no translation ends: ")
 
 
 def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -156,7 +156,7 @@ def test_a_damaged_export_is_refused_and_can_be_made_again(made: Made, package: 
 
 def test_force_deletes_nothing_that_a_link_leads_to(package: Path, tmp_path: Path, run: Run) -> None:
     (tmp_path / "mine").mkdir()
-    for name in ("model.bin", "other"):
+    for name in ("config.json", "other"):
         (tmp_path / "mine" / name).write_text("mine")
     (package / "ctranslate2-float32").symlink_to(tmp_path / "mine")
     code, _, error = run(package, "--force")

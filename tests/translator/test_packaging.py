@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from fairseq_plugins.checkpoints.fold import build
 from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import checksum
 from fairseq_plugins.pipeline import commands
 from fairseq_plugins.pipeline.results import read_run
 from fairseq_plugins.pipeline.workspace import settings_in
@@ -23,6 +25,7 @@ from fairseq_plugins.translator import packaging
 from fairseq_plugins.translator.form import form_of
 from fairseq_plugins.translator.model import options_of, read_weights, write_weights
 from fairseq_plugins.translator.package import open_package
+from fairseq_plugins.translator.translate import Translator
 from tests import models, toy
 from tests.pipeline.making import write_run
 from tests.refusals import refused
@@ -83,6 +86,7 @@ def test_a_raw_line_that_becomes_other_tokens_is_told(
     data = Path(shutil.copytree(made.data, tmp_path / "data"))
     packaged(made.checkpoint, tmp_path / "same", "--data", data)
     assert not capsys.readouterr().err
+    (data / "data-bin" / "sha256sums").unlink()
     first, *merges = read(data / "codes")
     write(data / "codes", [first, *merges[:5]])
     packaged(made.checkpoint, tmp_path / "other", "--data", data)
@@ -241,17 +245,80 @@ def test_its_search_may_be_edited(package: Path) -> None:
     manifest.write_text(json.dumps({**content, "search": edited}))
     assert open_package(package).content["search"] == edited
     for name, value, problem in (
-        ("beam", "four", "damaged: ValueError: "),
-        ("beam", 2.7, "search: beam: 2.7 is not legal; legal settings: beam (int), lenpen (float), "),
-        ("baem", 4, "search: baem: 4 is not legal; "),
-        ("lenpen", float("nan"), "search: lenpen: nan is not legal; "),
-        ("max_len_b", float("inf"), "damaged: OverflowError: "),
+        ("beam", "four", "search.beam is 'four', not a whole number"),
+        ("beam", 2.7, "search.beam is 2.7, not a whole number"),
+        ("baem", 4, "search: unknown setting 'baem' (did you mean 'beam'?); legal values: beam, lenpen, "),
+        ("lenpen", float("nan"), "search.lenpen is nan, not a finite number"),
+        ("lenpen", 1e308, "search: lenpen 1e+308: from -100 to 100"),
+        ("max_len_b", float("inf"), "search.max_len_b is inf, not a whole number"),
         ("min_len", 500, "search: 0 <= min_len <= 2 max_len_a + max_len_b; the sum and beam >= 1, "),
         ("max_len_b", 0, "search: 0 <= min_len <= "),
-        ("lenpen_form", "gmnt", "search: unknown lenpen_form 'gmnt' (did you mean 'gnmt'?)"),
+        ("lenpen_form", "gmnt", "unknown search.lenpen_form 'gmnt' (did you mean 'gnmt'?)"),
     ):
         manifest.write_text(json.dumps({**content, "search": {**content["search"], name: value}}))
         assert refused(open_package, package).startswith(f"{manifest}: {problem}")
+
+
+def deep(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+MANIFESTS: dict[str, tuple[str, Any, str]] = {
+    "no positions": ("positions", None, "positions is None, not a list"),
+    "text of positions": ("positions", "many", "positions is 'many', not a list"),
+    "one position": ("positions", [1024], "not two positions, or no weights"),
+    "positions of nothing": ("positions", [1024, 1], "positions[1] is 1, not 2 to "),
+    "positions below nothing": ("positions", [-5, 1024], "positions[0] is -5, not 2 to "),
+    "list of files": ("files", ["codes"], "files is ['codes'], not an object"),
+    "text of files": ("files", "codes", "files is 'codes', not an object"),
+    "no weights": ("files", {}, "not two positions, or no weights.safetensors in files"),
+    "unknown engine": (
+        "engines",
+        {"ctranslate2-int4": {"quantization": "int4", "files": {}}},
+        "unknown engines.ctranslate2-int4.quantization 'int4' (did you mean 'int8'?); legal values: ",
+    ),
+    "engine of nothing": ("engines", {"one": {"files": {}}}, "unknown engines.one.quantization 'None'"),
+    "unknown tokeniser": ("text.tokeniser", "rm -rf", "unknown text.tokeniser 'rm -rf'; legal values: bytes, moses, n"),
+    "unknown subwords": ("text.subwords", "x", "unknown text.subwords 'x'; legal values: none, sentencepiece, "),
+    "number of threshold": ("text.threshold", "many", "text.threshold is 'many', not a whole number"),
+    "unknown setting": ("text.tokenizer", "moses", "Form.__init__() got an unexpected keyword argument 'tokenizer'"),
+    "text of layers": ("model.encoder_layers", "two", "model.encoder_layers is 'two', not 1 to 9999"),
+}
+"""An entry of translator.json with another value, and why it is refused."""
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_every_entry_of_a_package_is_checked_when_it_is_opened(name: str, package: Path) -> None:
+    manifest, (entry, value, problem) = package / "translator.json", MANIFESTS[name]
+    content = json.loads(manifest.read_text())
+    *groups, key = entry.split(".")
+    (content[groups[0]] if groups else content)[key] = value
+    manifest.write_text(json.dumps(content))
+    assert refused(open_package, package).startswith(f"{manifest}: {problem}")
+
+
+def test_a_hostile_package_takes_neither_time_nor_a_trace(package: Path, made: Made) -> None:
+    manifest, weights = package / "translator.json", package / "weights.safetensors"
+    content = json.loads(manifest.read_text())
+
+    def with_file(path: Path, written: bytes, **entries: Any) -> None:
+        path.write_bytes(written)
+        files = {**content["files"], path.name: checksum(path)}
+        manifest.write_text(json.dumps({**content, **entries, "files": files}))
+
+    with_file(weights, weights.read_bytes(), model={**content["model"], "encoder_layers": 10**8})
+    assert refused(open_package, package) == f"{manifest}: model.encoder_layers is 100000000, not 1 to 9999"
+    for tied in ("null", "[1]", '{"a": "b"}', deep(10**5)):
+        save_file({"w": torch.ones(1)}, weights, metadata={"tied": tied})
+        with_file(weights, weights.read_bytes())
+        assert refused(open_package(package).model).startswith(f"{weights}: not weights of a package: ")
+    codes = (package / "codes").read_bytes()
+    with_file(package / "codes", b"#version: 99" + codes[codes.index(b"\n") :])
+    assert refused(Translator, package) == f"{package}/codes: BPE codes of version 99; legal: 0.1, 0.2"
+    manifest.write_text(f'{{"format": 1, "text": {deep(10**5)}}}')
+    assert refused(open_package, package).startswith(f"{manifest}: not JSON: maximum recursion depth exceeded")
+    with pytest.raises(UserError, match="^search: lenpen 1e\\+308: from -100 to 100$"):
+        Translator(made.package, length_penalty=1e308)
 
 
 def test_what_is_missing_is_said_and_nothing_is_left(
@@ -271,6 +338,9 @@ def test_what_is_missing_is_said_and_nothing_is_left(
     shutil.rmtree(out)
     with open(data / "data-bin" / "dict.en.txt", "a") as dictionary:
         dictionary.write("more 1\n")
+    message = refusal(capsys, made.checkpoint, out, "--data", data, "--codes", made.data / "codes")
+    assert "dict.en.txt: damaged or changed since it was prepared, says " in message
+    (data / "data-bin" / "sha256sums").unlink()
     message = refusal(capsys, made.checkpoint, out, "--data", data, "--codes", made.data / "codes")
     assert "was not trained with the target dictionary of" in message
     assert not list(tmp_path.glob("out*"))

@@ -370,7 +370,7 @@ def test_a_damaged_package_is_not_used(package: Path, translate: Run) -> None:
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 2}))
     assert "a package of format 2; this version of fairseq-deep reads 1" in refusal(translate, package)
     manifest.write_text("{")
-    assert "translator.json: damaged" in refusal(translate, package)
+    assert "translator.json: not JSON: " in refusal(translate, package)
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

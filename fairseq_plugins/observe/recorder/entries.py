@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import no_link
+from fairseq_plugins.records import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +49,10 @@ class Entry:
 def parse(line: str) -> Entry | None:
     """Return the entry of one line; ``None`` for an incomplete line."""
     try:
-        content = json.loads(line)
-        values = {str(name): float(value) for name, value in content["values"].items()}
-        return Entry(int(content["update"]), bool(content["applied"]), values)
-    except (ValueError, OverflowError, KeyError, TypeError, AttributeError):
+        content = parse_json(line, {"update": int, "applied": bool, "values": dict})
+        values = {name: float(value) for name, value in content["values"].items()}
+        return Entry(content["update"], content["applied"], values)
+    except (ValueError, OverflowError, TypeError):
         return None
 
 

@@ -64,6 +64,7 @@ DAMAGED = (
     b'{"update": "x", "applied": true, "values": {}}',
     b'{"update": 1, "applied": true, "values": [1]}',
     b'{"update": 1, "applied": true, "values": {"loss": null}}',
+    b'{"update": 1, "applied": true, "values": ' + b"[" * 100_000,
 )
 
 

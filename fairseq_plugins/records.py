@@ -1,0 +1,116 @@
+"""Data that others have written, as JSON or in a checkpoint: read within limits, and checked once against its format.
+
+A format has the shape of its data. ``{"name": str, "devices": ([str], None)}`` is an object with a text ``name`` and,
+perhaps, a list of texts; further entries are not checked. ``{str: int}`` is one with any names. A tuple lists
+alternatives, a set the legal texts, ``range(1, 9)`` whole numbers; ``float`` is a finite number, ``object`` anything.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.errors import UserError, cause_of, unknown_name
+
+DEPTH, ENTRIES = 50, 1 << 20
+"""Most levels and entries of a record, each entry counted as often as it is referred to."""
+NAMES = {dict: "an object", list: "a list", str: "text", int: "a whole number", float: "a finite number"}
+
+
+def read_json(path: Path, form: Any) -> Any:
+    """Return the content of a JSON file, or raise a UserError: it cannot be read, or is not of this format."""
+    try:
+        return parse_json(path.read_bytes(), form)
+    except OSError as error:
+        raise UserError(f"{path}: {cause_of(error)}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def parse_json(text: str | bytes, form: Any) -> Any:
+    """Return what JSON says; a ValueError says in a line why it is not of this format."""
+    try:
+        content = json.loads(text)
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    require(content, form)
+    return content
+
+
+def require(content: Any, form: Any) -> None:
+    """Check plain data; a ValueError says in a line why it is not of this format."""
+    for _ in leaves(content):
+        pass
+    _check(content, form, "")
+
+
+def leaves(content: Any) -> Iterator[Any]:
+    """Yield what plain data holds besides its containers; a ValueError if they are too deep or too many."""
+    level, left = [content], ENTRIES
+    for _ in range(DEPTH):
+        below: list[Any] = []
+        for value in map(_plain, level):
+            if not isinstance(value, (dict, list, tuple, set)):
+                yield value
+            elif value:
+                below.append(value.values() if isinstance(value, dict) else value)
+        level = list(islice(chain.from_iterable(below), left + 1))
+        left -= len(level)
+        if left < 0:
+            raise ValueError(f"more than {ENTRIES:,} entries")
+    if level:
+        raise ValueError(f"nested in more than {DEPTH} levels")
+
+
+def _plain(value: Any) -> Any:
+    return vars(value) if isinstance(value, Namespace) else value
+
+
+def _check(value: Any, form: Any, place: str) -> None:
+    """Raise a ValueError if ``value`` does not fit; of several alternatives the first is the one to explain."""
+    value = _plain(value)
+    if isinstance(form, tuple):
+        if not any(_fits(value, one) for one in form):
+            _check(value, form[0], place)
+    elif isinstance(form, dict) and isinstance(value, dict):
+        for name in value if str in form else form:
+            below = f"{place}.{name}".lstrip(".")[-80:]
+            _check(name, str, below)
+            _check(value.get(name), form.get(name, form.get(str)), below)
+    elif isinstance(form, list) and isinstance(value, (list, tuple)):
+        for number, one in enumerate(value):
+            _check(one, form[0], f"{place}[{number}]")
+    elif not _is(value, form):
+        raise ValueError(_problem(value, form, place))
+
+
+def _fits(value: Any, form: Any) -> bool:
+    try:
+        _check(value, form, "")
+    except ValueError:
+        return False
+    return True
+
+
+def _is(value: Any, form: Any) -> bool:
+    if isinstance(form, (dict, list)):
+        return False
+    if isinstance(form, (range, set)):
+        return type(value) is (int if isinstance(form, range) else str) and value in form
+    if form is float:
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    return type(value) is int if form is int else value is form or (form is not None and isinstance(value, form))
+
+
+def _problem(value: Any, form: Any, place: str) -> str:
+    if isinstance(form, set):
+        return unknown_name(place, str(value)[:40], form)
+    wanted = f"{form[0]} to {form[-1]}" if isinstance(form, range) else ""
+    kind = form if isinstance(form, type) else type(form)
+    return f"{place} is {reprlib.repr(value)}, not {wanted or NAMES.get(kind, kind.__name__)}".lstrip()
