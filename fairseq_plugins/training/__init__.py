@@ -15,7 +15,9 @@ from __future__ import annotations
 def register() -> None:
     """Register everything in this package with fairseq; a second call does nothing."""
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
+        cuda_graphs,
         fast_adam,
+        host_pads,
         inverse_sqrt_without_warmup,
         lamb,
         loss_by_sentence,
@@ -27,6 +29,8 @@ def register() -> None:
         returned_memory,
     )
 
+    cuda_graphs.install()
+    host_pads.install()
     mixed_precision.install()
     rates.install()
     returned_memory.install()
