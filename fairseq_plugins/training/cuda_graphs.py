@@ -121,6 +121,11 @@ def tensors_of(value: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
+def detached(value: Any) -> Any:
+    """Return a value, a tensor without its history."""
+    return value.detach() if isinstance(value, Tensor) else value
+
+
 def name_of(path: tuple[Any, ...]) -> str:
     """Return the innermost key of a place in nested lists and dictionaries."""
     return str(getattr(path[-1], "key", "")) if path else ""
@@ -226,7 +231,7 @@ class Graphs:
         self.graphs: dict[Hashable, Graph] = {}
         self.stopped = ""
         self._pool: Any = None
-        self._counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self._seconds = 0.0
         self._bytes = 0
         modules = (trainer.get_model(), trainer.get_criterion())
@@ -237,7 +242,7 @@ class Graphs:
 
     def __call__(self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **named: Any) -> Result:
         """``FairseqTask.train_step``."""
-        self._counts["batches"] += 1
+        self.counts["batches"] += 1
 
         def eager() -> Result:
             return self._eager(sample, model, criterion, optimizer, update_num, **named)
@@ -256,8 +261,11 @@ class Graphs:
         shape = shape_of(sample)
         graph = self.graphs.get(shape)
         if graph is not None:
-            self._counts["replayed"] += 1
-            return self._replay(graph, sample)
+            self.counts["replayed"] += 1
+            result = self._replay(graph, sample)
+            for listener in getattr(self._trainer.get_criterion(), "listeners", ()):
+                listener(result)
+            return result
         if shape not in self._seen or len(self.graphs) >= MOST:
             self._seen.add(shape)
             return self._kept_going(eager)
@@ -284,7 +292,8 @@ class Graphs:
         begun, reserved = time.perf_counter(), torch.cuda.memory_reserved()
         live = [*self._flat.buffers, *(b for b in self._fixed[len(self._params) :] if b.numel())]
         before = State(live)
-        result = self._kept_going(eager)
+        # Without its graph, whose nodes would tie the recorded backward pass to the stream of this one.
+        result = tree_map(detached, self._kept_going(eager))
         after = State(live)
         try:
             graph = self._record(sample, model, criterion, optimizer, n)
@@ -324,7 +333,7 @@ class Graphs:
             with_gradient = [(p.grad, view) for p, view in zip(self._flat.params, self._flat.views) if p.grad is not None]
             gradients, views = zip(*with_gradient, strict=True)
             torch._foreach_add_(views, gradients)
-        return Graph(graph, tensors_of(recorded), result, list(inputs.kept.values()))
+        return Graph(graph, tensors_of(recorded), tree_map(detached, result), list(inputs.kept.values()))
 
     def _replay(self, graph: Graph, sample: Any) -> Result:
         """Compute a batch by its graph."""
@@ -344,8 +353,6 @@ class Graphs:
             return value.clone() if isinstance(value, Tensor) else given.get(value, value)
 
         result: Result = tree_map(of_sample, graph.result)
-        for listener in getattr(self._trainer.get_criterion(), "listeners", ()):
-            listener(result)
         return result
 
     @contextlib.contextmanager
@@ -407,9 +414,9 @@ class Graphs:
 
     def summary(self) -> str:
         """Return how much of the training was replayed."""
-        batches = max(self._counts["batches"], 1)
+        batches = max(self.counts["batches"], 1)
         return (
-            f"{len(self.graphs)} shapes of {len(self._seen)} seen, {100 * self._counts['replayed'] / batches:.1f} % of "
+            f"{len(self.graphs)} shapes of {len(self._seen)} seen, {100 * self.counts['replayed'] / batches:.1f} % of "
             f"{batches} batches replayed, {self._seconds:.1f} s for recording, {self._bytes / 2**20:.0f} MiB"
         )
 

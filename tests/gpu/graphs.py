@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 _pools = itertools.count(1)
 
@@ -52,10 +52,9 @@ class PretendedGraph:
     def record(self, func: Any, args: Any, kwargs: Any, compute: Any) -> Any:
         """Compute an operation of the host's program, and keep it."""
         # A product that is written into a tensor has the tensor among its keywords.
-        inputs = tensors((args, kwargs))
-        for tensor in inputs:
+        for tensor in tensors((args, kwargs)):
             if storage_of(tensor) not in self._made:
-                self._read[storage_of(tensor)] = tensor
+                self._read.setdefault(storage_of(tensor), tensor.detach())
         if func._schema.is_mutable:
             for argument, value in zip(func._schema.arguments, args, strict=False):
                 if argument.is_write:
@@ -65,8 +64,13 @@ class PretendedGraph:
         for tensor in tensors(output):
             if storage_of(tensor) not in self._read:
                 self._made[storage_of(tensor)] = tensor
-        self.calls.append((func, args, kwargs, output))
+        self.calls.append(tuple(tree_map(self._alias, part) for part in (func, args, kwargs, output)))
         return output
+
+    def _alias(self, value: Any) -> Any:
+        """A tensor of this graph's own for memory from before, so that others who keep the memory can be told."""
+        is_read = isinstance(value, Tensor) and storage_of(value) in self._read
+        return value.detach() if is_read else value
 
     def _keep(self, written: list[Tensor]) -> None:
         for tensor in written:
@@ -79,10 +83,8 @@ class PretendedGraph:
         for tensor, before in self._before.values():
             tensor.copy_(before)
         self._before.clear()
-        held = {id(tensor): tensor for call in self.calls for tensor in tensors(call[1:])}
-        held.update({id(tensor): tensor for tensor in self._read.values()})
-        self._ours = Counter(storage_of(tensor) for tensor in held.values())
-        self._held = held
+        held = [tensor for call in self.calls for tensor in tensors(call[1:])] + list(self._read.values())
+        self._ours = Counter(map(storage_of, {id(tensor): tensor for tensor in held}.values()))
         self.of_pools.setdefault(self._pool, []).append(self)
 
     def replay(self) -> None:
@@ -91,8 +93,8 @@ class PretendedGraph:
 
         assert PretendedGraph.capturing is None
         for cdata, tensor in self._read.items():
-            # The storage object that asks is one more.
-            if torch._C._storage_Use_Count(cdata) <= self._ours[cdata]:
+            storage = tensor.untyped_storage()  # the one that asks, one more
+            if torch._C._storage_Use_Count(storage._cdata) <= self._ours[cdata] + 1:
                 raise AssertionError(f"a graph reads freed memory: {tuple(tensor.shape)} {tensor.dtype}")
         for other in self.of_pools[self._pool]:
             if other is not self:
