@@ -25,7 +25,6 @@ from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
 from fairseq_plugins.core.word_dropout import WordDropout
 
-
 HAS_PADS = "has_pads"
 """Attribute of a batch of tokens: whether it has pads, where the host knows this (``training/host_pads.py``)."""
 

@@ -27,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from fairseq import options
@@ -41,7 +41,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_with_path
 from torch.utils.hooks import RemovableHandle
@@ -86,7 +86,10 @@ def obstacles(trainer: Trainer) -> list[str]:
     several = trainer.data_parallel_world_size > 1
     backend = cfg.distributed_training.ddp_backend
     known_criterion = isinstance(criterion, CRITERIA) and not criterion.__module__.startswith(
-        ("fairseq.criterions.label_smoothed_cross_entropy_with", "fairseq.criterions.label_smoothed_cross_entropy_latency")
+        (
+            "fairseq.criterions.label_smoothed_cross_entropy_with",
+            "fairseq.criterions.label_smoothed_cross_entropy_latency",
+        )
     )
     foreign = {type(m) for m in model.modules() if not _is_known(type(m))}
     found = {
@@ -215,91 +218,91 @@ class Graphs:
 
     Attributes:
         graphs: the graph of each shape.
-        stopped: why nothing more is recorded.
+        counts: of ``batches``, and of those ``replayed``.
+        stopped: why the training goes on without graphs; empty while it does not.
     """
 
     def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-        self._eager = trainer.task.train_step
-        self._params = [p for p in trainer.optimizer.params if p.requires_grad]
-        if hasattr(trainer.optimizer, "fp16_params"):
-            self._params = list(trainer.optimizer.fp16_params)
-        self._flat: Optional[FlatGradients] = None
-        self._places: list[int] = []
-        self._scale: Optional[Tensor] = None
-        self._seen: set[Hashable] = set()
         self.graphs: dict[Hashable, Graph] = {}
-        self.stopped = ""
-        self._pool: Any = None
         self.counts: Counter[str] = Counter()
-        self._seconds = 0.0
-        self._bytes = 0
+        self.stopped = ""
+        self._trainer = trainer
+        self._train_step = trainer.task.train_step
+        self._params = list(getattr(trainer.optimizer, "fp16_params", trainer.optimizer.params))
+        self._flat: FlatGradients  # there is one after the first batch
+        self._seen: set[Hashable] = set()
+        self._pool: Any = None
+        self._scale: Tensor | None = None
+        self._seconds, self._bytes = 0.0, 0
         modules = (trainer.get_model(), trainer.get_criterion())
         self._modules = [m for module in modules for m in module.modules()]
-        self._fixed = [*self._params, *(b for module in modules for b in module.buffers())]
-        self._own_hooks = self._hooks()
-        self._without_hooks = RemovableHandle.next_id
+        self._buffers = [buffer for module in modules for buffer in module.buffers()]
+        self._own_hooks, self._without_hooks = self._hooks(), RemovableHandle.next_id
+        self._places: list[int] = []
 
-    def __call__(self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **named: Any) -> Result:
+    def __call__(
+        self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **named: Any
+    ) -> Result:
         """``FairseqTask.train_step``."""
+
+        def compute(batch: Any) -> Result:
+            result: Result = self._train_step(batch, model, criterion, optimizer, update_num, **named)
+            return result
+
         self.counts["batches"] += 1
-
-        def eager() -> Result:
-            return self._eager(sample, model, criterion, optimizer, update_num, **named)
-
-        if self._flat is None:
-            result = eager()
+        if not self._seen:
+            result = compute(sample)
             self._flat = FlatGradients(self._params, optimizer, model)
-            self._places = [p.data_ptr() for p in self._fixed]
+            self._places = self._places_now()
             self._seen.add(shape_of(sample))
             return result
         if self.stopped or named.get("ignore_grad") or self._hooked():
-            return self._kept_going(eager)
-        if [p.data_ptr() for p in self._fixed] != self._places:
+            return self._eager(compute, sample)
+        if self._places_now() != self._places:
             self._stop("the weights of the model have moved")
-            return eager()
+            return self._eager(compute, sample)
         shape = shape_of(sample)
-        graph = self.graphs.get(shape)
-        if graph is not None:
+        if shape in self.graphs:
             self.counts["replayed"] += 1
-            result = self._replay(graph, sample)
+            result = self._replay(self.graphs[shape], sample)
             for listener in getattr(self._trainer.get_criterion(), "listeners", ()):
                 listener(result)
             return result
-        if shape not in self._seen or len(self.graphs) >= MOST:
-            self._seen.add(shape)
-            return self._kept_going(eager)
-        return self._recorded(eager, shape, sample, model, criterion, optimizer, update_num)
+        if shape in self._seen and len(self.graphs) < MOST:
+            return self._eager_and_recorded(compute, sample, shape)
+        self._seen.add(shape)
+        return self._eager(compute, sample)
 
-    def _kept_going(self, eager: Callable[[], Result]) -> Result:
-        """Compute eagerly; if the graphs' memory is missed, without them."""
+    def _places_now(self) -> list[int]:
+        return [tensor.data_ptr() for tensor in (*self._params, *self._buffers)]
+
+    def _eager(self, compute: Callable[[Any], Result], sample: Any) -> Result:
+        """Compute eagerly; without graphs from now on, if their memory is missed."""
         random, fresh = torch.cuda.get_rng_state(), self._flat.fresh
         self._flat.fresh = False
         try:
-            return eager()
+            return compute(sample)
         except RuntimeError as error:
             if not (fresh and self.graphs and _out_of_memory(error)):
                 raise
         self._stop("out of memory")
         self._flat.zero()
         torch.cuda.set_rng_state(random)
-        return eager()
+        return compute(sample)
 
-    def _recorded(
-        self, eager: Callable[[], Result], shape: Hashable, sample: Any, model: Any, criterion: Any, optimizer: Any, n: int
-    ) -> Result:
+    def _eager_and_recorded(self, compute: Callable[[Any], Result], sample: Any, shape: Hashable) -> Result:
         """Compute eagerly, then record a graph and compare its replay."""
         begun, reserved = time.perf_counter(), torch.cuda.memory_reserved()
-        live = [*self._flat.buffers, *(b for b in self._fixed[len(self._params) :] if b.numel())]
+        live = [*self._flat.buffers, *self._buffers]
         before = State(live)
         # Without its graph, whose nodes would tie the recorded backward pass to the stream of this one.
-        result = tree_map(detached, self._kept_going(eager))
+        result = tree_map(detached, self._eager(compute, sample))
         after = State(live)
         try:
-            graph = self._record(sample, model, criterion, optimizer, n)
+            graph = self._record(compute, sample)
             before.restore()
             replayed = self._replay(graph, sample)
-            reason = "" if _same(result, replayed) and after.equals(State(live)) else "its replay has other numbers"
+            reason = "" if _same(result, replayed) and after.equals(State(live)) else "a replay has other numbers"
         except Exception as error:  # whatever torch, the driver or a module says: the training goes on without graphs
             reason = "out of memory" if _out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__
         after.restore()
@@ -311,7 +314,7 @@ class Graphs:
         self._bytes += max(0, torch.cuda.memory_reserved() - reserved)
         return result
 
-    def _record(self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int) -> Graph:
+    def _record(self, compute: Callable[[Any], Result], sample: Any) -> Graph:
         """Record the kernels of a batch; none of them runs."""
 
         def fixed(path: Any, value: Any) -> Any:
@@ -328,11 +331,9 @@ class Graphs:
         graph, inputs = torch.cuda.CUDAGraph(), _Inputs()
         # Other threads load batches meanwhile, and may ask the driver what they like.
         capturing = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
-        with self._without_gradients(), _unheard(criterion), self._scale_on_device(optimizer), capturing, inputs:
-            result = self._eager(recorded, model, criterion, optimizer, update_num)
-            with_gradient = [(p.grad, view) for p, view in zip(self._flat.params, self._flat.views) if p.grad is not None]
-            gradients, views = zip(*with_gradient, strict=True)
-            torch._foreach_add_(views, gradients)
+        with self._unheard(), self._scale_on_device(), self._gradients_taken() as take, capturing, inputs:
+            result = compute(recorded)
+            take()
         return Graph(graph, tensors_of(recorded), tree_map(detached, result), list(inputs.kept.values()))
 
     def _replay(self, graph: Graph, sample: Any) -> Result:
@@ -356,28 +357,42 @@ class Graphs:
         return result
 
     @contextlib.contextmanager
-    def _without_gradients(self) -> Iterator[None]:
-        """Let autograd hand over its gradients instead of adding each with a kernel.
-
-        Raises:
-            RuntimeError: a parameter has a gradient now, and had none in the first update.
-        """
+    def _gradients_taken(self) -> Iterator[Callable[[], None]]:
+        """Let autograd hand over its gradients, and yield what adds them up: few kernels, not one a parameter."""
         before = [p.grad for p in self._params]
-        with_view = {id(p) for p in self._flat.params}
+        for p in self._params:
+            p.grad = None
+
+        def take() -> None:
+            made = [(p.grad, view) for p, view in zip(self._flat.params, self._flat.views, strict=True)]
+            pairs = [(gradient, view) for gradient, view in made if gradient is not None]
+            if len(pairs) != sum(p.grad is not None for p in self._params):
+                raise RuntimeError("not every batch has gradients of the same parameters")
+            torch._foreach_add_([view for _, view in pairs], [gradient for gradient, _ in pairs])
+
         try:
-            for p in self._params:
-                p.grad = None
-            yield
-            if any(p.grad is not None and id(p) not in with_view for p in self._params):
-                raise RuntimeError("not every update has gradients of the same parameters")
+            yield take
         finally:
             for p, gradient in zip(self._params, before, strict=True):
                 p.grad = gradient
 
     @contextlib.contextmanager
-    def _scale_on_device(self, optimizer: Any) -> Iterator[None]:
+    def _unheard(self) -> Iterator[None]:
+        """Keep the results of a recorded batch from those that listen to the criterion."""
+        criterion = self._trainer.get_criterion()
+        listeners = getattr(criterion, "listeners", ())
+        if listeners:
+            criterion.listeners = ()
+        try:
+            yield
+        finally:
+            if listeners:
+                criterion.listeners = listeners
+
+    @contextlib.contextmanager
+    def _scale_on_device(self) -> Iterator[None]:
         """Replace the loss scale of ``--fp16``, which a graph would freeze, by a number on the GPU."""
-        scaler = getattr(optimizer, "scaler", None)
+        scaler = getattr(self._trainer.optimizer, "scaler", None)
         if not isinstance(scaler, DynamicLossScaler):
             yield
             return
@@ -421,21 +436,6 @@ class Graphs:
         )
 
 
-@contextlib.contextmanager
-def _unheard(criterion: Any) -> Iterator[None]:
-    """Keep the results of a recorded batch from those that listen to a criterion."""
-    inner = getattr(criterion, "module", criterion)
-    listeners = getattr(inner, "listeners", None)
-    if listeners is None:
-        yield
-        return
-    inner.listeners = ()
-    try:
-        yield
-    finally:
-        inner.listeners = listeners
-
-
 def _same(first: Result, second: Result) -> bool:
     """Return whether two results are the same, tensors bit for bit."""
     (ours, form), (theirs, other) = tree_flatten(first), tree_flatten(second)
@@ -463,7 +463,7 @@ def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
 def summarise(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any) -> Any:
     """``fairseq_cli.train.train``, an epoch, after which the log says what was replayed so far."""
     result = train(cfg, trainer, *args)
-    graphs: Optional[Graphs] = getattr(trainer, ATTRIBUTE, None)
+    graphs: Graphs | None = getattr(trainer, ATTRIBUTE, None)
     if graphs is not None:
         logger.info("cuda graphs: %s", graphs.summary())
     return result

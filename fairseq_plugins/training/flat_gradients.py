@@ -56,7 +56,7 @@ class FlatGradients:
             self.buffers.append(buffer)
             views.update((id(p), part) for p, part in zip(alike, parts, strict=True))
         self.views = [views[id(p)] for p in self.params]
-        torch._foreach_copy_(self.views, [p.grad for p in self.params])
+        torch._foreach_copy_(self.views, [p.grad for p in self.params if p.grad is not None])
         self.attach()
         whole = len(self.params) == len(params) and len(self.buffers) == 1
         optimizer.__class__ = _class_with(_FlatHalf if whole and type(optimizer) is FP16Optimizer else _Flat, optimizer)
@@ -92,6 +92,8 @@ class _Flat(FairseqOptimizer):
 
 class _FlatHalf(_Flat, FP16Optimizer):
     """fairseq's optimizer with float32 copies of all weights, in one tensor or in a list."""
+
+    _needs_sync: bool
 
     def take(self, flat: FlatGradients) -> None:
         super().take(flat)

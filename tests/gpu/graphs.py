@@ -138,4 +138,3 @@ def capture(graph: PretendedGraph, pool: int = 0, **_: Any) -> Iterator[None]:
 def new_pool() -> int:
     """Takes the place of ``torch.cuda.graph_pool_handle``."""
     return next(_pools)
-
