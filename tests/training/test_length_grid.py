@@ -21,13 +21,13 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 from fairseq_cli import train
 from hydra import compose, initialize_config_module
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairseq_plugins.training.length_grid import DEFAULT_RATIO, OnGrid, grid
 from tests import models, processes, toy
 from tests.language_model import text
-from tests.refusals import refused
+from tests.refusals import line_of, refused
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
 
@@ -87,6 +87,7 @@ def test_the_grid_grows_by_its_ratio_and_ends_at_the_limit() -> None:
 
 
 @given(lengths=LENGTHS, max_tokens=st.integers(40, 400), batch_size=st.none() | st.integers(1, 30))
+@example(lengths=[(25, 25)] * 16 + [(40, 40)], max_tokens=200, batch_size=None)
 def test_every_sentence_once_within_max_tokens_and_on_the_grid(
     lengths: list[tuple[int, int]], max_tokens: int, batch_size: int | None
 ) -> None:
@@ -107,6 +108,16 @@ def test_every_sentence_once_within_max_tokens_and_on_the_grid(
     # What fairseq leaves out is left out: a sentence that is longer than the model allows.
     longer = pairs([*lengths, (65, 3), (3, 65)])
     assert sorted(sum(seen(iterator(longer).next_epoch_itr()), [])) == list(range(len(data)))
+
+
+def test_no_length_is_above_a_limit() -> None:
+    """The longest sentence is not in the batches, so its length is not the limit."""
+    for longest, limit, settings in ((60, 64, {}), (55, 58, {"max_tokens": 58})):
+        batches = list(iterator(pairs([(longest, 3)] * 5 + [(70, 3)]), 1.5, **settings).next_epoch_itr())
+        assert {batch["net_input"]["src_tokens"].shape[1] for batch in batches} == {limit}
+    lines = {line_of(iterator, pairs([(50, 3), (3, 3)]), ratio, max_tokens=40) for ratio in (None, 1.5)}
+    assert len(lines) == 1
+    assert str(*lines).startswith("--max-tokens 40 is smaller than the longest sentence, which has 50 tokens: ")
 
 
 @given(lengths=LENGTHS)
