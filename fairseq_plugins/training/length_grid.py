@@ -111,8 +111,7 @@ def train_on_grid(get_train_iterator: Callable[..., Any], trainer: Trainer, *arg
     Raises:
         UserError: the task has other data, or fairseq's buckets.
     """
-    ratio, task = trainer.cfg.dataset.length_grid, trainer.task
-    make = task.get_batch_iterator
+    ratio, task, make = trainer.cfg.dataset.length_grid, trainer.task, trainer.task.get_batch_iterator
 
     def make_on_grid(*, dataset: Any, max_positions: Any, max_tokens: Any, **settings: Any) -> Any:
         if not isinstance(dataset, (LanguagePairDataset, MonolingualDataset)) or dataset.get_batch_shapes() is not None:
