@@ -42,6 +42,7 @@ LEGAL: Mapping[str, Legal] = {
     **dict.fromkeys("temperature adam_eps lamb_eps muon_lr_scale lr_decay_constant".split(), ABOVE_0),
     **dict.fromkeys(["label_smoothing", "muon_momentum"], SHARE),
     **dict.fromkeys(["lenpen", "unkpen"], Legal("a finite number", math.isfinite)),
+    "length_grid": Legal("above 1", lambda value: 1 < value < math.inf),
     "seed": Legal("from 0 to 4294967295, as numpy requires", lambda value: 0 <= value < 2**32),
     "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
     **dict.fromkeys(

@@ -30,24 +30,21 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from fairseq import options
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from fairseq.dataclass.configs import CommonConfig, FairseqConfig
+from fairseq.dataclass.configs import CommonConfig
 from fairseq.modules import LayerDropModuleList
 from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
-from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_with_path
 from torch.utils.hooks import RemovableHandle
 
 from fairseq_plugins.core.stacks import HAS_PADS
-from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.patches.wrapping import replace_settings, wrap
 from fairseq_plugins.training.flat_gradients import FlatGradients
 
 logger = logging.getLogger(__name__)
@@ -446,6 +443,11 @@ def _out_of_memory(error: BaseException) -> bool:
     return "out of memory" in str(error)
 
 
+def wanted(trainer: Trainer) -> bool:
+    """Return whether the user asks for graphs, and nothing stands in the way."""
+    return getattr(trainer.cfg.common, "cuda_graphs", False) and not obstacles(trainer)
+
+
 def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     """``Trainer._build_optimizer`` that puts graphs into the training's updates, if the user asks for them."""
     build(trainer)
@@ -471,11 +473,6 @@ def summarise(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any)
 
 def install() -> None:
     """Add the setting to fairseq's, and wrap what builds a training; a second call changes nothing."""
-    options.CommonConfig = CommonConfigWithGraphs
-    declared = FairseqConfig.__dataclass_fields__["common"]
-    declared.type = declared.default = CommonConfigWithGraphs
-    store = ConfigStore.instance()
-    store.store("common", CommonConfigWithGraphs)
-    store.repo["config.yaml"].node.common = OmegaConf.structured(CommonConfigWithGraphs)
+    replace_settings("common", CommonConfigWithGraphs)
     wrap(Trainer, "_build_optimizer", attach, order=-10)
     wrap(training_command, "train", summarise, order=10)
