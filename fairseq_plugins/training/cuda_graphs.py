@@ -108,12 +108,19 @@ def obstacles(trainer: Trainer) -> list[str]:
     return [reason for reason, stands in found.items() if stands]
 
 
-def _is_known(kind: type) -> bool:
-    """Return whether a module is of a known package, and computes the same in every update."""
-    counts = getattr(kind, "set_num_updates", None)
-    return kind.__module__.partition(".")[0] in KNOWN and (
-        counts is None or counts.__module__ in ("fairseq.models.fairseq_model", "fairseq.models.fairseq_encoder")
+def follows_updates(kind: type) -> bool:
+    """Return whether modules of this class are told the number of updates, and do not just pass it on."""
+    told = getattr(kind, "set_num_updates", None)
+    return told is not None and told.__module__ not in (
+        "fairseq.models.fairseq_model",
+        "fairseq.models.fairseq_encoder",
     )
+
+
+def _is_known(kind: type) -> bool:
+    """Return whether a module is of a known package; of those that follow the updates, ours have buffers for that."""
+    package = kind.__module__.partition(".")[0]
+    return package == KNOWN[-1] or (package in KNOWN and not follows_updates(kind))
 
 
 def tensors_of(value: Any) -> list[Tensor]:
@@ -233,6 +240,7 @@ class Graphs:
         self._seconds, self._bytes = 0.0, 0
         modules = (trainer.get_model(), trainer.get_criterion())
         self._modules = [m for module in modules for m in module.modules()]
+        self._following = [m for m in self._modules if follows_updates(type(m))]
         self._buffers = [buffer for module in modules for buffer in module.buffers()]
         self._own_hooks, self._without_hooks = self._hooks(), RemovableHandle.next_id
         self._places: list[int] = []
@@ -258,6 +266,8 @@ class Graphs:
         if self._places_now() != self._places:
             self._stop("the weights of the model have moved")
             return self._eager(compute, sample)
+        for module in self._following:
+            module.set_num_updates(update_num)
         shape = shape_of(sample)
         if shape in self.graphs:
             self.counts["replayed"] += 1
@@ -328,7 +338,7 @@ class Graphs:
         graph, inputs = torch.cuda.CUDAGraph(), _Inputs()
         # Other threads load batches meanwhile, and may ask the driver what they like.
         capturing = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
-        with self._unheard(), self._scale_on_device(), self._gradients_taken() as take, capturing, inputs:
+        with self._alone(), self._scale_on_device(), self._gradients_taken() as take, capturing, inputs:
             result = compute(recorded)
             take()
         return Graph(graph, tensors_of(recorded), tree_map(detached, result), list(inputs.kept.values()))
@@ -374,15 +384,17 @@ class Graphs:
                 p.grad = gradient
 
     @contextlib.contextmanager
-    def _unheard(self) -> Iterator[None]:
-        """Keep the results of a recorded batch from those that listen to the criterion."""
-        criterion = self._trainer.get_criterion()
+    def _alone(self) -> Iterator[None]:
+        """Leave out of the recorded batch what happens beside its kernels in each update."""
+        model, criterion = self._trainer.get_model(), self._trainer.get_criterion()
         listeners = getattr(criterion, "listeners", ())
+        model.set_num_updates = lambda num_updates: None
         if listeners:
             criterion.listeners = ()
         try:
             yield
         finally:
+            del model.set_num_updates
             if listeners:
                 criterion.listeners = listeners
 
