@@ -22,7 +22,7 @@ from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
-from torch import nn
+from torch import Tensor, nn
 
 import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
 from fairseq_plugins import patches
@@ -36,7 +36,7 @@ from fairseq_plugins.core.fields import AXIS_HELP, Family
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.method import METHODS, PARTS, Axis, Method, NewParameter, Option, Part, Site, Stack, find_part
 from fairseq_plugins.core.model import DEPTHS, SIZES, TRANSLATION, DeepTransformerModel
-from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm
+from fairseq_plugins.core.norm import AffineNorm, NormPlace, ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import flag
@@ -633,16 +633,63 @@ def _warm_up_of_configuration(method: Method) -> str:
     return f"used: {int(found[1]):,} updates ([{rows[0].paper}](../{path}))" if found else ""
 
 
+@functools.cache
+def grown_model(name: str) -> DeepTransformerModel:
+    """A method's model of eight and eight layers, as after a training."""
+    model = tiny_model(METHODS[name], encoder_layers=8, decoder_layers=8)
+    model.set_num_updates(10**6)
+    return model
+
+
+def branch_scales(model: nn.Module) -> list[Tensor | None]:
+    """The factors of all branches; None where the stream has one."""
+    return [module.branch_scale() for module in model.modules() if isinstance(module, Residual)]
+
+
 def folds_and_exports(method: Method) -> tuple[bool, bool]:
-    """Whether ``fairseq-deep fold`` and ``fairseq-deep export`` take a trained model of eight and eight layers."""
+    """Whether ``fairseq-deep fold`` and ``fairseq-deep export`` take a trained model."""
     from fairseq_plugins.translator.ctranslate2_model import obstacles_to_export  # for this page alone
 
-    model = tiny_model(method, encoder_layers=8, decoder_layers=8)
-    model.set_num_updates(10**6)
+    model = grown_model(method.name)
     folds = not obstacles(model)
-    residuals = (module for module in model.modules() if isinstance(module, Residual))
-    sums = all(residual.branch_scale() is not None for residual in residuals)
+    sums = all(scale is not None for scale in branch_scales(model))
     return folds, (folds or sums) and not obstacles_to_export(model)
+
+
+EXPORTED = {
+    "plain": "as it is",
+    "stream": "the scale of the stream goes into the weights, as `fairseq-deep fold` does it",
+    "branch": "factors of the branches go into their last maps",
+    "no norm": "the same, and norms that change nothing (below)",
+    "shift": "the same; shifts go into the biases of the maps that read them",
+}
+"""What the export does with a model, by what it has."""
+
+
+def exports_table() -> str:
+    """What ``fairseq-deep export`` does with the methods that it takes."""
+    methods = [method.name for method in METHODS.values() if folds_and_exports(method)[1]]
+    taken = {what: [code(name) for name in methods if exported_as(grown_model(name)) == what] for what in EXPORTED}
+    refused = (
+        "refused, with every reason at once: CTranslate2 has no such operation. `fairseq-deep translate` runs them"
+    )
+    rows = [(", ".join(names), EXPORTED[what]) for what, names in taken.items()]
+    return table(("method", "how"), [*rows, ("all others; `--norm-on-top yes`", refused)])
+
+
+def exported_as(model: nn.Module) -> str:
+    """The key of ``EXPORTED`` for a model."""
+    modules = list(model.modules())
+    if any(isinstance(module, AffineNorm) for module in modules):
+        return "shift"
+    if not any(isinstance(module, nn.LayerNorm) for module in modules):
+        return "no norm"
+    scales = branch_scales(model)
+    if any(scale is None for scale in scales):
+        return "stream"
+    if any(bool((scale != 1).any()) for scale in scales if scale is not None):
+        return "branch"
+    return "plain"
 
 
 def patches_table() -> str:
@@ -801,13 +848,15 @@ def depth_page() -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that has generated text, by its path, as it should be."""
-    fairseq, reproduction, choosing = (ROOT / "docs" / f"{name}.md" for name in ("fairseq", "reproduction", "choosing"))
+    names = "fairseq", "reproduction", "choosing", "translating"
+    fairseq, reproduction, choosing, translating = (ROOT / "docs" / f"{name}.md" for name in names)
     return {
         ROOT / "docs" / "methods.md": methods_page(),
         ROOT / "docs" / "diagrams.md": diagrams_page(),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
         choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),
+        translating: with_block(translating.read_text(encoding="utf-8"), "exports", exports_table()),
         DEPTH: depth_page(),
     }
 

@@ -95,7 +95,7 @@ COMBINATIONS: dict[str, str] = {
     "normformer_released": "--norm normformer --attention head_scale --head-scale-at output --residual res_scale",
     "hyper_static_gated": "--norm pre --residual hyper --hyper-weights static --attention gated --gated-by head",
     "blocks_trained_values": (
-        "--norm pre --residual attention_residual --attention-residual-blocks 2"
+        "--norm pre --residual attention_residual --attention-residual-blocks 2 --attention-residual-begin sub_layer"
         " --attention value_residual --value-residual-mix trained"
     ),
     "rezero_per_sublayer": "--residual rezero --norm none --rezero-alpha-per sublayer",

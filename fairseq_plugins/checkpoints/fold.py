@@ -38,7 +38,7 @@ from fairseq_plugins.checkpoints.files import (
     write_checkpoint,
 )
 from fairseq_plugins.core.config import plain_namespace
-from fairseq_plugins.core.linear_maps import AffineMap
+from fairseq_plugins.core.linear_maps import Made
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm, norms_always
@@ -91,12 +91,12 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
     """Fold every scale of ``model``, built from the flat ``options``; a UserError lists every obstacle."""
     if problems := obstacles(model):
         raise UserError(problems)
-    names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, (Residual, AffineMap)))
+    names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, (Residual, Made)))
     weights = {name: value.detach() for name, value in model.state_dict().items() if not name.startswith(names)}
     folded = Folded(_stock_options(model, options), weights)
-    # Reparametrised linear layers get their effective weights, and LayerNorms take their constant factor.
+    # Reparametrised maps and tables get their effective weights, and LayerNorms take their constant factor.
     for name, layer in model.named_modules():
-        if isinstance(layer, AffineMap):
+        if isinstance(layer, Made):
             folded.weights[f"{name}.weight"] = layer.matrix().detach()
             if (constant := layer.constant()) is not None:
                 folded.weights[f"{name}.bias"] = constant.detach()

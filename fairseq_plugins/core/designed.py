@@ -16,7 +16,7 @@ from fairseq_plugins.core import calibration
 from fairseq_plugins.core.architectures import fill_unset, method_preset
 from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
 from fairseq_plugins.core.fields import Family
-from fairseq_plugins.core.initialisation import StackWeights, initialise
+from fairseq_plugins.core.initialisation import StackWeights, factors_of, initialise
 from fairseq_plugins.core.residual import Residual
 
 
@@ -49,6 +49,7 @@ class DesignedModel(BaseFairseqModel):
         with torch.no_grad():
             for stack, weights in stack_weights(self):
                 initialise(weights, stack.design)
+        self.scaled_parameters = sum(bool(factors_of(parameter)) for parameter in self.parameters())
 
     def stacks(self) -> list[tuple[str, Any]]:
         """Name and module of each stack, the encoder first."""

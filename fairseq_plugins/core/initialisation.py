@@ -69,6 +69,11 @@ def scale_rates(parameters: Iterable[nn.Parameter], **factors: float) -> None:
             parameter.optim_overrides = {FACTORS: named}  # type: ignore[attr-defined]
 
 
+def factors_of(parameter: nn.Parameter) -> dict[str, float]:
+    """Return the factors that :func:`scale_rates` gave to a parameter; a copy of the parameter has none."""
+    return getattr(parameter, "optim_overrides", {}).get(FACTORS, {})
+
+
 def draw_cross_attention_apart(weights: StackWeights) -> None:
     """Give q, k and v of every cross-attention the bound of three separate matrices, gain 1. Idempotent.
 

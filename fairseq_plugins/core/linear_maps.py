@@ -32,29 +32,35 @@ class RemadeMap(nn.Linear):
         self.weight, self.bias = linear.weight, linear.bias
 
 
-class AffineMap(RemadeMap):
-    """A map that computes ``matrix x + constant``; ``weight`` is a parameter of the matrix, if not the matrix itself.
+class Made:
+    """A map, or an embedding, of a matrix and a constant; ``weight`` is a parameter of the matrix, if not itself that.
 
     The fold, the export and the search in lower precision read the two and need nothing else of it.
     """
 
+    weight: Tensor
+
     def matrix(self) -> Tensor:
-        """Return what it multiplies by, ``(out, in)``."""
+        """Return what a map multiplies by, ``(out, in)``, or the vectors of all tokens, ``(V, C)``."""
         return self.weight
 
     def constant(self) -> Tensor | None:
         """Return what a vector of biases would be, ``(out)``."""
-        return self.bias
+        return getattr(self, "bias", None)
+
+
+class AffineMap(Made, RemadeMap):
+    """A map that computes ``matrix x + constant``."""
 
     def weight_is_drawn(self) -> None:
         """Set what follows from the first ``weight``. Called once, under ``torch.no_grad``."""
 
 
-def affine_form(linear: nn.Linear) -> tuple[Tensor, Tensor | None] | None:
-    """Return the matrix and the constant of a linear map, or None for a class that does not say."""
-    if isinstance(linear, AffineMap):
-        return linear.matrix(), linear.constant()
-    return (linear.weight, linear.bias) if type(linear) is nn.Linear else None
+def affine_form(module: Any) -> tuple[Tensor, Tensor | None] | None:
+    """Return the matrix and the constant of a linear map or of an embedding; None for a class that does not say."""
+    if isinstance(module, Made):
+        return module.matrix(), module.constant()
+    return (module.weight, getattr(module, "bias", None)) if type(module) in (nn.Linear, nn.Embedding) else None
 
 
 class MapWith(RemadeMap):

@@ -142,6 +142,7 @@ class Blocks(SideStream):
         Option(
             "attention_residual_blocks", 0, "most blocks of a stack, of equal size; 0: each sub-layer is one", least=0
         ),
+        Option("attention_residual_begin", "layer", "where a block may begin", ("layer", "sub_layer")),
     ),
     parameters=(
         *at_each_site("query", "(C)", "0; none in the first sub-layer of a stack"),
@@ -152,9 +153,10 @@ class Blocks(SideStream):
     side_stream=lambda design: Blocks(design.width),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Blocks have equal numbers of sub-layers, but for the last."""
+    """Blocks have equal numbers of layers, or of sub-layers, but for the last."""
     blocks, below = design.options.attention_residual_blocks, (depth - 1) * len(sites)
-    size = math.ceil(design.layers * len(sites) / blocks) if blocks else 1
+    unit = len(sites) if design.options.attention_residual_begin == "layer" else 1
+    size = unit * math.ceil(design.layers * len(sites) / unit / blocks) if blocks else 1
     return {site: AttentionResidual(design.width, n % size == 0, n == 0) for n, site in enumerate(sites, below)}
 
 
@@ -172,8 +174,9 @@ method(
     base_init="fairseq",
     departures=(
         "Each sub-layer is a block of its own. The time of the mixtures then grows with the square of the depth; the "
-        "text recommends about eight blocks for large models, `--attention-residual-blocks 8`. A block whose first "
-        "layer LayerDrop leaves out joins the block below.",
+        "text recommends about eight blocks for large models, `--attention-residual-blocks 8`. They begin at whole "
+        "layers, as in the authors' pseudo-code; checkpoints of earlier revisions with blocks need "
+        "`--attention-residual-begin sub_layer`. A block whose first layer LayerDrop leaves out joins the block below.",
         "The authors' pseudo-code has a gain in each RMSNorm, which $`w_l`$ makes up for here.",
         "The paper is about language models; each stack of a translation model mixes its own outputs.",
     ),

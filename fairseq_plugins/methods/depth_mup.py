@@ -67,8 +67,8 @@ method(
         "keeps weights apart heeds rates and epsilons; with `--fp16` add `--fp16-no-flatten-grads`.",
         "This is the depth half: first weights and output do not depend on the width, so a rate holds at one width. "
         "The released code ([nanoGPT-mup](https://github.com/EleutherAI/nanoGPT-mup/tree/completep)) has the half of "
-        "the width too, $`L_{\\mathrm{base}} = 2`$, no weight decay of biases and norms, and scales the "
-        r"$`\epsilon`$ of the embeddings, too.",
+        "the width too, $`L_{\\mathrm{base}} = 2`$, and no weight decay of biases and norms. Its $`\\epsilon`$ is "
+        r"$`10^{-12}`$, and it scales those of the embeddings and of the last LayerNorm, too.",
         "The papers are about language models; each stack of a translation model scales with its own depth here.",
     ),
 )

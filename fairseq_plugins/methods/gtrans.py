@@ -81,8 +81,9 @@ method(
         "not here, since it belongs to the losses and the search.",
         "Its architectures are Post-LN by default, so in its recipe too: `--norm post`, which leaves out the LayerNorm "
         "that they have on the fusion of the encoder all the same.",
-        "Its recipe of 60-36 layers has groups of 6: `--gtrans-group 6`; without the option every layer is a group "
-        "here. A size that does not divide the depth, where the released code leaves the layers on top without "
+        "Its recipe of 60-36 layers has groups of 6 (`--encoder-group-layers`): `--gtrans-group 6`. Without the option "
+        "every layer is a group here, and all layers are one there. Its models have width 768, GELU and learned "
+        "positions. A size that does not divide the depth, where the released code leaves the layers on top without "
         "gradients, is refused.",
         "A step and a search add one product for each group on top of each stack.",
     ),

@@ -11,13 +11,15 @@ Legend: T time, B batch, C width, K streams.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import over_rms, square, wide
+from fairseq_plugins.methods.shared.length import over_rms
 
 Weights = tuple[Tensor, Tensor, Tensor]
 
@@ -63,6 +65,11 @@ class HyperConnection(PlainResidual):
         return torch.addcmul(mixed(mixing, side), writing.type_as(side), branch.unsqueeze(2).type_as(side))
 
 
+def normed_map(x: Tensor, matrix: Tensor) -> Tensor:
+    """Return LN(x) W."""
+    return torch.matmul(F.layer_norm(x, x.shape[-1:]), matrix)
+
+
 class DynamicConnection(HyperConnection):
     """The same, but each stream h adds s tanh(LN(h) W) to its weights."""
 
@@ -73,9 +80,8 @@ class DynamicConnection(HyperConnection):
 
     def weights(self, streams: Tensor) -> Weights:
         """The columns of W: reading, writing, and what the stream gives to each."""
-        product = torch.matmul(streams, self.map - self.map.mean(dim=0))  # of streams with their mean taken out
-        variance = square(streams) / streams.size(-1) - wide(streams).mean(dim=-1, keepdim=True).square()
-        change = torch.tanh(product * (variance.clamp(min=0) + 1e-5).rsqrt())
+        # Normalised again backwards: normalised streams of each sub-layer would take as much memory as the streams.
+        change = torch.tanh(checkpoint(normed_map, streams, self.map, use_reentrant=False, preserve_rng_state=False))
         of_read, of_write, of_mix = torch.split(change.type_as(streams), [1, 1, change.size(-1) - 2], dim=-1)
         reading, mixing, writing = super().weights(streams)
         mixing = mixing + self.scales[0] * of_mix.transpose(-1, -2)
@@ -218,5 +224,8 @@ method(
         "$`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows. Its "
         "$`M`$ is the transpose, of which the last step of the iteration makes the sums over outputs exact, not those "
         "over inputs.",
+        "The streams begin as copies of the embedding, and end in their plain sum. The authors' DeepSeek-V4 (in "
+        "[transformers](https://github.com/huggingface/transformers), revision 0197608) ends in a sum by trained "
+        r"sigmoids like $`a`$; to $`a`$, $`M`$ and the sums of Sinkhorn's iteration it adds an $`\epsilon`$.",
     ),
 )

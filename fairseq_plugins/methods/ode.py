@@ -102,13 +102,15 @@ def fourth_order(design: StackDesign) -> Solver:
 
 DEPARTURES = (
     "The introduction of the paper writes a layer as $`y + F(y)`$, so $`F`$ is what it adds to its input: that is the "
-    "default. The released code ([ODE-Transformer](https://github.com/libeineu/ODE-Transformer), revision 00003f8) "
+    "default. The released code ([ODE-Transformer](https://github.com/libeineu/ODE-Transformer), revision bcf51e8) "
     "takes the whole layer with its residual connections for $`F`$, so even order 1 would be "
     r"$`2 y + \ldots`$: `--ode-function layer`.",
     "Its decoder is a plain one, and so it is here: a search keeps one cache for each attention. A language model has "
     "no encoder, so this method refuses it.",
     "The released code does not run as it is: a colon is missing, and behind it order 4 and `standard` stop with an "
-    "error. Its recipes also mix the layers of both stacks by DLCL: `--history dlcl`.",
+    "error; before bcf51e8 so does order 2 with the gate. Its recipes also mix the layers of both stacks by DLCL, "
+    "`--history dlcl`, and have relative positions up to 8, which are not supported, a rate of 0.002, and 0.9 and "
+    "0.997 as Adam's betas.",
     "A step evaluates each encoder layer two or four times, and keeps more for the backward pass; a search does "
     "so once a sentence, and its steps cost what they cost without.",
 )

@@ -142,7 +142,9 @@ method(
         "The decoder evaluates each layer once, as in the released code for translation, whose recipes also mix its "
         "layers by DLCL: `--history last,dlcl`. A search keeps one cache for each attention. A language model has no "
         "encoder, so this method refuses it.",
-        "Its translation code runs on a fairseq whose layers draw weights as `--base-init fairseq` does.",
+        "Its translation code runs on a fairseq whose layers draw weights as `--base-init fairseq` does. Its "
+        "architectures for WMT have order 4 and those for IWSLT order 2, as here. Those whose names begin with "
+        "`relative_` have relative positions, which are not supported.",
         "A step evaluates each encoder layer three times, with order 4 five times; a search does so once a sentence, "
         "and its steps cost what they cost without.",
     ),

@@ -96,6 +96,6 @@ method(
         "`v_proj.mixing.factors` to each attention above the first layer. SVFormer of the same paper, in which all "
         "layers share $`V_1`$, is not supported.",
         "The paper is about language models; here there is one chain each for the encoder's self-attention, the "
-        "decoder's and the cross-attention, as in RealFormer.",
+        "decoder's and the cross-attention, as in RealFormer. With LayerDrop the lowest layer that runs gives $`V_1`$.",
     ),
 )

@@ -4,7 +4,7 @@ Three things stand in the way. Optimizers get parameters without names; schedule
 training overrides all groups with the values of the command line. Here a training marks the matrices of the layers as
 fairseq marks groups (``param_group``), a model marks parameters with factors (``optim_overrides``), both of which
 fairseq copies to the float32 copies of half precision; parameters of equal factors form a group; and whatever sets the
-rate of a group multiplies it by the factor. Without factors nothing changes.
+rate of a group multiplies it by the factor. Without factors nothing changes. A model that has lost some is refused.
 """
 
 from __future__ import annotations
@@ -18,18 +18,13 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
 from torch import nn
 
-from fairseq_plugins.core.initialisation import FACTORS
+from fairseq_plugins.core.initialisation import FACTORS, factors_of
 from fairseq_plugins.core.sub_layers import place_of
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.wrapping import wrap
 
 MATRIX = "matrix of a layer"
 """``param_group`` of the weights of linear maps in the layers: no embedding, no weights of a few streams."""
-
-
-def factors_of(parameter: nn.Parameter) -> dict[str, float]:
-    """Return the factors of a parameter; see :func:`fairseq_plugins.core.initialisation.scale_rates`."""
-    return getattr(parameter, "optim_overrides", {}).get(FACTORS, {})
 
 
 def mark_matrices(model: nn.Module) -> None:
@@ -43,9 +38,14 @@ def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     """``Trainer._build_optimizer`` that marks the matrices of the layers; ``composite`` has groups of its own.
 
     Raises:
-        UserError: the optimizer has no groups for the factors of a model.
+        UserError: the optimizer has no groups for the factors of a model, or the model has lost some of them.
     """
-    scaled = any(map(factors_of, trainer.model.parameters()))
+    scaled = sum(bool(factors_of(parameter)) for parameter in trainer.model.parameters())
+    if scaled < (given := getattr(trainer.model, "scaled_parameters", 0)):
+        raise UserError(
+            f"the conversion of this model has replaced {given - scaled} of {given} parameters that have a learning "
+            "rate of their own, which is lost: choose another precision or --ddp-backend"
+        )
     composite = trainer.cfg.optimizer._name == "composite"
     if not composite:
         mark_matrices(trainer.model)

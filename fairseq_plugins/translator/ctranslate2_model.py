@@ -126,13 +126,9 @@ def obstacles_to_export(model: Any) -> list[str]:
     for name, stack in model.stacks():
         subs = [sub for sub in sub_layers(model) if sub.stack == name]
         reasons += [f"{flag(axis.value)} {stack.design.choice(axis)}" for axis in _unknown_parts(stack, subs)]
-        cfg, embedding = stack.cfg, stack.embed_tokens
-        is_table = type(embedding) is nn.Embedding
+        cfg = stack.cfg
         settings = {
-            # Of a table only a weight form changes the kind.
-            f"--weight-form {stack.design.choice(Axis.WEIGHT_FORM)}": isinstance(embedding, nn.Embedding)
-            and not is_table,
-            "an embedding that is no table": not isinstance(embedding, nn.Embedding),
+            "an embedding that is no table": affine_form(stack.embed_tokens) is None,
             "--no-token-positional-embeddings": stack.embed_positions is None,
             f"--activation-fn {cfg.activation_fn}": cfg.activation_fn not in ACTIVATIONS,
             "--adaptive-softmax-cutoff": getattr(stack, "adaptive_softmax", None) is not None,
@@ -219,7 +215,7 @@ def _new_stack(stack: Any) -> Any:
 def _set_ends(spec: Any, stack: Any) -> None:
     """Set embeddings, positions, and the norms around the layers."""
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
-    embeddings.weight = _array(stack.embed_tokens.weight)
+    _set_linear(embeddings, stack.embed_tokens)
     spec.scale_embeddings = stack.embed_scale
     positions = stack.embed_positions
     table = positions.weight if isinstance(positions, nn.Embedding) else positions.weights

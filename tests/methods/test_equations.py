@@ -228,7 +228,8 @@ def streams_on_top(at: At, x: Tensor) -> Tensor:
 def depth_attention(at: At, query: Tensor) -> Tensor:
     """softmax_i(w . RMSNorm(v_i)) over the embedding and the sums of branches so far, a block each."""
     blocks = at.stack.design.options.attention_residual_blocks
-    size = math.ceil(at.sub_layers / blocks) if blocks else 1
+    sites = at.sub_layers // at.layers
+    size = sites * math.ceil(at.layers / blocks) if blocks else 1
     values = [at.start, *(sum(at.branches[i : i + size]) for i in range(0, len(at.branches), size))]
     logits = [(v @ query) / torch.sqrt((v * v).mean(dim=-1) + 1e-5) for v in values]
     weights = torch.softmax(torch.stack(logits), dim=0).unsqueeze(-1)

@@ -71,6 +71,26 @@ def test_layer_scale_folds_into_pre_ln(tmp_path: Path) -> None:
     torch.testing.assert_close(ratio, model.encoder.layers[0].ffn_residual.alpha)
 
 
+FIXED: list[dict[str, Any]] = [
+    {},
+    {"share_all_embeddings": True},
+    {"norm": "post", "residual": "admin", "share_all_embeddings": True},
+]
+
+
+@pytest.mark.parametrize("values", FIXED, ids=str)
+def test_fix_norm_folds_into_stored_unit_vectors(values: dict[str, Any], tmp_path: Path) -> None:
+    """Admin's scale, which then goes into the table of words, stretches them."""
+    model, values = tiny_model("scale_norm_transformer", norm_module="layer_norm", **values)
+    stock = folded(tmp_path, "scale_norm_transformer", model, values)
+    assert_same(model, stock)
+    tables = [stock.decoder.output_projection.weight]
+    tables += [] if "residual" in values else [stock.encoder.embed_tokens.weight, stock.decoder.embed_tokens.weight]
+    for table in tables:
+        lengths = table.norm(dim=1)
+        torch.testing.assert_close(lengths, torch.ones_like(lengths).index_fill(0, torch.tensor([1]), lengths[1]))
+
+
 def test_completep_folds_into_pre_ln(tmp_path: Path) -> None:
     model, values = tiny_model("completep_transformer", depth_mup_base="1")
     stock = folded(tmp_path, "completep_transformer", model, values)

@@ -53,6 +53,37 @@ def test_streams_are_not_rounded_in_mixed_precision(weights: type[HyperConnectio
         assert torch.equal(own.carry(torch.zeros(5, 2, 6), streams[:, :, 0], streams), streams)
 
 
+@pytest.mark.parametrize("mean", [100.0, 1000.0])
+def test_streams_are_normalised_beside_a_large_mean(mean: float) -> None:
+    """Deviation 1. The difference of two squares would lose four digits of the weights at 100, and at 1,000 all."""
+    own, draw = DynamicConnection(512, 4, number=0), torch.Generator().manual_seed(3)
+    torch.nn.init.normal_(own.map, std=0.05, generator=draw)
+    torch.nn.init.ones_(own.scales)
+    streams = torch.randn(20, 2, 4, 512, generator=draw) + mean
+    found = []
+    for dtype in (torch.double, torch.float):
+        x = streams.to(dtype).requires_grad_()
+        read, mix, write = own.to(dtype).weights(x)
+        total = (read.cos().sum() + mix.cos().sum() + write.cos().sum()).double()
+        [gradient] = torch.autograd.grad(total, x)
+        found.append([*(one.detach().double() for one in (read, mix, write)), gradient.double()])
+    for exact, rounded in zip(*found, strict=True):
+        assert 0 < (rounded - exact).abs().max() < 1e-6 * mean * exact.abs().max()
+
+
+def test_normalised_streams_are_not_kept() -> None:
+    own, streams = DynamicConnection(256, 4, number=0), torch.randn(3, 2, 4, 256, requires_grad=True)
+    kept = {streams.untyped_storage().data_ptr(): 0}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        own.weights(streams)
+    assert sum(kept.values()) < 0.5 * streams.nbytes
+
+
 def test_attention_residuals_start_as_the_mean() -> None:
     """Queries of zero give each block the same weight."""
     parameters = tiny("attention_residuals_transformer").named_parameters()
@@ -102,13 +133,28 @@ def test_gradients_of_attention_residuals() -> None:
     assert torch.autograd.gradgradcheck(output, (x, *queries))
 
 
-def test_numbers_of_blocks() -> None:
-    """Six sub-layers in the encoder and in the decoder."""
-    for blocks, begins in (("0", "111111"), ("1", "100000"), ("2", "100100"), ("4", "101010"), ("9", "111111")):
-        model: Any = tiny("attention_residuals_transformer", attention_residual_blocks=blocks)
-        for stack in (model.encoder, model.decoder):
-            found = [m.begins for m in stack.modules() if hasattr(m, "begins")]
-            assert "".join(str(int(one)) for one in found) == begins
+def begins(layers: int, **options: str) -> list[list[int]]:
+    """The sub-layers of each stack that begin a block, from 0."""
+    options = {f"attention_residual_{name}": value for name, value in options.items()}
+    model: Any = tiny("attention_residuals_transformer", encoder_layers=layers, decoder_layers=layers, **options)
+    stacks = [[m.begins for m in stack.modules() if hasattr(m, "begins")] for stack in (model.encoder, model.decoder)]
+    return [[number for number, begin in enumerate(stack) if begin] for stack in stacks]
+
+
+def test_blocks_begin_at_whole_layers() -> None:
+    """The pseudo-code tests `layer_number % (block_size // 2) == 0`: its layers, too, have several sub-layers."""
+    for layers, blocks in ((18, 8), (18, 1), (6, 2), (7, 3), (4, 9)):
+        size = math.ceil(layers / blocks)
+        starts = [layer for layer in range(layers) if layer % size == 0]
+        assert begins(layers, blocks=str(blocks)) == [[2 * layer for layer in starts], [3 * layer for layer in starts]]
+    assert begins(4, blocks="0") == [[*range(8)], [*range(12)]]
+
+
+def test_blocks_of_earlier_checkpoints_begin_at_any_sub_layer() -> None:
+    encoder, decoder = begins(18, blocks="8", begin="sub_layer")
+    assert encoder == [0, 5, 10, 15, 20, 25, 30, 35]
+    assert decoder == [0, 7, 14, 21, 28, 35, 42, 49]
+    assert begins(4, blocks="9", begin="sub_layer") == [[*range(8)], [0, 2, 4, 6, 8, 10]]
 
 
 def test_attentions_keep_nothing_after_a_call() -> None:

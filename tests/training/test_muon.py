@@ -95,6 +95,17 @@ def test_a_resumed_training_takes_the_factors_of_its_own_command_line() -> None:
     assert [group["lr"] for group in again.param_groups] == [1.0, 2.0]
 
 
+def test_a_parameter_that_is_replaced_does_not_lose_its_rate_silently() -> None:
+    """A conversion to half precision may do so, and a sharding does."""
+    model = tiny("completep_transformer", depth_mup_base="1")
+    count = len([*model.encoder.layers.parameters(), *model.decoder.layers.parameters()])
+    layer = model.encoder.layers[1]
+    layer.fc1.weight = nn.Parameter(layer.fc1.weight.detach().half())
+    trainer = SimpleNamespace(model=model, cfg=SimpleNamespace(optimizer=SimpleNamespace(_name="adam")))
+    with pytest.raises(UserError, match=f"has replaced 1 of {count} parameters that have a learning rate of their own"):
+        mark_and_build(lambda trainer: None, trainer)  # type: ignore[arg-type]
+
+
 def test_a_pair_of_epsilons_stays_as_adafactor_has_it() -> None:
     group = {"lr": 1.0, "eps": (1e-30, 1e-3)}
     multiply(group, {"lr": 0.5, "eps": 0.25}, group)

@@ -39,6 +39,8 @@ REFUSED = {
     "qk_norm": "--attention qk_norm",
     "rms_norm": "--norm-module rms_norm",
     "normformer_released": "--norm normformer",
+    "scale_norm": "--norm-module scale_norm",
+    "cosine_attention": "--attention cosine",
 }
 SEARCH = {"beam": 4, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 20, "min_len": 1}
 HOW = How({**SEARCH, "no_repeat_ngram_size": 0}, device="cpu")
@@ -97,6 +99,7 @@ def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path)
         "--share-decoder-input-output-embed --encoder-learned-pos --decoder-learned-pos",
         "--layernorm-embedding --no-scale-embedding --activation-fn gelu",
         "--encoder-attention-heads 4",
+        "--weight-form fix_norm --share-all-embeddings",
     ],
 )
 @pytest.mark.parametrize(
@@ -106,6 +109,12 @@ def test_settings_around_the_layers(case: str, flags: str, tmp_path: Path) -> No
     if case == "fixup":
         flags = flags.replace("--layernorm-embedding", "")
     model = trained_with_options(case, *flags.split())
+    assert largest_difference(model, exported(model, tmp_path / "model")) < 0.1 * LARGEST_DIFFERENCE
+
+
+def test_word_vectors_of_length_one_are_stored(tmp_path: Path) -> None:
+    model = trained_with_options("scale_norm", "--norm-module", "layer_norm")
+    assert not obstacles_to_export(model)
     assert largest_difference(model, exported(model, tmp_path / "model")) < 0.1 * LARGEST_DIFFERENCE
 
 
