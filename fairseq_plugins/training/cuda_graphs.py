@@ -261,14 +261,16 @@ class Graphs:
             self._places = self._places_now()
             self._seen.add(shape_of(sample))
             return result
-        if self.stopped or named.get("ignore_grad") or self._hooked():
-            return self._eager(compute, sample)
-        if self._places_now() != self._places:
+        if not self.stopped and self._places_now() != self._places:
             self._stop("the weights of the model have moved")
+        if self.stopped or named.get("ignore_grad") or self._hooked():
             return self._eager(compute, sample)
         for module in self._following:
             module.set_num_updates(update_num)
-        shape = shape_of(sample)
+        return self._by_shape(compute, sample, shape_of(sample))
+
+    def _by_shape(self, compute: Callable[[Any], Result], sample: Any, shape: Hashable) -> Result:
+        """Compute by a graph of this shape; make one if this is the second batch of the shape."""
         if shape in self.graphs:
             self.counts["replayed"] += 1
             result = self._replay(self.graphs[shape], sample)
