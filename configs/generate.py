@@ -64,8 +64,9 @@ def model_group(config: Config) -> dict[str, Any]:
 def groups(config: Config, name: str) -> dict[str, dict[str, Any]]:
     """All groups of the file ``name``, which trains in a directory of its own."""
     update_freq = {"optimization": {"update_freq": [max(1, config.recipe.gpus) * config.recipe.update_freq]}}
-    directory = {"checkpoint": {"save_dir": f"checkpoints/{name}"}}
-    every = merged(directory, config.recipe.settings, update_freq, {"model": model_group(config)}, config.settings)
+    # fairseq's default is the number of visible GPUs, by which a machine would multiply the batch.
+    own = {"checkpoint": {"save_dir": f"checkpoints/{name}"}, "distributed_training": {"distributed_world_size": 1}}
+    every = merged(own, config.recipe.settings, update_freq, {"model": model_group(config)}, config.settings)
     return {name: every[name] for name in GROUPS if name in every}
 
 
@@ -151,8 +152,8 @@ def _update_freq_line(config: Config) -> str:
     gpus, update_freq = config.recipe.gpus, config.recipe.update_freq
     product = f"{gpus} x {update_freq}" if gpus else f"{update_freq}, the number of GPUs is not stated"
     return (
-        f"update_freq below is for one process ({product}); for more, it is divided by their number, which "
-        "fairseq-deep run does."
+        f"update_freq below is for one process ({product}), and the command starts one; fairseq-deep run has all GPUs "
+        "share its batches."
     )
 
 

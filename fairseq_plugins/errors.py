@@ -79,10 +79,15 @@ def nearest(name: str, legal: Sequence[str]) -> str:
     return f" (did you mean '{near[0]}'?)" if near else ""
 
 
+def visible(text: str) -> str:
+    """``text`` for a terminal: what would command it, or turn the order of letters, is written as a number."""
+    return re.sub(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda found: ascii(found[0])[1:-1], text)
+
+
 def report(error: UserError) -> None:
     """Print ``error`` to standard error: one line for each problem."""
     for problem in error.problems:
-        print(f"error: {problem}", file=sys.stderr)
+        print(f"error: {visible(problem)}", file=sys.stderr)
 
 
 def install_hook() -> None:

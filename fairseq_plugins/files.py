@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -42,9 +43,9 @@ def locked(path: Path, in_use: str = "", inherited: bool = False) -> Iterator[No
         UserError: ``in_use``, or the file cannot be created.
     """
     try:
-        lock = os.open(path, os.O_RDONLY if path.is_dir() else os.O_WRONLY | os.O_CREAT, 0o666)
-    except OSError:
-        raise UserError(f"{path.parent}: cannot be written") from None
+        lock = os.open(path, os.O_RDONLY) if path.is_dir() else no_link(path, os.O_WRONLY | os.O_CREAT)
+    except OSError as error:
+        raise UserError(f"{path.parent}: cannot be written: {cause_of(error)}") from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if in_use else 0))
@@ -58,20 +59,30 @@ def locked(path: Path, in_use: str = "", inherited: bool = False) -> Iterator[No
         os.close(lock)
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name to write to, renamed to ``path`` if the block succeeds; otherwise nothing changes.
+def no_link(path: str | Path, flags: int) -> int:
+    """An ``opener`` of :func:`open` for names of our own; a FileExistsError where a directory of others has a link."""
+    if os.path.islink(path):
+        raise FileExistsError(errno.EEXIST, "a link, through which nothing is written; remove it", str(path))
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
-    A device or pipe, such as ``/dev/null``, is written itself: renaming would put a file in its place. A link stays.
+
+@contextmanager
+def whole_file(path: Path, follow: bool = True) -> Iterator[Path]:
+    """Yield a new, empty file to write to, renamed to ``path`` if the block succeeds; otherwise nothing changes.
+
+    A device or pipe, such as ``/dev/null``, is written itself: renaming would put a file in its place. A link stays if
+    ``follow``: what it leads to is written, for names that the user has given.
     """
     if not path.name:
         raise UserError(f"{path}: a directory; give the name of a file")
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path
         return
-    path = path.resolve()
+    path = path.resolve() if follow else path
     partial = path.with_name(path.name + ".partial")
     try:
+        partial.unlink(missing_ok=True)  # a link, or left by a process that was killed
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o666))
         yield partial
         os.replace(partial, path)
     finally:
@@ -104,14 +115,14 @@ def whole_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file atomically.
+def write_whole(path: Path, text: str, follow: bool = False) -> None:
+    """Write a text file atomically; a link is replaced by it, unless ``follow``.
 
     Raises:
         UserError: it cannot be written.
     """
     try:
-        with whole_file(path) as partial:
+        with whole_file(path, follow) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {cause_of(error)}") from error

@@ -203,20 +203,22 @@ def draw(figure: Figure, directory: Path, endings: Sequence[str] = ("png", "pdf"
     """Write a figure as ``NAME.ENDING``; equal numbers make equal files.
 
     Returns:
-        The written files; none if the figure has no panels, or matplotlib is not installed.
+        The written files; none if the figure has no panels with points, or matplotlib is not installed.
     """
     pyplot = load_pyplot()
-    if not figure.panels or pyplot is None:
+    # A language model has no line where an encoder has.
+    panels = [p for p in figure.panels if not isinstance(p, Lines) or any(line.points for line in p.lines)]
+    if not panels or pyplot is None:
         return []
-    columns = min(figure.columns, len(figure.panels))
-    rows = math.ceil(len(figure.panels) / columns)
+    columns = min(figure.columns, len(panels))
+    rows = math.ceil(len(panels) / columns)
     size, shared = (columns * figure.width, rows * HEIGHT), figure.share_y
     canvas, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", sharey=shared)
     canvas.suptitle(figure.title, fontsize=11)
     looks: dict[str, Look] = {}
-    for axis, panel in zip(axes.flat, figure.panels, strict=False):
+    for axis, panel in zip(axes.flat, panels, strict=False):
         panel.draw(axis, looks)
-    for axis in axes.flat[len(figure.panels) :]:
+    for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     legend: dict[str, Any] = {}
     for axis in axes.flat:
@@ -239,5 +241,5 @@ def save(canvas: Any, path: Path) -> None:
     """Write a figure of matplotlib as PNG or PDF, whole or not at all, without program and date."""
     ending = path.suffix[1:]
     metadata = {"Software": None} if ending == "png" else {"CreationDate": None, "Producer": None, "Creator": None}
-    with whole_file(path) as partial:
+    with whole_file(path, follow=False) as partial:
         canvas.savefig(partial, format=ending, dpi=100, metadata=metadata)

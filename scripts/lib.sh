@@ -33,8 +33,25 @@ interrupted() {
     exit 130
 }
 
-# Bash would take another word for the name of a variable.
-[[ $DRY_RUN == [01] ]] || die "unknown DRY_RUN '$DRY_RUN'; legal values: 0 1"
+# require_switch NAME: the variable NAME is 0 or 1; any other word is an expression for Bash, which can hold commands.
+require_switch() { [[ ${!1} == [01] ]] || die "unknown $1 '${!1}'; legal values: 0 1"; }
+
+# require_numbers NAME ...: the same for whole numbers; 010 becomes 10, which is 8 for Bash.
+require_numbers() {
+    local name
+    for name in "$@"; do
+        [[ ${!name} =~ ^[0-9]{1,18}$ ]] || die "$name must be a whole number, not '${!name}'"
+        printf -v "$name" '%d' "$((10#${!name}))"
+    done
+}
+
+# no_link FILE ...: nothing is written through a link, which a directory of others may hold.
+no_link() {
+    local file
+    for file in "$@"; do [[ ! -L $file ]] || die "$file: a link, through which nothing is written; remove it"; done
+}
+
+require_switch DRY_RUN
 trap interrupted INT TERM
 
 # from_environment COMMAND [ARGUMENT ...]: fairseq-deep COMMAND in place of this script; it reads its settings itself.
@@ -63,6 +80,7 @@ text() { run "$PYTHON" -m fairseq_plugins.text "$@"; }
 # once TARGET COMMAND [ARGUMENT ...]: run it unless TARGET is there. For commands that leave it whole or not at all.
 once() {
     [[ ! -e $1 ]] || return 0
+    no_link "$1"
     run mkdir -p -- "$(dirname -- "$1")"
     "${@:2}"
 }
@@ -88,6 +106,7 @@ read_settings() {
         fi
         shift
     done
+    require_switch DRY_RUN
     # Those that change the text, for note_call. The archives are checked, unless CHECKSUMS names others.
     given=
     for name in $names; do
@@ -103,7 +122,8 @@ note_call() {
     [[ $names != *" VARIANT "* || $VARIANT == fairseq ]] || line="VARIANT=$VARIANT $line"
     if ((DRY_RUN)); then
         say "$DIR/prepared_by: $line"
-    elif [[ -e $DIR/calls ]] || ! compgen -G "$DIR/*" >/dev/null; then
+    elif [[ -e $DIR/calls || -z $(ls -- "$DIR" 2>/dev/null) ]]; then
+        no_link "$DIR/calls"
         mkdir -p -- "$DIR" 2>/dev/null || die "$DIR: cannot be made"
         grep -sqxF -- "$line" "$DIR/calls" || { printf '%s\n' "$line" >>"$DIR/calls"; } 2>/dev/null ||
             die "$DIR: cannot be written"
@@ -136,6 +156,7 @@ claim() {
     ((!DRY_RUN)) || return 0
     local lock
     mkdir -p -- "$1" || exit 2
+    no_link "$1/.lock"
     { exec {lock}>"$1/.lock"; } 2>/dev/null || die "$1: cannot be written"
     command -v flock >/dev/null || die "flock, which keeps a second job out of $1, is not installed"
     flock --nonblock "$lock" || die "$1: in use by another job; wait for it, or use another directory"

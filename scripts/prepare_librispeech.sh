@@ -37,6 +37,7 @@ claim "$DIR"
 if [[ -f $DIR/settings && $(<"$DIR/settings") != "SIZE=$SIZE" ]]; then
     die "$DIR was made with other settings (SIZE=$SIZE; was $(<"$DIR/settings")); use another directory, or delete it"
 fi
+no_link "$DIR/settings" "$DIR/test_sets"
 ((DRY_RUN)) || printf 'SIZE=%s\n' "$SIZE" >"$DIR/settings"
 
 if [[ ! -e $DIR/features.made ]]; then
@@ -54,7 +55,7 @@ if [[ ! -e $DIR/features.made ]]; then
     # fairseq's program goes on where it was stopped; the last features may then be half written, and are made again.
     # It imports `examples`, which is inside fairseq; with that directory itself on the path, fairseq's own `logging`
     # would take the place of Python's.
-    last=$(find "$DIR/features" -name '*.npy' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1) || true
+    last=$(find "$DIR/features" -name '*.npy' -printf '%T@ %p\0' 2>/dev/null | sort -zn | tail -zn 1 | tr -d '\0') || true
     [[ -z $last ]] || run rm -f -- "${last#* }"
     run mkdir -p -- "$DIR/features" "$DIR/.python"
     run ln -sfn -- "$(realpath -m -- "$DIR/LibriSpeech")" "$DIR/features/LibriSpeech"
@@ -66,7 +67,9 @@ fi
 
 ((!DRY_RUN)) || exit 0
 if [[ ! -e $DIR/data-bin ]]; then
-    made=$DIR/data-bin.partial features=$DIR/features
+    # Absolute: awk takes a=b/c for a variable.
+    made=$DIR/data-bin.partial features=$(realpath -m -- "$DIR/features")
+    rm -rf -- "$made"
     mkdir -p -- "$made" "$DIR/raw"
     awk 'NR == 1 || FNR > 1' "$features"/train-{clean-100,clean-360,other-500}.tsv >"$made/train.tsv"
     awk 'NR == 1 || FNR > 1' "$features"/dev-{clean,other}.tsv >"$made/dev.tsv"

@@ -24,7 +24,7 @@ if [[ -z ${RAW:-} ]]; then
     RAW=${ARCHIVE_DIR:-$CACHE}
 fi
 sets=(--train "$RAW/train" --valid "$RAW/val" --test "test=$RAW/test_2016_flickr")
-compgen -G "$RAW/test_2017_flickr.$SOURCE*" >/dev/null && sets+=("test_2017=$RAW/test_2017_flickr")
+[[ -e $RAW/test_2017_flickr.$SOURCE || -e $RAW/test_2017_flickr.$SOURCE.gz ]] && sets+=("test_2017=$RAW/test_2017_flickr")
 options=(--source "$SOURCE" --target "$TARGET" --size "${SIZE:-4000}")
 pass_on NORMALISE TOKENISER GIVEN_TRUECASED GIVEN_TOKENISER GIVEN_SUBWORDS GIVEN_LOWER_CASE AGGRESSIVE \
     ESCAPE LOWER_CASE CLEAN MIN_LENGTH MAX_LENGTH RATIO SUBWORDS JOINT_CODES CODES VOCABULARY_THRESHOLD JOINED \

@@ -31,6 +31,7 @@ fi
 
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || die "scontrol does not know the nodes '$SLURM_JOB_NODELIST'"
 address=${hosts%%$'\n'*}
+require_numbers SLURM_JOB_ID
 # Below the ports that the kernel hands out.
 port=${MASTER_PORT:-$((10000 + SLURM_JOB_ID % 20000))}
 # CPUs of the machine with the fewest, from a list as 64(x2),32. srun takes over none of this by itself.

@@ -18,5 +18,7 @@ source "$FAIRSEQ_DEEP/scripts/lib.sh"
 
 (($# >= 3)) || die "usage: translate_slurm.sh MODEL INPUT OUTPUT [OPTION ...]; --help says more"
 [[ -n ${SLURM_ARRAY_TASK_ID:-} ]] || die "this is no job array; submit it: sbatch --array 1-N scripts/translate_slurm.sh $*"
-part=$(((SLURM_ARRAY_TASK_ID - ${SLURM_ARRAY_TASK_MIN:-1}) / ${SLURM_ARRAY_TASK_STEP:-1} + 1))
+: "${SLURM_ARRAY_TASK_MIN:=1}" "${SLURM_ARRAY_TASK_STEP:=1}"
+require_numbers SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MIN SLURM_ARRAY_TASK_STEP
+part=$(((SLURM_ARRAY_TASK_ID - SLURM_ARRAY_TASK_MIN) / SLURM_ARRAY_TASK_STEP + 1))
 fairseq_deep translate "$1" "$2" --output "$3" --part "$part/$SLURM_ARRAY_TASK_COUNT" "${@:4}"

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import locked, require_no_input, whole_directory, write_whole
+from fairseq_plugins.files import locked, no_link, require_no_input, whole_directory, write_whole
 
 
 def test_bytes_are_those_of_the_text(tmp_path: Path) -> None:
@@ -81,9 +81,25 @@ def test_a_device_stays_a_device_and_a_link_a_link(tmp_path: Path) -> None:
     os.close(reader)
     link, text = tmp_path / "link", tmp_path / "text"
     link.symlink_to(text)
-    write_whole(link, "behind it")
+    write_whole(link, "behind it", follow=True)
     assert link.is_symlink()
     assert text.read_text() == "behind it"
+
+
+def test_nothing_is_written_through_a_link_that_the_user_has_not_named(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    for name in ("file.partial", "other", "lock"):
+        (tmp_path / name).symlink_to("secret" if name != "lock" else "made")
+    write_whole(tmp_path / "file", "new")
+    write_whole(tmp_path / "other", "new")
+    assert [(tmp_path / name).read_text() for name in ("file", "other", "secret")] == ["new", "new", "mine"]
+    assert not (tmp_path / "other").is_symlink()
+    with pytest.raises(UserError, match="cannot be written"), locked(tmp_path / "lock"):
+        pass
+    with pytest.raises(FileExistsError, match="a link, through"), open(tmp_path / "lock", "ab", opener=no_link):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "lock", "other", "secret"}
 
 
 def test_a_lock_is_held_by_one_and_is_given_back(tmp_path: Path) -> None:

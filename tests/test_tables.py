@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fairseq_plugins.tables import markdown_table, number, tabulated
+import csv
+from pathlib import Path
+
+from fairseq_plugins.tables import csv_table, markdown_table, number, tabulated
 
 
 def test_text_is_aligned_on_both_sides():
@@ -11,6 +14,15 @@ def test_text_is_aligned_on_both_sides():
 
 def test_markdown_escapes_what_it_would_read_as_its_own():
     assert markdown_table([("a", "b"), ("1 *", "x|y")]) == "| a | b |\n| --- | ---: |\n| 1 \\* | x\\|y |"
+
+
+def test_no_cell_is_a_command() -> None:
+    assert markdown_table([("a",), ("<script>\n[x](y) \\<",)]).endswith("| \\<script> \\[x](y) \\\\\\< |")
+    assert tabulated([("a",), ("\x1b[2J\u202e",)]).endswith("\\x1b[2J\\u202e")
+    text = ["=1+1", "+1+cmd|x", "-x", "@x", "\tx", "\x1b", "-0.5", "+1e-3", "-inf", "a=b", "é, \n"]
+    safe = ["'=1+1", "'+1+cmd|x", "'-x", "'@x", "'\tx", "\\x1b", *text[6:]]
+    assert list(csv.reader(csv_table([text]).splitlines(keepends=True))) == [safe]
+    assert csv_table([[0.1, -2, None, Path("-x")]]) == "0.1,-2,,'-x\n"
 
 
 def test_number():

@@ -51,7 +51,7 @@ def restore_last_checkpoint(directory: Path) -> list[str]:
                 updates[path] = num_updates(state) or 0
     if updates:
         newest = max(updates, key=lambda path: updates[path])
-        with whole_file(last) as partial:
+        with whole_file(last, follow=False) as partial:
             shutil.copyfile(newest, partial)
         messages.append(f"{last}: restored from {newest.name}")
     return messages

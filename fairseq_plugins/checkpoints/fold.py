@@ -15,6 +15,7 @@ The options of the result are a plain dictionary, not the ``argparse.Namespace``
 from __future__ import annotations
 
 import copy
+import re
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -177,18 +178,26 @@ def made_up_task(source: int, target: int) -> SimpleNamespace:
 
 
 def task_for(weights: Mapping[str, Tensor]) -> SimpleNamespace:
-    """Return such a task for a model with these weights."""
-    return made_up_task(*(len(weights[f"{stack.value}.embed_tokens.weight"]) for stack in Stack))
+    """Return such a task for a model with these weights; a model without a table of its encoder has one of words."""
+    # An adaptive input has a table for each band of words.
+    tables = r"\.embed_tokens\.(embeddings\.\d+\.0\.)?weight"
+    source, target = (
+        sum(len(table) for name, table in weights.items() if re.fullmatch(stack.value + tables, name))
+        for stack in Stack
+    )
+    return made_up_task(source or target, target)
 
 
-def own_options(state: Mapping[str, Any], path: Path) -> Namespace:
-    """Return the flat configuration in a checkpoint of this package; a UserError for any other."""
+def own_options(state: Mapping[str, Any], path: Path, kind: Any = DeepTransformerModel) -> Namespace:
+    """Return the flat configuration in a checkpoint of a ``kind`` of this package; a UserError for any other."""
     arch = architecture(dict(state))
-    if not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), DeepTransformerModel):
-        raise UserError(f"{path}: '{arch}' is not a translation model of this package")
+    model: Any = ARCH_MODEL_REGISTRY.get(arch, object)
+    if not issubclass(model, kind):
+        what = "translation model" if kind is DeepTransformerModel else "model"
+        raise UserError(f"{path}: '{arch}' is not a {what} of this package")
     options = Namespace(**state["cfg"]["model"])
     ARCH_CONFIG_REGISTRY[arch](options)
-    flat = plain_namespace(options, DeepTransformerModel.config_class)
+    flat = plain_namespace(options, model.config_class)
     # The embeddings are in the checkpoint; their original files may be gone.
     flat.encoder_embed_path = flat.decoder_embed_path = None
     return flat
@@ -200,13 +209,15 @@ def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransforme
     return build(vars(options), state["model"], task_for(state["model"]), path), options
 
 
-def build(options: Mapping[str, Any], weights: Mapping[str, Tensor], task: Any, path: Path) -> Any:
-    """Return the model of a flat configuration with its weights, in float32 and evaluation mode.
+def build(
+    options: Mapping[str, Any], weights: Mapping[str, Tensor], task: Any, path: Path, kind: Any = DeepTransformerModel
+) -> Any:
+    """Return the model, a ``kind``, of a flat configuration with its weights, in float32 and evaluation mode.
 
     Raises:
         UserError: the weights, in messages called ``path``, are of another architecture or dictionary.
     """
-    model: Any = DeepTransformerModel.build_model(Namespace(**copy.deepcopy(dict(options))), task)
+    model: Any = kind.build_model(Namespace(**copy.deepcopy(dict(options))), task)
     try:
         model.load_state_dict(dict(weights), strict=True)
     except RuntimeError as error:

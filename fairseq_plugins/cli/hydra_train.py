@@ -23,11 +23,12 @@ from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError
 
-from fairseq_plugins.cli.stock import USER_DIR, plain, refuse_other_user_dir
+from fairseq_plugins.cli.stock import plain
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.misspelt_options import make_one_line
-from fairseq_plugins.pipeline.configuration import one_line, refuse_group, unknown_choices, unknown_key
+from fairseq_plugins.pipeline.checkout import USER_DIR, refuse_other_user_dir
+from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, one_line, refuse_group, unknown_choices, unknown_key
 
 
 def run(name: str, module: Any, argv: Sequence[str]) -> int:
@@ -83,7 +84,7 @@ def run_job(job: Callable[..., Any], cfg: Any, **options: Any) -> Any:
 
 def _refuse_incomplete(cfg: Any) -> None:
     """Refuse missing values, groups that fairseq does not have, and parts of a training that are not registered."""
-    if missing := sorted(OmegaConf.missing_keys(cfg)):
+    if missing := sorted(OmegaConf.missing_keys(cfg).difference(GROUPS_BY_NAME)):
         raise UserError([f"{key} is missing: add {key}=VALUE to the command" for key in missing])
     for group in cfg:
         if group not in FairseqConfig.__dataclass_fields__:

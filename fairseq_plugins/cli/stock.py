@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from fairseq_plugins.cli.short_log import short_log
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.pipeline.checkout import USER_DIR, refuse_other_user_dir
 
-USER_DIR = str(Path(__file__).resolve().parents[1])
 CHATTER = (
     r"\s*(hydra\.experimental|The version_base|In 'config'|'.+' is validated|The strict flag|"
     r"'pin_memory' argument|`torch\.cuda\.amp\.autocast|Support for mismatched)"
@@ -52,17 +49,3 @@ def train(name: str, module: Any, argv: Sequence[str]) -> int:
 def hydra_train(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run ``fairseq-hydra-train``, whose modules other commands need not import."""
     return int(import_module("fairseq_plugins.cli.hydra_train").run(name, module, argv))
-
-
-def refuse_other_user_dir(given: str | None) -> None:
-    """Refuse a user directory that is not that of this package.
-
-    Raises:
-        UserError: it is another one, with how to have both.
-    """
-    if given is not None and Path(given).resolve() != Path(USER_DIR):
-        raise UserError(
-            f"fairseq-deep gives fairseq its own user directory and cannot take '{given}' as well: "
-            f"write `import fairseq_plugins` in {os.path.join(given, '__init__.py')} and use fairseq's command "
-            f"(fairseq-train, ...) with --user-dir {given}"
-        )

@@ -1,8 +1,8 @@
 """A model translates in the wrong direction, or with a dictionary of the same size in another order, without a message.
 
 fairseq compares only the number of words, so every word has another word's embedding: the text is fluent, and wrong.
-Here each checkpoint holds the languages of its training and a fingerprint of each dictionary, and every command that
-loads a model compares them with those that it uses. Checkpoints without them, such as stock fairseq's, are accepted,
+Here each checkpoint holds the languages and dictionaries of its training, and every command that loads a model compares
+them with those that it uses. Checkpoints without them, such as stock fairseq's, are accepted,
 but not for the opposite direction. https://github.com/facebookresearch/fairseq/issues/2124
 """
 
@@ -32,24 +32,32 @@ def settings_of(task: Any) -> Any:
     return getattr(task, "cfg", None) or getattr(task, "args", None)
 
 
+def dictionaries(task: Any) -> dict[str, list[str]]:
+    """Return the words of each dictionary of ``task``, in their order."""
+    words = {}
+    for name in DICTIONARIES:
+        with suppress(AttributeError, NotImplementedError):  # this task has none
+            words[name] = list(getattr(task, name).symbols)
+    return words
+
+
+def fingerprint(words: Sequence[str]) -> str:
+    """Return a short hash of words and their order."""
+    return hashlib.sha256("\n".join(words).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
 def trained_on(task: Any) -> dict[str, str]:
     """Return the languages of ``task``, and a fingerprint of each of its dictionaries."""
     facts = {name: str(value) for name in LANGUAGES if (value := getattr(settings_of(task), name, None))}
-    for name in DICTIONARIES:
-        try:
-            symbols = getattr(getattr(task, name), "symbols", None)
-        except (AttributeError, NotImplementedError):  # this task has none
-            continue
-        if symbols is not None:
-            facts[name] = hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return facts
+    return {**facts, **{name: fingerprint(words) for name, words in dictionaries(task).items()}}
 
 
 def save_with_dictionaries(
     save: Callable[..., Any], trainer: Trainer, filename: str, extra_state: dict[str, Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """``Trainer.save_checkpoint`` that also records the dictionaries of the weights."""
-    return save(trainer, filename, {**extra_state, TRAINED_ON: trained_on(trainer.task)}, *args, **kwargs)
+    """``Trainer.save_checkpoint`` that also records the dictionaries of the weights, each once by its fingerprint."""
+    words = {fingerprint(symbols): "\n".join(symbols) for symbols in dictionaries(trainer.task).values()}
+    return save(trainer, filename, {**extra_state, TRAINED_ON: {**trained_on(trainer.task), **words}}, *args, **kwargs)
 
 
 def recorded(state: Any) -> dict[str, str]:
@@ -63,8 +71,12 @@ def recorded(state: Any) -> dict[str, str]:
     return {name: str(values[name]) for name in LANGUAGES if values.get(name)}
 
 
-def refuse_other_text(path: str | Path, stored: Mapping[str, str], now: Mapping[str, str], data: Any) -> None:
+def refuse_other_text(
+    path: str | Path, stored: Mapping[str, str], now: Mapping[str, str], data: Any, more: str = ""
+) -> None:
     """Compare what a checkpoint was trained on with the languages and dictionaries of a task, read from ``data``.
+
+    ``more`` is another way out, at the end of a line about dictionaries.
 
     Raises:
         UserError: the task translates in the opposite direction, or a dictionary has other words, or the same words in
@@ -81,7 +93,7 @@ def refuse_other_text(path: str | Path, stored: Mapping[str, str], now: Mapping[
         which = " and the ".join(name.replace("_", " ") for name in changed)
         raise UserError(
             f"checkpoint {path} was not trained with the {which} of {data} (other words, or another order): give the "
-            "directory that it was trained on, or binarise the text with its dictionaries (--srcdict, --tgtdict)"
+            f"directory that it was trained on, or binarise the text with its dictionaries (--srcdict, --tgtdict){more}"
         )
 
 
@@ -98,6 +110,8 @@ def load_for_its_data(
     Raises:
         UserError: the model would translate in the opposite direction, or with dictionaries that are not its own.
     """
+    # The vectors are in the checkpoint; the files that a training began with may be gone.
+    arg_overrides = {"encoder_embed_path": None, "decoder_embed_path": None, **(arg_overrides or {})}
     # Weights for another number of words would end the loading, in a line that does not name the reason.
     loaded = load(filenames, arg_overrides, task, *args, **kwargs) if task is None else None
     task = loaded[-1] if loaded else task

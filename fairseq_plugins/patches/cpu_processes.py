@@ -3,6 +3,7 @@
 It starts as many processes as there are GPUs, so ``--distributed-world-size 2`` with an address exits with 0 having
 trained nothing, and without one stops at an assertion; DistributedDataParallel gets a GPU number; logs that cannot be
 summed travel in GPU memory. https://github.com/facebookresearch/fairseq/issues/2879
+On GPUs, too, it ignores torchrun where the configuration has a world size of 1: each process trains a model of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ LAUNCHER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 """Environment variables that torchrun sets for each process."""
 
 
+def launched(settings: Any) -> bool:
+    """Whether torchrun has started this process as one rank of a group, and the user gave no other address."""
+    return settings.distributed_init_method is None and all(name in os.environ for name in LAUNCHER_VARIABLES)
+
+
 def address_processes(settings: Any) -> None:
     """Fill in what fairseq infers from GPUs: the address of the processes, and their backend.
 
@@ -29,7 +35,7 @@ def address_processes(settings: Any) -> None:
         settings: the ``distributed_training`` group; changed in place. Under torchrun this process is one of the ranks;
             otherwise the ranks are started here, on this machine, and not reachable from outside.
     """
-    if settings.distributed_init_method is None and all(name in os.environ for name in LAUNCHER_VARIABLES):
+    if launched(settings):
         settings.distributed_init_method = "env://"
         settings.distributed_world_size = int(os.environ["WORLD_SIZE"])
         settings.distributed_rank = int(os.environ["RANK"])
@@ -45,6 +51,8 @@ def call_main_anywhere(call_main: Callable[..., Any], cfg: Any, main: Callable[.
     """``call_main`` that counts processes instead of GPUs if there are no GPUs, or none is wanted."""
     settings = cfg.distributed_training
     if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
+        if launched(settings):
+            settings.distributed_world_size = int(os.environ["WORLD_SIZE"])
         call_main(cfg, main, **kwargs)
         return
     address_processes(settings)

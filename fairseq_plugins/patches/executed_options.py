@@ -1,15 +1,22 @@
 """Values of options are run as Python: a line of a YAML file, or of ``--model-overrides``, can start any program.
 
-fairseq calls ``eval`` on what should be a number, a list or a dictionary. Here such a value is only calculated.
+fairseq calls ``eval`` on what should be a number, a list or a dictionary. Here such a value is only calculated. A
+program after each checkpoint is refused. The path of an LM data directory with ``train.fasta`` is one word of a shell.
 https://github.com/facebookresearch/fairseq/issues/4869
 """
 
 from __future__ import annotations
 
 import ast
+import os
+import shlex
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+from fairseq.data import FastaDataset
+from fairseq.tasks.audio_pretraining import AudioPretrainingTask
 
 from fairseq_plugins.errors import UserError
 
@@ -37,6 +44,21 @@ def calculated(text: str) -> Any:
     except (SyntaxError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
         reason = f": {error}"
     raise UserError(f"{text!r} is neither a number nor a list or dictionary of numbers and text{reason}")
+
+
+def refuse_program(make: Callable[..., None], self: AudioPretrainingTask, cfg: Any) -> None:
+    """``__init__`` of a task, which may name a program, or raise a UserError."""
+    if getattr(cfg, "post_save_script", None) is not None:
+        raise UserError(f"task.post_save_script: '{cfg.post_save_script}' is not run; run it after the training")
+    make(self, cfg)
+
+
+def quote_path(index: Callable[..., Any], self: FastaDataset, path: str) -> Any:
+    """``_build_index``, which puts ``path`` into a command; absolute, so that it begins with no dash."""
+    return index(self, shlex.quote(os.path.abspath(path)))
+
+
+WRAPPED = ((AudioPretrainingTask, "__init__", refuse_program), (FastaDataset, "_build_index", quote_path))
 
 
 def apply() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from fairseq_cli import preprocess
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import no_link
 
 UNFINISHED = "preprocess.partial"
 LOG = "preprocess.log"
@@ -45,7 +46,7 @@ def refuse_finished(args: Namespace) -> None:
 def publish(unfinished: Path, destination: Path) -> None:
     """Move everything to its place: the log is appended to an earlier one, and the dictionaries come last."""
     log = unfinished / LOG
-    with (destination / LOG).open("ab") as whole:
+    with open(destination / LOG, "ab", opener=no_link) as whole:
         whole.write(log.read_bytes())
     log.unlink()
     for path in sorted(unfinished.iterdir(), key=lambda path: path.name.startswith("dict.")):

@@ -8,7 +8,10 @@ from __future__ import annotations
 import ast
 import logging
 import math
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +20,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError, flag
+from fairseq_plugins.patches.prepared_directory import binarised
 
 logger = logging.getLogger(__name__)
 
@@ -34,16 +38,21 @@ AT_LEAST_1 = Legal("at least 1", lambda value: 1 <= value < math.inf)
 SHARE = Legal("at least 0 and below 1", lambda value: 0 <= value < 1)
 ABOVE_0 = Legal("above 0", lambda value: 0 < value < math.inf)
 COUNTS = "max_tokens max_tokens_valid batch_size batch_size_valid required_batch_size_multiple update_freq beam nbest"
+DIVISORS = "log_interval save_interval validate_interval num_shards checkpoint_shard_count required_seq_len_multiple"
 WATCHED = "diagnostics_interval divergence_band divergence_patience"
 NOT_NEGATIVE = "num_workers max_epoch max_update lr clip_norm weight_decay warmup_updates divergence_plateau"
 LEGAL: Mapping[str, Legal] = {
-    **dict.fromkeys([*COUNTS.split(), *WATCHED.split()], AT_LEAST_1),
+    **dict.fromkeys([*COUNTS.split(), *DIVISORS.split(), *WATCHED.split()], AT_LEAST_1),
     **dict.fromkeys(NOT_NEGATIVE.split(), AT_LEAST_0),
     **dict.fromkeys("temperature adam_eps lamb_eps muon_lr_scale lr_decay_constant".split(), ABOVE_0),
     **dict.fromkeys(["label_smoothing", "muon_momentum"], SHARE),
     **dict.fromkeys(["lenpen", "unkpen"], Legal("a finite number", math.isfinite)),
     "length_grid": Legal("above 1", lambda value: 1 < value < math.inf),
     "seed": Legal("from 0 to 4294967295, as numpy requires", lambda value: 0 <= value < 2**32),
+    # fairseq replaces before or after it joins subwords, and copies <unk> where the source word is unknown, too.
+    "replace_unk": Legal(
+        "unset, since fairseq copies wrong words: use subwords, with hardly any <unk>", lambda _: False
+    ),
     "warmup_init_lr": Legal("at least 0, or -1 for the default of the schedule", lambda v: v == -1 or v >= 0),
     **dict.fromkeys(
         ["adam_betas", "lamb_betas"], Legal("two numbers in brackets, each at least 0 and below 1", SHARE.holds, 2)
@@ -89,9 +98,25 @@ def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     parsed = parse(*args, **kwargs)
     values = vars(parsed[0] if isinstance(parsed, tuple) else parsed)
     refuse((flag(name), name, value) for name, value in values.items())
+    if (wanted := values.get("nbest", 1)) > values.get("beam", 1):
+        raise UserError(f"--nbest {wanted} is more than --beam {values['beam']}, which is all that a search finds")
     if values.get("fp16") and values.get("path") and (values.get("cpu") or not torch.cuda.is_available()):
         logger.warning("--fp16 on a CPU rounds to 16 bits and is slower than without it: leave it out")
+    if "sacrebleu" in values and "buffer_size" not in values:  # fairseq-generate
+        warn_of_bleu(values)
     return parsed
+
+
+def warn_of_bleu(values: Mapping[str, Any]) -> None:
+    """Warn if the BLEU that ``fairseq-generate`` prints at its end is not that of translations in words."""
+    if values.get("score_reference"):
+        logger.warning("--score-reference compares the references with themselves: the BLEU at the end is always 100")
+    if values.get("score_reference") or values.get("post_process") or values.get("bpe"):
+        return
+    data = Path(binarised(str(values.get("data") or "").split(os.pathsep)[0]))
+    dictionaries = [path.read_text(encoding="utf-8", errors="ignore") for path in data.glob("dict*.txt")]
+    if any(re.search("@@ |▁", words) for words in dictionaries):
+        logger.warning("the BLEU at the end is that of subwords: add --remove-bpe, or --remove-bpe sentencepiece")
 
 
 def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:

@@ -21,9 +21,9 @@ from fairseq.distributed import utils as distributed_utils
 
 from fairseq_plugins.errors import EXPLANATIONS, UserError, flag, nearest, unknown_name
 from fairseq_plugins.lines import read_lines
+from fairseq_plugins.patches.unchecked_text import OVERWRITE
 from fairseq_plugins.process import users_mistake
 
-OVERWRITE = " #fairseq:overwrite"
 SHOWN = 80
 """Characters of a line of a file in a message; a text in place of a dictionary may have lines of any length."""
 NAMED = 3
@@ -139,6 +139,17 @@ def fp16_on_cpu(local: Mapping[str, Any]) -> str | None:
     )
 
 
+def other_task(local: Mapping[str, Any]) -> str | None:
+    """Return the line for a criterion of other tasks or models; None unless its own code has failed."""
+    error, chosen = local["error"], local["cfg"]
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
+    last = next(name for name in reversed(modules) if not name.startswith("torch."))
+    if not last.startswith("fairseq.criterions."):
+        return None
+    names = f"--task {chosen.task._name} and --arch {chosen.model._name}"
+    return f"--criterion {chosen.criterion._name} does not fit {names} ({type(error).__name__}: {error})"
+
+
 # --- dictionaries ---------------------------------------------------------------------------------------------------
 
 
@@ -156,7 +167,7 @@ def broken_dictionary(local: Mapping[str, Any]) -> str | None:
             return f"{path}: line {number}: '{line[:SHOWN]}' is not a word and its count{tab}"
         if word in seen and not line.endswith(OVERWRITE):
             where = f"is in line {seen[word]} already" if seen[word] else "is one that fairseq adds itself"
-            return f"{path}: line {number}: the word '{word}' {where}; remove it, or end the line in{OVERWRITE}"
+            return f"{path}: line {number}: the word '{word}' {where}; remove it"
         seen[word] = number
     return None
 
@@ -222,8 +233,13 @@ FLAT_WEIGHTS = (
     "--optimizer {cfg.optimizer._name} needs separate tensors, but --fp16 flattens the master weights into one: add "
     "--fp16-no-flatten-grads, or use --memory-efficient-fp16"
 )
+FP16_WEIGHTS = "--optimizer {cfg.optimizer._name} does not support --memory-efficient-fp16 and --memory-efficient-bf16"
+OTHER_WIDTH = "{path}: its vectors have {match[2]} numbers, and the embeddings of this model {match[1]}"
+UNUSED = "several processes need --find-unused-parameters where an update leaves weights out, as LayerDrop does"
 FLAT_SHARDS = "--zero-sharding os with --fp16 needs --fp16-no-flatten-grads, too"
+WIDTHS = r"^The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
+UNFIT = (AttributeError, KeyError, NotImplementedError, TypeError, ValueError)
 LOADING = "fairseq.checkpoint_utils:load_model_ensemble_and_task"
 SCHEDULE = "fairseq.optim.lr_scheduler.polynomial_decay_schedule"
 MESSAGES: tuple[Message, ...] = (
@@ -256,6 +272,12 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq.optim.adam:__init__", "^--fp16-adam-stats", "{error}; drop it", NotImplementedError),
     Message("fairseq.optim.fp16_optimizer:build_fp32_params|fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
     Message("fairseq.optim.fp16_optimizer:build_optimizer", "does not support flat params", FLAT_WEIGHTS),
+    Message("fairseq.optim.fp16_optimizer:__init__", "^Unsupported optimizer", FP16_WEIGHTS, ValueError),
+    Message(r"fairseq.models.transformer.\w+:build_embedding", WIDTHS, OTHER_WIDTH, RuntimeError),
+    Message("", "^Expected to have finished reduction in the prior iteration", UNUSED, RuntimeError),
+    Message("fairseq_cli.train:main", "", other_task, UNFIT),
+    Message("fairseq.utils:import_user_module", "^Failed to import --user-dir", "{error}", ImportError),
+    Message("fairseq.utils:import_user_module", r"^(?!\[Errno)", "no such --user-dir: {error}", FileNotFoundError),
     Message("", "install.* fairscale", NO_FAIRSCALE, ImportError),
     Message("fairseq.trainer:_build_optimizer", "^ZeRO .* flattened grads", FLAT_SHARDS),
     Message("fairseq_cli.score:cli_main", "", OLD_SCORER, TypeError),

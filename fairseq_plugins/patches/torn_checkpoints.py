@@ -25,6 +25,7 @@ def copy_whole(copy: Callable[..., Any], src_path: str, dst_path: str, *args: An
         return copy(src_path, dst_path, *args, **kwargs)
     # The suffix of the file that fairseq itself writes before it renames.
     partial = f"{dst_path}.tmp"
+    Path(partial).unlink(missing_ok=True)  # which may be a link
     try:
         done = copy(src_path, partial, *args, **kwargs)
         if done:
@@ -41,6 +42,7 @@ def save_or_leave_nothing(save: Callable[..., Any], obj: Any, filename: Any, *ar
         UserError: the system refuses, for instance because the disk is full; no partial file is left.
     """
     try:
+        Path(f"{filename}.tmp").unlink(missing_ok=True)  # which may be a link
         return save(obj, filename, *args, **kwargs)
     except BaseException as error:
         Path(f"{filename}.tmp").unlink(missing_ok=True)

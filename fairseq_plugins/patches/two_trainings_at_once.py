@@ -17,6 +17,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import no_link
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ def claim(directory: Path) -> str | None:
         return None
     release()
     try:
-        file = open(place / LOCK, "a", encoding="utf-8")  # noqa: SIM115
+        file = open(place / LOCK, "a", encoding="utf-8", opener=no_link)  # noqa: SIM115
     except OSError as error:
         return f"{directory / LOCK}: {error.strerror}"
     try:

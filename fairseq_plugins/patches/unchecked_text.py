@@ -21,6 +21,8 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import raw_lines, read_lines
 from fairseq_plugins.text.parallel import check_files
 
+OVERWRITE = " #fairseq:overwrite"
+
 
 def check_options(args: Namespace) -> None:
     """Check that the options are complete.
@@ -73,7 +75,10 @@ def check_first(main: Callable[..., Any], args: Namespace) -> Any:
     for dictionary in (args.srcdict, None if args.only_source else args.tgtdict):
         if dictionary:
             next(read_lines(Path(dictionary)))
-            tasks.get_task(args.task).load_dictionary(dictionary)
+            words = tasks.get_task(args.task).load_dictionary(dictionary)
+            if len(words.indices) < len(words):
+                # The copy of a dictionary, which a training reads, says nothing of it.
+                raise UserError(f"{dictionary}: a word that ends in{OVERWRITE} is there twice; remove the earlier line")
     for files in texts(args):
         check_files(files)
         for path in files:

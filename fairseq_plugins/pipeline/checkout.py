@@ -1,4 +1,4 @@
-"""Find the configurations, in a checkout or an installation, and the commit of this package."""
+"""Find the configurations, in a checkout or an installation, the commit of this package, and its user directory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from fairseq_plugins.errors import UserError, nearest
 
 PACKAGE = Path(__file__).resolve().parents[1]
+USER_DIR = str(PACKAGE)
 CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 """The YAML files: setup.py puts ``configs/`` of the repository into the installed package."""
 
@@ -50,3 +51,20 @@ def commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def refuse_other_user_dir(given: str | None) -> None:
+    """Refuse a user directory that is not that of this package.
+
+    Raises:
+        UserError: it is another one, with how to have both.
+    """
+    if given is None or Path(given).resolve() == PACKAGE:
+        return
+    if (Path(given) / "cli" / "stock.py").is_file():
+        raise UserError(f"--user-dir {given}: another copy of this package than {PACKAGE}; leave it out")
+    raise UserError(
+        f"fairseq-deep gives fairseq its own user directory and cannot take '{given}' as well: "
+        f"write `import fairseq_plugins` in {Path(given) / '__init__.py'} and use fairseq's command "
+        f"(fairseq-train, ...) with --user-dir {given}"
+    )

@@ -15,10 +15,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import no_link
 from fairseq_plugins.options import ScriptParser, at_least, given_again
 from fairseq_plugins.pipeline import corpus, evaluate
 from fairseq_plugins.pipeline import run as run_command
@@ -27,6 +29,7 @@ from fairseq_plugins.pipeline.commands import DEEP, interruptible, require_succe
 from fairseq_plugins.pipeline.configuration import CHANGE
 from fairseq_plugins.pipeline.decoding import sets_to_evaluate
 from fairseq_plugins.pipeline.fairseq_log import LogReader
+from fairseq_plugins.pipeline.machine import visible_gpus
 from fairseq_plugins.pipeline.progress import Screen, glance
 from fairseq_plugins.pipeline.report import report_on
 from fairseq_plugins.pipeline.results import FINISHED, LOG, SEED, sets_seed
@@ -55,7 +58,10 @@ class How:
 
     training: tuple[str, ...] = ()
     evaluation: tuple[str, ...] = ()
-    parallel: int = 1
+    parallel: int | None = None
+    """Trainings at a time; None for a GPU each if all are for one GPU, else for one at a time."""
+    processes: int | None = None
+    """GPUs of each training; None for an equal share."""
     nodes: int = 1
     """Machines of each training; more than one only in a job of Slurm."""
     dry_run: bool = False
@@ -136,25 +142,29 @@ def report(runs: Sequence[Path], out: Path, how: How, notes: Sequence[str] = ())
 
 
 def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Sequence[str]] = ((),)) -> None:
-    """Train and evaluate each, ``how.parallel`` at a time; they start in this order.
+    """Train and evaluate each, several at a time on GPUs of their own; they start in this order.
 
     ``evaluations`` are one call of ``fairseq-deep evaluate`` each: the test sets, then its own flags.
 
     Raises:
         SystemExit: a command failed and has printed its error; the others are ended.
     """
+    free = deque(places(trainings, how))
+    # Mixed lines of several logs are unreadable.
+    how = replace(how, training=tuple(dict.fromkeys([*how.training, *["--quiet"] * (len(free) > 1)])))
     waiting = deque((training, _commands(training, how, evaluations)) for training in trainings)
     if how.dry_run:
         # The dry runs of the commands themselves need files that do not exist yet.
         print("\n".join(shlex.join(command) for _, commands in waiting for command in commands), flush=True)
         return
-    running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]]]] = {}
+    running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]], dict[str, str]]] = {}
     screen, logs = Screen(), {training.run: LogReader(training.run / LOG) for training in trainings}
-    with open(how.output, "ab") if how.output else nullcontext() as output:
+    with open(how.output, "ab", opener=no_link) if how.output else nullcontext() as output:
         try:
             while waiting or running:
                 for child in [child for child in running if child.poll() is not None]:
-                    training, following = running.pop(child)
+                    training, following, place = running.pop(child)
+                    free.append(place)
                     # A bug ends with the same code, but without a result.
                     diverged = child.returncode == DIVERGED and (training.run / FINISHED).exists()
                     if diverged and len(following) == len(evaluations):
@@ -163,15 +173,44 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
                     require_success(child.returncode)
                     if following:
                         waiting.appendleft((training, following))
-                while waiting and len(running) < how.parallel:
-                    training, (command, *following) = waiting.popleft()
-                    child = start_child(command, stdin=subprocess.DEVNULL, stdout=output)
-                    running[child] = training, following
+                while waiting and free:
+                    (training, (command, *following)), place = waiting.popleft(), free.popleft()
+                    child = start_child(command, stdin=subprocess.DEVNULL, stdout=output, env={**os.environ, **place})
+                    running[child] = training, following, place
                 screen.show(glance(logs) if how.output else "")
                 time.sleep(POLLED)
         finally:
             screen.show("")
             end_children(list(running))
+
+
+def places(trainings: Iterable[Training], how: How) -> list[dict[str, str]]:
+    """Variables of the environment for each of the trainings at a time: a share of the GPUs that are visible here.
+
+    A recipe for one GPU makes an update of one batch, which several GPUs would have to cut. So several such trainings
+    run at a time by default, each on a GPU of its own.
+    """
+    if how.nodes > 1 or how.parallel == 1 or not (how.parallel or all(map(_is_for_one_gpu, trainings))):
+        return [{}] * (how.parallel or 1)
+    gpus = visible_gpus()
+    each = how.processes or (max(1, len(gpus) // how.parallel) if how.parallel else 1)
+    at_a_time, ring = how.parallel or max(1, len(gpus) // each), cycle(gpus)
+    shares = [",".join(islice(ring, min(each, len(gpus)))) for _ in range(at_a_time)]
+    return [{"CUDA_VISIBLE_DEVICES": share} if share else {} for share in shares]
+
+
+def _is_for_one_gpu(training: Training) -> bool:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    changes = [change.lstrip("+") for change in training.changes]
+    try:
+        recipe = OmegaConf.merge(OmegaConf.load(training.config), OmegaConf.from_dotlist(changes))
+    except (OSError, ValueError, YAMLError, OmegaConfBaseException):
+        return False  # the training says what is wrong
+    batch = {"common.cpu": False, "optimization.update_freq": [1], "distributed_training.distributed_world_size": 1}
+    return all(OmegaConf.select(recipe, key, default=value) == value for key, value in batch.items())
 
 
 def _commands(training: Training, how: How, evaluations: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -189,7 +228,8 @@ def _commands(training: Training, how: How, evaluations: Sequence[Sequence[str]]
 
 def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace], How]:
     """Add the options that the commands for several trainings share; return what reads them."""
-    flags.add_argument("--parallel", type=at_least(1), default=1, metavar="N", help="trainings at a time; default: 1")
+    default = "1, or one on each GPU if all are for one"
+    flags.add_argument("--parallel", type=at_least(1), metavar="N", help=f"trainings at a time; default: {default}")
     flags.add_argument(
         "--nodes", type=at_least(1), default=1, metavar="N", help="machines of each training; scripts/slurm.sh sets it"
     )
@@ -199,10 +239,8 @@ def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace]
     training, evaluation = run_command.add_options(flags), evaluate.add_options(flags)
 
     def read(args: argparse.Namespace) -> How:
-        # Mixed lines of several logs are unreadable.
-        args.quiet = args.quiet or args.parallel > 1
         flags_of_run, flags_of_evaluate = tuple(given_again(args, training)), tuple(given_again(args, evaluation))
-        return How(flags_of_run, flags_of_evaluate, args.parallel, args.nodes, args.dry_run)
+        return How(flags_of_run, flags_of_evaluate, args.parallel, args.processes, args.nodes, args.dry_run)
 
     return read
 

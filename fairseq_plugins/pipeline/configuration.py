@@ -17,8 +17,8 @@ from fairseq_plugins.process import importing
 
 GROUPS_BY_NAME = ("task", "model", "criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring")
 """Groups whose keys depend on their ``_name``."""
-CHOSEN = ("task", "model", "optimizer")
-"""Those of them without a default."""
+CHOSEN = ("task", "model", "criterion", "optimizer", "lr_scheduler")
+"""Those of them that a training needs: fairseq's own defaults are for its flags."""
 MISREAD = {":": "fairseq splits paths there", "${": "it begins a reference in a configuration"}
 SCALAR_FOR_LIST = re.compile(r"(?:override \+{0,2}[\w.]+=([^\[;]+);.*)? is not a ListConfig.*full_key: ([\w.]+)")
 CHANGE = re.compile(r"\+{0,2}(?P<key>[A-Za-z_][\w.]*)=(?P<value>.*)", re.DOTALL)
@@ -212,7 +212,8 @@ def unknown_choices(config: Any) -> Iterator[str]:
         name = _name_in(config, group)
         known = tables[group] if group in tables else REGISTRIES.get(group, {}).get("registry", {})
         if name is None and group in CHOSEN and group in config.keys():
-            yield f"{group}._name is not set"
+            default = REGISTRIES.get(group, {}).get("default")
+            yield f"{group}._name is not set{f'; fairseq-train has {default!r} by default' if default else ''}"
         if name is not None and known and name not in known:
             # There are hundreds of architectures.
             every = "" if group == "model" else f"; legal values: {', '.join(sorted(known))}"

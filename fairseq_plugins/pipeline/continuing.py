@@ -23,7 +23,7 @@ from fairseq_plugins.pipeline.results import FINISHED
 
 LIMITS = ("max_update", "max_epoch")
 """Settings of ``optimization`` that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""
-NOT_TO_CHANGE = ("config", "precision", "tokens_per_update")
+NOT_TO_CHANGE = ("precision", "tokens_per_update")
 
 
 # --- which training it is -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.pipeline import corpus
+from fairseq_plugins.pipeline.prepare_settings import SET
 from fairseq_plugins.pipeline.published import published_rows
 from fairseq_plugins.pipeline.results import Run, read_run
 from fairseq_plugins.scoring.metrics import TASKS
@@ -168,8 +169,10 @@ def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
     sets = [TestSet("test", "test")]
     if table.exists():
         rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines() if line.strip()]
-        if any(len(row) != 2 or not all(row) for row in rows):
-            raise UserError(f"{table}: each line must be the split in data-bin, a tab, and the name of the test set")
+        if any(len(row) != 2 or not all(map(SET.fullmatch, row)) for row in rows):
+            raise UserError(
+                f"{table}: each line must be a split in data-bin, a tab, and a name of letters, digits and -_."
+            )
         sets = [TestSet(subset, name) for subset, name in rows]
     by_name = {test_set.name: test_set for test_set in [*sets, TestSet("valid", "valid")]}
     if unknown := [name for name in wanted if name not in by_name]:

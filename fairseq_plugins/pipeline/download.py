@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import sys
-import tarfile
 import zipfile
 from collections.abc import Sequence
 from http.client import HTTPException
@@ -14,14 +13,16 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum, locked
+from fairseq_plugins.files import checksum, locked, no_link
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.workspace import make_directory, say
 from fairseq_plugins.process import NO_ROOM
-from fairseq_plugins.text.archives import DAMAGE, checksum_like, is_web_page, known_checksums, require_whole
+from fairseq_plugins.text.archives import DAMAGE, checksum_like, is_web_page, known_checksums, members_of
 
 TIMEOUT_SECONDS = 60.0
+LARGEST = 100 * 10**9
+"""Bytes of a download; the largest archive that a script downloads has 30 GB."""
 
 
 def get(name: str, urls: Sequence[str]) -> Path:
@@ -104,8 +105,8 @@ def _read_through(path: Path, name: str) -> None:
             if member := archive.testzip():
                 raise zipfile.BadZipFile(f"{member} has another checksum")
     elif name.endswith((".tgz", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz")):
-        with tarfile.open(path) as tar:
-            require_whole(tar)
+        for _ in members_of(path):
+            pass
     elif name.endswith(".gz"):
         with open(path, "rb") as file:
             # Proxies may decompress a file and keep its name.
@@ -138,8 +139,10 @@ def _fetch_rest(url: str, part: Path, before: int) -> None:
     with urlopen(Request(url, headers=headers), timeout=TIMEOUT_SECONDS) as response:
         size = before if response.status == 206 else 0
         whole = size + int(response.headers.get("Content-Length") or 0)
-        with open(part, "ab" if size else "wb") as stream:
+        with open(part, "ab" if size else "wb", opener=no_link) as stream:
             while piece := response.read(1 << 20):
+                if max(whole, size) > LARGEST:
+                    raise ValueError(f"more than {LARGEST / 1e9:.0f} GB")
                 size += stream.write(piece)
                 if sys.stderr.isatty():
                     end = "\n" if size == whole else ""

@@ -13,6 +13,7 @@ from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
+from fairseq_plugins.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.pipeline.published import Difference, PublishedRow, differences, published_rows, rows_of
 from fairseq_plugins.pipeline.results import AVERAGE_WARNING, EVALUATION, HYPOTHESES, REFERENCES, Evaluation, Run
 from fairseq_plugins.pipeline.verdicts import OK, verdict_of
@@ -23,8 +24,13 @@ AVERAGE, VALID = "average", "valid"
 """The pseudo test set of the mean over all, and the one that is not part of the mean."""
 FIRST = "sacreBLEU"
 """The first score of a table, if there is one."""
-UPDATES_TO_1_2_BITS = "updates to 1.2 bits per byte"
-"""A published quantity that comes from the log of a training, on the validation set."""
+FROM_LOG: Mapping[str, Callable[[TrainingLog], float | None]] = {
+    "updates to 1.2 bits per byte": lambda log: next(
+        (float(updates) for updates, loss in sorted(log.valid_loss.items()) if loss <= 1.2), None
+    ),
+    "lowest negative log-likelihood": lambda log: min(filter(math.isfinite, log.valid_loss.values()), default=None),
+}
+"""Published quantities that come from the log of a training, on the validation set."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,8 @@ class Column:
 
     def score(self, run: Run) -> float | None:
         """The score of a run; None without one. A mean needs all of its test sets."""
-        if self.metric == UPDATES_TO_1_2_BITS:
-            return next((float(updates) for updates, loss in sorted(run.log.valid_loss.items()) if loss <= 1.2), None)
+        if self.metric in FROM_LOG:
+            return FROM_LOG[self.metric](run.log)
         scores = [run.score(test_set, self.metric) for test_set in self.mean_over or (self.test_set,)]
         known = [score for score in scores if score is not None]
         return statistics.fmean(known) if len(known) == len(scores) else None
@@ -170,7 +176,7 @@ def score_columns(groups: Sequence[Group]) -> tuple[Column, ...]:
     columns = [Column(test_set, name) for test_set in test_sets for name in names]
     averaged = tuple(test_set for test_set in test_sets if test_set != VALID)
     columns += [Column(AVERAGE, name, averaged) for name in names if len(averaged) > 1]
-    columns += [Column(VALID, UPDATES_TO_1_2_BITS)] if UPDATES_TO_1_2_BITS in printed else []
+    columns += [Column(VALID, metric) for metric in FROM_LOG if metric in printed]
     return tuple(column for column in columns if any(group.values(column.score) for group in groups))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,15 @@ def this_machine(*, cpu_wanted: bool = False) -> Machine:
     capabilities = [torch.cuda.get_device_capability(index) for index in range(count)]
     gpus = tuple(torch.cuda.get_device_name(index) for index in range(count))
     return Machine(gpus, min(capabilities) >= BF16_CAPABILITY, processor, core_count())
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them for another process."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    given = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
+    return given.split(",")[:count]
 
 
 class Precision(NamedTuple):

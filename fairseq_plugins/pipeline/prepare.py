@@ -14,7 +14,7 @@ from subprocess import DEVNULL
 from typing import Any, get_type_hints
 
 from fairseq_plugins.errors import UserError, flag
-from fairseq_plugins.files import checksum, write_whole
+from fairseq_plugins.files import checksum, no_link, write_whole
 from fairseq_plugins.lines import in_step
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline import commands
@@ -349,7 +349,7 @@ class Preparation:
         for path, before in self.checksums.items():
             if not path.is_file() or checksum(path) != before:
                 # Stages may have read either text, so the directory is refused from now on.
-                with (self.directory / SETTINGS).open("a", encoding="utf-8") as remembered:
+                with open(self.directory / SETTINGS, "a", encoding="utf-8", opener=no_link) as remembered:
                     remembered.write(f"changed={path}\n")
                 raise UserError(
                     f"{path}: changed while it was prepared; when it is whole, delete {self.directory} and give the "

@@ -11,7 +11,8 @@ from typing import Any, Literal
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import core_count
 
-_SET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+SET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+"""The name of a set, which is a part of the names of files and directories."""
 _EVERY = re.compile(r"every-([0-9]+)(st|nd|rd|th)?")
 
 LATER = ("joint_codes", "types", "given_truecased", "given_subwords")
@@ -173,7 +174,7 @@ def sets_of(
         raise UserError("no --valid PREFIX given (or --valid every-23rd: that part of the training pairs)")
     prefixes: dict[str, str] = {}
     for name, prefix in [*(("valid", prefix) for prefix in valid), *map(_named, tests)]:
-        if not _SET.fullmatch(name) or name.endswith((".tok", ".raw", ".changed")) or name == "train":
+        if not SET.fullmatch(name) or name.endswith((".tok", ".raw", ".changed")) or name == "train":
             raise UserError(f"'{name}' cannot be the name of a set; legal: letters, digits, '-', '_' and '.'")
         if name in prefixes:
             raise UserError(f"{name} is given twice; only --train can be repeated")

@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TextIO
 
+from fairseq_plugins.errors import visible
 from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
 from fairseq_plugins.pipeline.results import FINISHED
 
@@ -39,13 +40,13 @@ class Screen:
     def say(self, message: str) -> None:
         """Print a line that stays."""
         erased = "\r\x1b[K" if self._terminal and self._shown else ""
-        self._write(f"{erased}{message}\n{self._shown if self._terminal else ''}")
+        self._write(f"{erased}{visible(message)}\n{self._shown if self._terminal else ''}")
 
     def show(self, line: str) -> None:
         """Renew the last line; where the output is no terminal, print it now and then, if it is new."""
         if self._terminal:
             # A wrapped line cannot be erased.
-            before, self._shown = self._shown, line[: shutil.get_terminal_size().columns - 1]
+            before, self._shown = self._shown, visible(line)[: shutil.get_terminal_size().columns - 1]
             if self._shown != before:
                 self._write(f"\r\x1b[K{self._shown}")
         elif line and time.monotonic() - self._shown_at >= SECONDS_ELSEWHERE:

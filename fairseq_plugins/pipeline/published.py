@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fairseq_plugins.observe.recorder.entries import SUFFIX
 from fairseq_plugins.pipeline.checkout import CONFIGS
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ APART = (
     *("dataset.max_tokens", "optimization.update_freq", "distributed_training.distributed_world_size"),
 )
 """Settings that say where a training runs, and those that are compared by what the training did."""
+WITHOUT_EFFECT = re.compile(
+    r"(common\.(no_progress_bar|(log|aim)_\w+|tensorboard_logdir|wandb_project|azureml_logging|user_dir|empty_cache_freq)"
+    r"|dataset\.(num_workers|data_buffer_size|validate_interval_updates)|checkpoint\.(keep|no)_\w+|task\.eval_bleu\w*"
+    r"|model\.(checkpoint|offload)_activations|distributed_training\.(distributed_\w+|nprocs_per_node|device_id)"
+    r"|criterion\.(diagnostics_interval|divergence_(band|patience|plateau)))=|criterion\.divergence_action=stop"
+)
+"""Settings that change no loss: what is logged, kept and recorded, memory and workers, a guard that only ends."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +174,11 @@ def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     changed = {change.lstrip("+").partition("=")[0] for change in run.changes}
     keys = sorted((recipe.keys() | changed).difference(APART))
     values = [(key, run.configured(*key.partition(".")[::2]), recipe.get(key)) for key in keys]
-    others = [f"{key} {own}, not {wanted}" for key, own, wanted in values if own != wanted]
+    others = [
+        f"{key} {own}, not {wanted}"
+        for key, own, wanted in values
+        if own not in (wanted, f"{wanted}{SUFFIX}") and not WITHOUT_EFFECT.match(f"{key}={own}")
+    ]
     if others:
         yield Difference(f"{len(others)} setting{'s' * (len(others) > 1)}", "; ".join(others))
     precision = "fp16" if recipe.get("common.fp16") or recipe.get("common.memory_efficient_fp16") else "fp32"

@@ -5,8 +5,6 @@ RUN is a directory of ``fairseq-deep run``, or one with such directories below i
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 import statistics
 import sys
@@ -14,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_plugins.errors import visible
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.pipeline.leaderboard import (
@@ -26,17 +25,21 @@ from fairseq_plugins.pipeline.leaderboard import (
     remarks,
     score_columns,
 )
+from fairseq_plugins.pipeline.published import CURVE
 from fairseq_plugins.pipeline.results import find_runs, read_run
 from fairseq_plugins.pipeline.verdicts import verdict_of
 from fairseq_plugins.pipeline.workspace import make_directory
 from fairseq_plugins.scoring.significance import WELCH, Comparison
-from fairseq_plugins.tables import ABSENT, markdown_table, number, tabulated
+from fairseq_plugins.tables import ABSENT, csv_table, markdown, markdown_table, number, tabulated
 
 LEVEL = 0.05
 """Smaller p-values are marked."""
 SENTENCES, SEEDS = "*", "†"
 """Marks of significance over the sentences, and over the seeds."""
-FORMS = {"bits per byte": ".3f", "bits per token": ".3f", "updates to 1.2 bits per byte": ",.0f"}
+FORMS = {
+    **dict.fromkeys(("bits per byte", "bits per token", "lowest negative log-likelihood"), ".3f"),
+    "updates to 1.2 bits per byte": ",.0f",
+}
 """Formats of scores; default: two decimals."""
 
 
@@ -136,7 +139,7 @@ def _printed(group: Group) -> str:
     """The paper's results, with the name of the score if there are several; or what differs from its recipe."""
     if group.departures:
         return "; ".join(dict.fromkeys(difference.short for difference in group.departures))
-    rows = group.reproduced
+    rows = [row for row in group.reproduced if row.printed != CURVE] or group.reproduced[:1]
     kinds = [row.scorer if row.metric == "BLEU" else row.metric for row in rows]
     several = len(set(kinds)) > 1
     results = [f"{row.summary} {kind}" if several else row.summary for row, kind in zip(rows, kinds, strict=True)]
@@ -175,16 +178,16 @@ def legend(shown: Report) -> Iterator[str]:
 
 def as_text(shown: Report) -> str:
     """For a terminal."""
-    return "\n".join([tabulated(table(shown)), "", *legend(shown), *shown.notes]) + "\n"
+    return "\n".join([tabulated(table(shown)), "", *map(visible, [*legend(shown), *shown.notes])]) + "\n"
 
 
 def as_markdown(shown: Report) -> str:
     """For a page."""
-    parts = ["# Leaderboard", markdown_table(table(shown)), "\n".join(f"- {line}" for line in legend(shown))]
+    parts = ["# Leaderboard", markdown_table(table(shown)), "\n".join(f"- {markdown(line)}" for line in legend(shown))]
     if shown.notes:
-        parts.append("Remarks:\n\n" + "\n".join(f"- {line}" for line in shown.notes))
+        parts.append("Remarks:\n\n" + "\n".join(f"- {markdown(line)}" for line in shown.notes))
     if shown.tests:
-        parts += [f"## Tests against {shown.baseline}", markdown_table(tests_table(shown))]
+        parts += [f"## Tests against {markdown(shown.baseline)}", markdown_table(tests_table(shown))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -195,16 +198,14 @@ def as_csv(shown: Report) -> str:
     columns = list(dict.fromkeys([*shown.columns, *scored]))
     header = ["method", "layers", "seed", "parameters", "updates", "valid loss", "verdict"]
     header += [*(column.header for column in columns), "tokens/s", "device", "directory"]
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(header)
+    rows: list[list[object]] = [[*header]]
     for group in shown.groups:
         for run in group.runs:
             training = [group.label, group.layers, run.seed, run.parameters, run.updates, run.log.final_valid_loss]
             scores = [column.score(run) for column in columns]
             machine = [run.log.median_speed, group.devices, run.directory]
-            writer.writerow([*training, verdict_of(run).outcome, *scores, *machine])
-    return stream.getvalue()
+            rows.append([*training, verdict_of(run).outcome, *scores, *machine])
+    return csv_table(rows)
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

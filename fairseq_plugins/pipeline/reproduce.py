@@ -44,6 +44,12 @@ class Wanted(NamedTuple):
         """The YAML file."""
         return CONFIGS / f"{self.config}.yaml"
 
+    @property
+    def words(self) -> set[str]:
+        """The words that may select it: its configuration, the parts of that, and the parts of its run's directory."""
+        place = run_directory(Path(), self.file, 0, self.overrides).parent
+        return {self.config, *self.config.split("/"), *place.name.split(",")}
+
     def recipe(self) -> Mapping[str, Mapping[str, Any]]:
         """The content of the YAML file."""
         return dict(yaml.safe_load(self.file.read_text(encoding="utf-8")))
@@ -52,17 +58,18 @@ class Wanted(NamedTuple):
 def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[Wanted]:
     """The trainings of the rows of one table, each once, in their order.
 
-    ``only`` are corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``).
+    ``only`` are corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``), or several
+    words with commas between them that all hold, such as the points of a sweep by the names of their directories.
 
     Raises:
         UserError: ``only`` contains an unknown name.
     """
     wanted = [Wanted(*key) for key in dict.fromkeys((row.config, row.seeds, row.overrides) for row in rows)]
-    names = {training: {training.config, *training.config.split("/")} for training in wanted}
-    legal = set().union(*names.values())
-    if problems := [unknown_name("row", name, legal) for name in only if name not in legal]:
+    chosen = {name: [one for one in wanted if one.words.issuperset(name.split(","))] for name in only}
+    legal = set().union(*(training.words for training in wanted))
+    if problems := [unknown_name("row", name, legal) for name, found in chosen.items() if not found]:
         raise UserError(problems)
-    return [training for training in wanted if not only or names[training].intersection(only)]
+    return [training for training in wanted if not only or any(training in found for found in chosen.values())]
 
 
 # --- toy size -------------------------------------------------------------------------------------------------------
@@ -199,7 +206,8 @@ def main(argv: Sequence[str]) -> int:
         nargs="*",
         default=[],
         metavar="NAME",
-        help="a corpus or a configuration, such as iwslt14_de_en or admin_6e6d; default: all",
+        help="a corpus, a configuration, or a point of a sweep, such as iwslt14_de_en, admin_6e6d or "
+        "admin_6e6d_no_warmup,lr=0.0003; default: all",
     )
     flags.add_argument("--out", type=Path, metavar="DIR", help="results; default: runs/PAPER_TABLE")
     flags.add_argument("--data", type=Path, metavar="DIR", help="prepared corpora, to share them; default: OUT/data")

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, report
-from fairseq_plugins.files import checksum, write_whole
+from fairseq_plugins.files import checksum, no_link, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
-from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of
+from fairseq_plugins.pipeline.checkout import commit, configuration_file, name_of, refuse_other_user_dir
 from fairseq_plugins.pipeline.commands import interruptible
 from fairseq_plugins.pipeline.configuration import (
     Configuration,
@@ -211,6 +211,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     data = taken_as_it_is(binarised(request.data))
     recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
     config = recipe.config
+    refuse_other_user_dir(config.common.user_dir)
     files = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
     before = (read_record(request.run / SETTINGS) or {}).get("precision")
@@ -434,6 +435,8 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
     end_with(parent)
     try:
         plan = begun(request)
+        ended = plan.ending is not None or request.dry_run
+        output = -1 if ended else no_link(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     except Exception as error:
         mistake = users_mistake(error)
         if mistake is None:
@@ -442,11 +445,10 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
         sys.exit(mistake.exit_code)
     for line in (*plan.lines, *([shlex.join(plan.command)] if request.dry_run and plan.command else [])):
         Screen().say(line)
-    if plan.ending is not None or request.dry_run:
+    if ended:
         sys.exit(plan.ending.exit_code if plan.ending else 0)
     trains[0] = 1
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.dup2(output, 1)
     os.dup2(output, 2)
     logging.getLogger("fairseq").setLevel(logging.NOTSET)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from difflib import unified_diff
 from pathlib import Path
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, visible
 from fairseq_plugins.files import locked, write_whole
 from fairseq_plugins.lines import read_lines
 
@@ -120,7 +120,7 @@ def settings_in(directory: Path) -> dict[str, str]:
 
 def say(line: str) -> None:
     """Print a line before any child process prints."""
-    print(line, flush=True)
+    print(visible(line), flush=True)
 
 
 def make_directory(directory: Path) -> None:

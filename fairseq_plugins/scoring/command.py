@@ -80,7 +80,7 @@ def _score(args: argparse.Namespace) -> None:
     if not args.output:
         print(as_text(scores), end="")
     for path in args.output:
-        write_whole(path, as_json(scores) if path.suffix == ".json" else as_text(scores))
+        write_whole(path, as_json(scores) if path.suffix == ".json" else as_text(scores), follow=True)
 
 
 def _compared(scores: Scores, args: argparse.Namespace) -> Scores:

@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from fairseq_plugins.arguments import typed
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.scoring.metrics import TASKS, Metric, Value, metric_named, value_of
 from fairseq_plugins.scoring.significance import Comparison
@@ -133,6 +134,7 @@ def made_by() -> dict[str, str]:
     return {"fairseq-deep": own, "sacrebleu": version("sacrebleu"), "python": platform.python_version()}
 
 
+@typed
 def score(
     systems: Mapping[str, Outputs],
     references: Sequence[Sequence[str]],
@@ -155,6 +157,7 @@ def score(
         lower_case: lower-case both sides first, as for the tables of IWSLT'14.
 
     Raises:
+        TypeError: an argument is of another type, such as a text where a list of texts is meant.
         UserError: unequal counts, an unknown metric, a metric without the text it reads, a library not installed.
     """
     tokens = None

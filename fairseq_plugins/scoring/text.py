@@ -28,6 +28,8 @@ class Text:
     @classmethod
     def of(cls, systems: Mapping[str, Outputs], references: Sequence[Sequence[str]]) -> Text:
         """Put sentences in memory together; a system may have one run or a list of them."""
+        if not systems or not references:
+            raise UserError("a system and a reference are needed, and there is none")
         runs: dict[str, list[list[str]]] = {}
         for name, outputs in systems.items():
             is_one = all(isinstance(sentence, str) for sentence in outputs)

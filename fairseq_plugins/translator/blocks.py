@@ -18,7 +18,7 @@ from pathlib import Path
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, locked, require_no_input
 from fairseq_plugins.lines import decoded, raw_lines, whole_files, write_lines
-from fairseq_plugins.pipeline.workspace import SETTINGS, Settings, Workspace, make_directory, say
+from fairseq_plugins.pipeline.workspace import SETTINGS, Settings, Workspace, make_directory, say, settings_in
 
 LINES = 10_000
 """Lines of a block."""
@@ -52,6 +52,11 @@ class Blocks:
         values = [*dict(settings).items(), ("lines of a block", lines), ("input", checksum(source))]
         make_directory(self.directory)
         with locked(self.directory / ".lock"):
+            before, given = settings_in(self.directory), {name: str(value) for name, value in values}
+            names = {"input": "INPUT", "weights": "MODEL"}.items()
+            if others := [word for name, word in names if before.get(name, "") not in ("", given.get(name))]:
+                made = f"a translation of another {' and '.join(others)} has begun there"
+                raise UserError(f"{self.directory}: {made}; delete it and {output}, or choose another OUTPUT")
             Workspace(self.directory).remember(values)
 
     def file(self, number: int) -> Path:

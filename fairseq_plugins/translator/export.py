@@ -82,7 +82,7 @@ def export_to_ctranslate2(package: Package, quantization: str, force: bool) -> N
 
     path = package.directory
     out = path / f"ctranslate2-{quantization}"
-    require_replaceable(out, force)
+    require_replaceable(out, force, "model.bin")
     model, dictionaries = package.model(), package.dictionaries()
     if problems := obstacles_to_export(model):
         raise UserError(f"CTranslate2 does not support: {', '.join(problems)}; fairseq-deep translate needs no export")

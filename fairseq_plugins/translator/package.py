@@ -75,7 +75,8 @@ def open_package(directory: Path) -> Package:
     """
     manifest = directory / MANIFEST
     if not manifest.is_file():
-        problem = f"not a package: it has no {MANIFEST}" if directory.exists() else "no such directory"
+        problem = f"not a package: it has no {MANIFEST}" if directory.is_dir() else "no such directory"
+        problem = "a file, and a package is a directory" if directory.is_file() else problem
         raise UserError(f"{directory}: {problem}; fairseq-deep package makes one of a training")
     try:
         content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
@@ -117,9 +118,10 @@ def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:
     """
     if os.path.lexists(out) and not force:
         raise UserError(f"{out} exists; --force overwrites it")
-    if not out.exists():
+    if not os.path.lexists(out):
         return
-    if not out.is_dir() or (any(out.iterdir()) and not (out / manifest).exists()):
+    # A link may lead to anything.
+    if out.is_symlink() or not out.is_dir() or (any(out.iterdir()) and not (out / manifest).exists()):
         raise UserError(f"{out}: not made by this command, and --force overwrites nothing else; choose another name")
 
 

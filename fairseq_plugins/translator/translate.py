@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_plugins import log_as_fairseq_does, register
+from fairseq_plugins.arguments import typed
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import decoded, raw_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
@@ -92,9 +93,11 @@ class Translator:
         processes: how many processes share the work of :meth:`stream`; each makes an engine of its own.
 
     Raises:
+        TypeError: an argument is of another type.
         UserError: the directory is no whole package, or an option is not legal.
     """
 
+    @typed
     def __init__(
         self,
         model: str | Path,
@@ -151,11 +154,13 @@ class Translator:
         content = self.package.content
         return {"weights": content["files"][WEIGHTS], "engine": self.engine, **self._how.search}
 
+    @typed
     def translate(self, texts: Iterable[str]) -> list[Translation]:
         """Translate each text of a list, in order."""
         best = (line.candidates[0] for line in self._lines(texts))
         return [Translation(candidate.text, candidate.score) for candidate in best]
 
+    @typed
     def nbest(self, texts: Iterable[str], count: int = 1, alignment: bool = False) -> list[NBest]:
         """Translate each text into its ``count`` best translations, with the log-probability of each token.
 

@@ -8,6 +8,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 OUT=${OUT:-$ROOT/runs/multi30k} UPDATES=${UPDATES:-600}
+require_numbers UPDATES
 (($#)) || set -- post_ln_3e3d admin_3e3d
 configs=()
 for name in "$@"; do

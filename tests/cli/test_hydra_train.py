@@ -128,6 +128,9 @@ UNFINISHED: dict[str, dict[str, object]] = {
     "unknown criterion._name 'cross_entrpy' (did you mean 'cross_entropy'?)": {"criterion": "cross_entrpy"},
     "unknown task._name 'transaltion' (did you mean 'translation'": {"task": {"_name": "transaltion"}},
     "unknown group of settings 'optimisation' (did you mean 'optimization'?)": {"optimisation": {"lr": [1]}},
+    "model._name is not set": {"model": "???"},
+    "criterion._name is not set; fairseq-train has 'cross_entropy' by default": {"criterion": None},
+    "lr_scheduler._name is not set; fairseq-train has 'fixed' by default": {"lr_scheduler": None},
     "task.data is missing": {"task": {"data": "???"}, "model": {"_name": "admin_transformer"}},
     "fairseq-deep gives fairseq its own user directory": {"common": {"user_dir": "mine"}},
 }

@@ -34,6 +34,9 @@ NO_SPLIT = "data-bin: holds no set 'tst' (did you mean 'test'?); it holds: test,
 NO_BATCH = "Must specify batch size either with --max-tokens or --batch-size"
 NO_PATH = "--path is required: the checkpoint of the model, or several with colons between them"
 NO_ROOM = "--max-tokens {} is smaller than the longest sentence, which has 10 tokens: use at least --max-tokens 10, or "
+NO_CTC = (
+    "--criterion label_smoothed_cross_entropy_with_ctc_with_diagnostics does not fit --task translation and --arch po"
+)
 NO_POSITIONS = (
     "tokens with the end mark, at most {} are possible with this model and its --max-source-positions and "
     # Not of every command: an evaluation translates all sentences.
@@ -55,6 +58,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         "data --arch transformer --lr abc": "--lr abc: not a number, or several with commas between them",
         "data --arch transformer --max-tokens 4k": "--max-tokens 4k: not a whole number",
         "data --arch transformer --dropout 0,1": "--dropout 0,1: not a number",
+        "data --arch transformer --save-interval 0": "--save-interval must be at least 1, not 0",
         f"nowhere {UNCHECKED}": NOT_THERE,
         f"text {UNCHECKED}": RAW,
         f"run {UNCHECKED}": NO_DATA,
@@ -67,6 +71,10 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {UNCHECKED} --max-source-positions 1": "no training sentence is within --max-source-positions and ",
         f"data-bin {UNCHECKED} --lr-scheduler polynomial_decay --total-num-update 0": DECAY,
         f"data-bin {TRAINING} --optimizer foreach_adam --fp16-adam-stats": "--fp16-adam-stats is only supported with ",
+        f"data-bin {UNCHECKED} --encoder-embed-path vectors": "vectors: its vectors have 8 numbers, and the ",
+        f"data-bin {UNCHECKED} --optimizer muon --memory-efficient-bf16": "--optimizer muon does not support --memory",
+        f"data-bin {UNCHECKED} --criterion label_smoothed_cross_entropy_with_ctc_with_diagnostics": NO_CTC,
+        f"data-bin {UNCHECKED} --criterion nat_loss": "--criterion nat_loss does not fit --task translation ",
         **({} if find_spec("fairscale") else {f"data-bin {UNCHECKED} --zero-sharding os": NO_FAIRSCALE}),
         **({} if torch.cuda.is_available() else {f"data-bin {UNCHECKED} --fp16": "--fp16 needs a GPU; on a CPU "}),
     },
@@ -75,6 +83,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         "data --beem 5": "unknown option '--beem' (did you mean '--beam'?)",
         "data --beam 0": "--beam must be at least 1, not 0",
         "data --lenpen nan": "--lenpen must be a finite number, not nan",
+        "data --beam 2 --nbest 3": "--nbest 3 is more than --beam 2, which is all that a search finds",
         "data --temperature 0": "--temperature must be above 0, not 0.0",
         f"nowhere {GENERATION}": NOT_THERE,
         f"text {GENERATION}": RAW,
@@ -83,6 +92,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {GENERATION} --path absent.pt": "no such checkpoint: absent.pt",
         f"data-bin {GENERATION} --tokenizer moses": "--tokenizer needs the languages: give --source-lang and --target",
         f"data-bin {GENERATION} --max-tokens 6": NO_ROOM.format(6),
+        f"data-bin {GENERATION} --replace-unk": "--replace-unk must be unset, since fairseq copies wrong words: use ",
         f"data-bin {GENERATION} --model-overrides {{'dropout'": "--model-overrides takes a dictionary such as ",
         f"data-bin {GENERATION} --model-overrides dropout=1": "--model-overrides takes a dictionary such as ",
         f"data-bin {GENERATION} --model-overrides dropout": "--model-overrides takes a dictionary such as ",
@@ -128,6 +138,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = toy.binarise(directory)
     toy.train_toy(data, directory / "run", "--max-update", "1", arch="post_ln_transformer")
     (directory / "lines").write_text("eins\neins zwei drei\n", encoding="utf-8")
+    (directory / "vectors").write_text("1 8\neins 1 2 3 4 5 6 7 8\n", encoding="utf-8")
     (directory / "words").mkdir()
     (directory / "words" / "dict.txt").write_text("eins 1\n", encoding="utf-8")
     return directory
@@ -171,6 +182,49 @@ def test_each_is_one_line(
         if code != EXIT_CODE or len(lines) != 1 or not lines[0].startswith(f"error: {line}"):
             ended[words] = (code, lines)
     assert ended == {}
+
+
+def test_a_user_directory_that_cannot_be_imported(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (place / "json").mkdir(exist_ok=True)
+    for name, line in {
+        "absent": f"no such --user-dir: {place}/absent",
+        "json": f"Failed to import --user-dir={place}/json because the corresponding module name (json) is not ",
+    }.items():
+        words = f"--user-dir {name} -s de -t en --trainpref text/train --destdir made"
+        assert deep("preprocess", words.split()) == EXIT_CODE
+        assert capfd.readouterr().err.startswith(f"error: {line}")
+
+
+def test_another_copy_of_this_package_is_no_user_directory(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (place / "copy" / "cli").mkdir(parents=True)
+    (place / "copy" / "cli" / "stock.py").touch()
+    for name, why in {
+        "copy": "another copy of this package",
+        "mine": "write `import fairseq_plugins` in mine/",
+    }.items():
+        assert deep("train", ["data-bin", "--user-dir", name]) == EXIT_CODE
+        assert why in capfd.readouterr().err
+
+
+def test_weights_without_a_part_in_the_loss_on_several_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As LayerDrop leaves them; the text is torch's own."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts its own in its place
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    layers = torch.nn.ModuleDict({"used": torch.nn.Linear(1, 1), "dropped": torch.nn.Linear(1, 1)})
+    layers.forward = lambda x: layers["used"](x)  # type: ignore[assignment]
+    parallel = torch.nn.parallel.DistributedDataParallel(layers)
+
+    def two_updates() -> None:
+        for _ in range(2):
+            parallel(torch.ones(1, 1)).sum().backward()
+
+    try:
+        with pytest.raises(UserError, match="^several processes need --find-unused-parameters where an update leaves"):
+            run_or_explain(two_updates)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_a_prepared_directory_is_taken_for_the_data_in_it(tmp_path: Path) -> None:

@@ -102,7 +102,6 @@ def test_every_file_says_all_that_a_published_training_needs() -> None:
             "data of somebody": values["task"]["data"] != "???",
             "a precision of another processor": bool({"bf16", "amp", "cpu"} & set(common)),
             "common.fp16 is no choice": common.get("fp16") not in (None, True),
-            "a number of processes": "distributed_world_size" in values.get("distributed_training", {}),
             # The generator refuses other tokens. GPUs without a batch are those of other batches than the file's.
             "other GPUs": {row.gpus for row in rows_of(name) if row.tokens_per_update} - {None, recipe.gpus} != set(),
             "no preparation": not scripts and "fairseq-deep prepare" not in recipe.data,
@@ -110,6 +109,13 @@ def test_every_file_says_all_that_a_published_training_needs() -> None:
         }
         wrong += [f"{name}: {mistake}" for mistake, made in mistakes.items() if made]
     assert wrong == []
+
+
+def test_the_gpus_of_a_machine_do_not_multiply_a_batch() -> None:
+    """fairseq starts a process for each visible GPU unless a file states their number: that of its update_freq."""
+    files = {path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in CONFIGS.glob("*/*.yaml")}
+    stated = {path: values.get("distributed_training", {}) for path, values in files.items()}
+    assert [path for path, group in stated.items() if group.get("distributed_world_size") != 1] == []
 
 
 def test_what_is_averaged_is_kept() -> None:

@@ -22,6 +22,7 @@ SCORERS = {
     "chrF": ("sacreBLEU",),
     "perplexity": ("eval-lm", "validate"),
     "negative log-likelihood": ("valid loss",),
+    "lowest negative log-likelihood": ("valid loss",),
     "ROUGE-1 ROUGE-2 ROUGE-L": ("ROUGE",),
     "WER": ("WER",),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-OF_A_TRAINING = ("train_iterator", "ema", "ema_fp32_params", "divergence_guard")
+OF_A_TRAINING = ("train_iterator", "ema", "ema_fp32_params", "divergence_guard", "should_stop_early")
 """Entries of a checkpoint's extra state that go on in a resumed training; the others are times and meters."""
 
 

@@ -31,8 +31,10 @@ def rank(number: int, config: Any, port: int) -> None:
 
 def trained(data: Path, directory: Path, *flags: str, launcher: str = SPAWNED) -> dict[str, Any]:
     """The checkpoint of two processes, which are forks of this one, on GPUs if there are any."""
-    common = ("--dropout", "0", "--no-epoch-checkpoints", "--max-update", "3", "--distributed-world-size", "2")
-    config = toy.parse_training(data, directory, *common, *flags, arch="admin_transformer")
+    # The files of configs/ state 1, and torchrun says how many there are.
+    common = ("--dropout", "0", "--no-epoch-checkpoints", "--max-update", "3")
+    size = ("--distributed-world-size", "1" if launcher == TORCHRUN else "2")
+    config = toy.parse_training(data, directory, *common, *size, *flags, arch="admin_transformer")
     config.common.cpu = not torch.cuda.is_available()
     toy.forget_earlier_trainings()
     forked = functools.partial(torch.multiprocessing.start_processes, start_method="fork")

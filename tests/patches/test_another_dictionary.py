@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_plugins.errors import EXIT_CODE
+from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.patches import another_training
 from fairseq_plugins.patches.another_dictionary import TRAINED_ON, recorded
 from fairseq_plugins.translator.packaging import main as package
 from tests import toy
 from tests.language_model import text as language_model
 from tests.processes import Command
+from tests.refusals import refused
 
 COMMANDS = {
     "generate": "--beam 1 --max-len-b 5",
@@ -72,6 +74,17 @@ def test_every_command_compares(
     assert run(toy_data, "-s", "en", "-t", "de", model=stock) == (EXIT_CODE, opposite.format(stock))
 
 
+def test_a_model_does_without_the_vectors_that_its_training_began_with(
+    toy_data: Path, tmp_path: Path, fairseq_deep: Command
+) -> None:
+    (tmp_path / "vectors").write_text(f"1 16\neins {' '.join(['1'] * 16)}\n", encoding="utf-8")
+    flags = ("--encoder-embed-path", str(tmp_path / "vectors"), "--max-update", "1")
+    model = toy.train_toy(toy_data, tmp_path / "run", *flags, arch="post_ln_transformer")
+    (tmp_path / "vectors").unlink()
+    words = ("--path", str(model), "--cpu", "--max-tokens", "400", "--beam", "1", "--max-len-b", "2")
+    assert fairseq_deep("generate", str(toy_data), *words).code == 0
+
+
 def test_a_language_model(tmp_path: Path, fairseq_deep: Command) -> None:
     made = language_model.binarise(tmp_path)
     model = language_model.train(made, tmp_path / "saved", "admin_transformer_lm", "--max-update", "1")
@@ -101,3 +114,109 @@ def test_fingerprints_are_compared_as_text(toy_data: Path, tmp_path: Path, monke
     monkeypatch.setattr(another_training, "trained_on", lambda task: now)
     with pytest.raises(ValueError, match=r"\(source_dictionary: 0031e8453279, was 0031e8453278\)"):
         toy.train_toy(toy_data, tmp_path, "--max-update", "2", arch="admin_transformer")
+
+
+# --- a training that starts from a model with other words -------------------------------------------------------------
+
+STILL = ("--lr", "1e-30", "--max-update", "1", "--no-epoch-checkpoints")
+"""One update that changes no weight."""
+AVERAGED = ("--store-ema", "--ema-fp32", "--ema-decay", "1")
+
+
+def with_other_words(data: Path, place: Path, dropped: str, new: str) -> Path:
+    """A copy of binarised data whose dictionaries are in another order, without one word and with others."""
+    shutil.copytree(data, place)
+    for path in place.glob("dict*.txt"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        kept = [line for line in reversed(lines) if line.split()[0] != dropped]
+        path.write_text("".join(f"{line}\n" for line in [f"{new}1 1", *kept, f"{new}2 1"]), encoding="utf-8")
+    return place
+
+
+def rows_by_word(checkpoint: Path, entry: str, table: str, data: Path, name: str) -> dict[str, torch.Tensor]:
+    state = torch.load(checkpoint, weights_only=True)
+    words = Dictionary.load(str(data / name)).symbols
+    table_of = state["model"] if entry == "model" else state["extra_state"][entry]
+    return dict(zip(words, table_of[table], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("flags", "start"),
+    [
+        ((), "--finetune-from-model {}"),
+        (("--share-all-embeddings",), "--finetune-from-model {}"),
+        (AVERAGED, "--restore-file {} --reset-optimizer --reset-lr-scheduler --reset-meters --reset-dataloader"),
+        (("--bf16", *AVERAGED), "--finetune-from-model {}"),
+    ],
+    ids=["three tables", "one table", "average", "bf16"],
+)
+def test_rows_follow_their_words(
+    flags: tuple[str, ...], start: str, toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new word has the row that a new model draws for it."""
+
+    def train(data: Path, name: str, *more: str) -> Path:
+        return toy.train_toy(data, tmp_path / name, *flags, *more, arch="post_ln_transformer")
+
+    model = train(toy_data, "model", "--max-update", "3")
+    other = with_other_words(toy_data, tmp_path / "other", dropped="eins", new="zwölf")
+    begun = train(other, "begun", *STILL)
+    with caplog.at_level(logging.INFO):
+        tuned = train(other, "tuned", *start.format(model).split(), *STILL)
+    for which in ("source dictionary", "target dictionary"):
+        said = f"{which}: 2 new words ['zwölf1', 'zwölf2'], 1 dropped ['eins']"
+        assert f"checkpoint {model}: {said}" in caplog.messages
+    tables = [("model", f"{table}.weight") for table in ("encoder.embed_tokens", "decoder.output_projection")]
+    tables += [("ema", "decoder.embed_tokens.weight")] if "--store-ema" in flags else []
+    tables += [("ema_fp32_params", "decoder.embed_tokens.weight")] if "--bf16" in flags else []
+    for entry, table in tables:
+        before, after, drawn = (
+            rows_by_word(path, entry, table, data, "dict.de.txt")
+            for path, data in ((model, toy_data), (tuned, other), (begun, other))
+        )
+        assert after.keys() - before.keys() == {"zwölf1", "zwölf2"}
+        for word, row in after.items():
+            torch.testing.assert_close(row, before.get(word, drawn[word]), rtol=0, atol=1e-20)
+
+
+def test_rows_of_a_language_model(tmp_path: Path) -> None:
+    made = language_model.binarise(tmp_path)
+    model = language_model.train(made, tmp_path / "saved", "admin_transformer_lm", "--max-update", "2")
+    other = with_other_words(made, tmp_path / "other", dropped="a", new="é")
+    start = ("--finetune-from-model", str(model))
+    tuned = language_model.train(other, tmp_path / "tuned", "admin_transformer_lm", *start, *STILL)
+    for table in ("decoder.embed_tokens.weight", "decoder.output_projection.weight"):
+        before, after = (
+            rows_by_word(*pair, "dict.txt") for pair in ((model, "model", table, made), (tuned, "model", table, other))
+        )
+        assert all(torch.allclose(after[word], row, rtol=0, atol=1e-20) for word, row in before.items() if word != "a")
+    adaptive = ("--adaptive-softmax-cutoff", "5,10", "--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp")
+    model = language_model.train(made, tmp_path / "adaptive", "admin_transformer_lm", *adaptive, "--max-update", "1")
+    with pytest.raises(UserError, match="the target dictionary of .*, and its rows cannot follow their words"):
+        language_model.train(
+            other, tmp_path / "no", "admin_transformer_lm", *adaptive, "--finetune-from-model", str(model), *STILL
+        )
+
+
+def test_rows_that_cannot_follow(
+    toy_data: Path, toy_checkpoint: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A plain resumption, whose moments have rows as well; and checkpoints that do not hold their words."""
+    other = swapped(toy_data, tmp_path / "other")
+    resumed = ("--restore-file", str(toy_checkpoint), "--max-update", "9")
+    end = f"--tgtdict), or start a new training from its weights (--finetune-from-model {toy_checkpoint})"
+    assert refused(toy.train_toy, other, tmp_path / "resumed", *resumed).endswith(end)
+    state = torch.load(toy_checkpoint, weights_only=True)
+    of_training = state["extra_state"].pop(TRAINED_ON)
+    older = {name: of_training[name] for name in ("source_dictionary", "target_dictionary")}
+    for name, facts in (("stock", {}), ("older", {TRAINED_ON: older})):
+        state["extra_state"] = {**state["extra_state"], **facts}
+        torch.save(state, tmp_path / f"{name}.pt")
+    flags = ("--finetune-from-model", str(tmp_path / "older.pt"), "--max-update", "1")
+    line = refused(toy.train_toy, other, tmp_path / "tuned", *flags)
+    assert "the source dictionary of" in line
+    assert "cannot follow their words: it does not hold them" in line
+    assert toy.train_toy(toy_data, tmp_path / "same", *flags).exists()
+    flags = ("--finetune-from-model", str(tmp_path / "stock.pt"), "--max-update", "1")
+    assert toy.train_toy(other, tmp_path / "tuned", *flags).exists()
+    assert caplog.text.count("stock.pt does not hold its dictionaries: its rows are used for the words of") == 1

@@ -31,7 +31,11 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "observe.guard.installing.load",
         "patches.validation_lost_at_resume.tell_schedule",
         "patches.ema_interval_at_resume.count_from_start",
-        "patches.ema_from_plain_checkpoint.say_what_is_wanted",
+        "patches.rows_of_other_words.say_who_loads",
+    ),
+    "fairseq.trainer.Trainer.save_checkpoint": (
+        "patches.another_dictionary.save_with_dictionaries",
+        "patches.validation_lost_at_resume.save_patience",
     ),
     "fairseq.checkpoint_utils.load_checkpoint": (
         "patches.update_after_the_last.load_and_stop",
@@ -41,6 +45,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
     ),
     "fairseq.checkpoint_utils.load_checkpoint_to_cpu": (
         "patches.ema_from_plain_checkpoint.weights_for_average",
+        "patches.rows_of_other_words.load_by_word",
         "patches.unreadable_checkpoints.load_or_explain",
     ),
     "fairseq.distributed.utils.call_main": (

@@ -152,6 +152,17 @@ def test_a_copy_that_is_cut_off_leaves_the_last_checkpoint_whole_but_in_stock(
         assert last.stat().st_size == (tmp_path / "checkpoint_1_4.pt").stat().st_size // 2
 
 
+def test_a_checkpoint_is_not_written_through_a_link(tmp_path: Path) -> None:
+    secret, place = tmp_path / "secret", tmp_path / "a.pt"
+    secret.write_text("mine")
+    for name in ("a.pt.tmp", "b.pt.tmp"):
+        (tmp_path / name).symlink_to(secret)
+    checkpoint_utils.torch_persistent_save({"a": 1}, str(place))
+    PathManager.copy(str(place), str(tmp_path / "b.pt"), overwrite=True)
+    assert secret.read_text() == "mine"
+    assert place.read_bytes() == (tmp_path / "b.pt").read_bytes() != b""
+
+
 def test_a_full_disk_leaves_no_partial_file_and_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

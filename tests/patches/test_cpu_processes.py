@@ -53,6 +53,26 @@ def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatc
     assert (alone.distributed_init_method, alone.distributed_backend) == ("env://", "gloo")
 
 
+def test_on_gpus_torchrun_has_the_number_of_processes(
+    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fairseq looks for a launcher only where a training has several processes: each would train a model of its own."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    config = toy.parse_training(toy_data, tmp_path, "--distributed-world-size", "1")
+    config.common.cpu = False
+    settings = config.distributed_training
+
+    def infer(*_: object) -> None:
+        distributed_utils.infer_init_method(settings)
+
+    for name, value in {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "4", "RANK": "3"}.items():
+        monkeypatch.setitem(os.environ, name, value)
+    cpu_processes.call_main_anywhere(infer, config, train.main)
+    assert (settings.distributed_world_size, settings.distributed_rank, settings.device_id) == (4, 3, 3)
+
+
 def test_logs_that_cannot_be_summed_are_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts its own in its place
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)

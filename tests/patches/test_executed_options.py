@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import re
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ import fairseq
 import fairseq_cli
 import pytest
 from fairseq import utils
+from fairseq.data import FastaDataset
 from fairseq.optim.adafactor import FairseqAdafactor
+from fairseq.tasks.audio_pretraining import AudioPretrainingConfig, AudioPretrainingTask
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.executed_options import calculated
+from tests.refusals import refused
 
 PROGRAMS = (
     "__import__('os').system('touch executed')",
@@ -64,6 +69,27 @@ def test_what_fairseq_documents_is_calculated() -> None:
     assert utils.eval_str_list("[0.1, 2]") == [0.1, 2.0]
     # fairseq calls it with a setting of a checkpoint that is a bool already, and expects the builtin's error.
     assert [utils.eval_bool(value, default=None) for value in (True, 1, "True")] == [None, None, True]
+
+
+def test_a_program_after_each_checkpoint_is_refused() -> None:
+    for script, expected in ((None, None), ("touch executed", "task.post_save_script: 'touch executed' is not run")):
+        config = AudioPretrainingConfig(data="nowhere", post_save_script=script)
+        if expected is None:
+            assert AudioPretrainingTask(config).cfg is config
+        else:
+            assert expected in refused(AudioPretrainingTask, config)
+
+
+def test_the_path_of_a_text_is_not_executed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes before each sequence, and their letters; fairseq calls the program tqdm, too."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    for name in ("-n $(touch executed)", "it's; touch executed", "a b"):
+        (here / name).mkdir()
+        (here / name / "train.fasta").write_text(">one\nABC\nDE\n>two\nF\n")
+        read = FastaDataset(f"{name}/train")
+        assert (list(read.offsets), list(read.sizes)) == ([0, 12], [5, 1])
+        assert read[0] == (">one", "ABCDE")
+    assert list(here.rglob("executed*")) == []
 
 
 VALUES = st.recursive(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from fairseq import options
@@ -75,3 +76,19 @@ def test_stock_prints_its_usage_and_takes_any_number(unpatch: Unpatch, capsys: p
         parse("--encoder-layrs", "3")
     assert capsys.readouterr().err.count("\n") > 50
     parse("--lr", "-0.1", "--clip-norm", "-1", "--seed", "-1")
+
+
+def test_a_bleu_that_is_not_of_translated_words_is_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """97.20 was printed where the words had 94.83."""
+
+    def said(dictionary: str, *flags: str) -> str:
+        (tmp_path / "dict.en.txt").write_text(f"der 9\n{dictionary} 2\n", encoding="utf-8")
+        caplog.clear()
+        options.parse_args_and_arch(options.get_generation_parser(), [str(tmp_path), "--path", "model.pt", *flags])
+        return caplog.text
+
+    for mark in ("hau@@", "▁Haus"):
+        assert "the BLEU at the end is that of subwords: add --remove-bpe" in said(mark)
+        assert said(mark, "--remove-bpe") == ""
+    assert said("Haus") == ""
+    assert "the BLEU at the end is always 100" in said("hau@@", "--score-reference")

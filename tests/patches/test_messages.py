@@ -21,7 +21,7 @@ from fairseq_plugins.patches import hydra_traces
 from tests import toy
 from tests.refusals import line_of
 
-REMOVE = "; remove it, or end the line in #fairseq:overwrite"
+REMOVE = "; remove it"
 DICTIONARIES = {
     b"a 3\nb\t3\n": "line 2: 'b\t3' is not a word and its count, separated by a space, not a tab",
     b"a 3\nb\n": "line 2: 'b' is not a word and its count",

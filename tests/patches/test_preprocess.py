@@ -35,6 +35,7 @@ FILES: dict[str, bytes] = {
     "marked.de": b"\xef\xbb\xbfa\n",
     "marked.en": b"x\n",
     "dict": b"a 1\n",
+    "twice": b"a 1\nb 1\na 1 #fairseq:overwrite\n",
 }
 LINES = {
     "-s de -t en --trainpref absent": "absent.de: no such file",
@@ -52,6 +53,7 @@ LINES = {
     "-s de -t en --testpref good --srcdict good.de": "--trainpref is required to make dictionaries from, or existing",
     "-s de -t en --trainpref good --workers 0": "--workers 0: must be at least 1",
     "-s de -t en --trainpref good --srcdict absent": "absent: no such file",
+    "-s de -t en --trainpref good --srcdict twice": "twice: a word that ends in #fairseq:overwrite is there twice; rem",
     "-s de -t en --trainpref good --tgtdict empty.en": "empty.en: empty",
     "-s de -t en --trainpref good --tgtdict good.en": "good.en: line 1: 'x' is not a word and its count",
     "-s de -t en --joined-dictionary --srcdict dict --tgtdict dict": "cannot use both --srcdict and --tgtdict with",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from fairseq import checkpoint_utils, options
 from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
+from fairseq_cli import train
 
 from fairseq_plugins.checkpoints.files import num_updates
 from tests import toy
@@ -60,10 +62,12 @@ def test_lengths_in_buckets(toy_data: Path, tmp_path: Path) -> None:
     assert num_updates(torch.load(bucketed, weights_only=True)) == 3
 
 
-def reached(data: Path, directory: Path, *flags: str) -> int | None:
+BATCHES = ("--batch-size", "10", "--required-batch-size-multiple", "1", "--no-epoch-checkpoints")
+
+
+def reached(data: Path, directory: Path, *flags: str, **settings: Any) -> int | None:
     """Train, and return the updates that the last checkpoint has seen."""
-    batches = ("--batch-size", "10", "--required-batch-size-multiple", "1", "--no-epoch-checkpoints")
-    return num_updates(torch.load(toy.train_toy(data, directory, *batches, *flags), weights_only=True))
+    return num_updates(torch.load(toy.train_toy(data, directory, *BATCHES, *flags, **settings), weights_only=True))
 
 
 @pytest.mark.parametrize("limit", [pytest.param(1, marks=slow), 12, pytest.param(13, marks=slow)])
@@ -77,6 +81,50 @@ def test_a_training_at_its_end_makes_no_update_more(limit: int, toy_data: Path, 
 def test_stock_makes_one_update_more(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
     unpatch(checkpoint_utils, "load_checkpoint")
     assert [reached(toy_data, tmp_path, "--max-update", "3") for _ in range(2)] == [3, 4]
+
+
+WORSE = ("--patience", "3", "--maximize-best-checkpoint-metric")
+"""Of a loss that falls the first is the best, so the training ends after four epochs."""
+
+
+def test_patience_counts_on_after_every_stop_and_anew_in_every_training(
+    toy_data: Path, tmp_path: Path, unpatch: Unpatch
+) -> None:
+    def until(epoch: int, name: str) -> int | None:
+        return reached(toy_data, tmp_path / name, *WORSE, "--max-epoch", str(epoch), validate=True)
+
+    ends = [UPDATES_PER_EPOCH * epoch for epoch in (1, 2, 3, 4, 4, 4)]
+    assert until(6, "whole") == ends[-1]
+    assert [until(epoch, "stopped") for epoch in range(1, 7)] == ends
+    train.main(toy.parse_training(toy_data, tmp_path / "next", *BATCHES, *WORSE, "--max-epoch", "6", validate=True))
+    states = [torch.load(tmp_path / f"{name}/checkpoint_last.pt", weights_only=True) for name in ("whole", "next")]
+    assert [num_updates(state) for state in states] == ends[-1:] * 2
+    assert states[0]["extra_state"]["best"] == states[1]["extra_state"]["best"]
+    unpatch(Trainer, "load_checkpoint")
+    unpatch(checkpoint_utils, "load_checkpoint")
+    assert [until(epoch, "stock") for epoch in (3, 6)] == [UPDATES_PER_EPOCH * epoch for epoch in (3, 6)]
+
+
+def test_a_training_whose_time_is_up_makes_no_update_more(toy_data: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert reached(toy_data, tmp_path, "--stop-time-hours", "1e-9", "--max-update", "9") == 1
+
+
+def test_an_update_checkpoint_at_the_end_of_an_epoch_but_in_stock(
+    toy_data: Path, tmp_path: Path, unpatch: Unpatch
+) -> None:
+    def saved(name: str, *flags: str) -> set[str]:
+        words = (*BATCHES, "--save-interval-updates", "4", "--no-last-checkpoints", "--max-update", "24", *flags)
+        toy.train_toy(toy_data, tmp_path / name, *words)
+        return {path.name for path in (tmp_path / name).glob("*.pt")}
+
+    due = {f"checkpoint_{1 + (update - 1) // UPDATES_PER_EPOCH}_{update}.pt" for update in range(4, 28, 4)}
+    assert saved("all") == due
+    state = torch.load(tmp_path / "all" / "checkpoint_1_12.pt", weights_only=True)
+    assert state["extra_state"]["train_iterator"]["epoch"] == 2
+    assert saved("two", "--keep-interval-updates", "2") == {"checkpoint_2_20.pt", "checkpoint_2_24.pt"}
+    unpatch(checkpoint_utils, "save_checkpoint")
+    assert saved("stock") == due - {"checkpoint_1_12.pt", "checkpoint_2_24.pt"}
 
 
 def test_validation_on_the_training_set_changes_no_epoch_but_in_stock(

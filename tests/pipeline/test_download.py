@@ -13,6 +13,7 @@ import pytest
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline.download import get
+from tests.processes import full_disk_after
 from tests.scripts.archives import packed
 from tests.scripts.server import Server, serving
 
@@ -191,6 +192,21 @@ def test_a_second_job_waits_and_then_finds_the_file(server: Server, cache: Path)
 
 
 def test_a_full_disk_is_one_line(server: Server, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (cache / "x.tgz.part").symlink_to("/dev/full")
-    assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2
+    with full_disk_after(1000):
+        assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2
     assert capsys.readouterr().err == f"error: {cache}/x.tgz.part: cannot be written; is the disk full?\n"
+
+
+def test_nothing_is_downloaded_through_a_link_or_without_end(
+    server: Server, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("mine")
+    (cache / "x.tgz.part").symlink_to(tmp_path / "secret")
+    assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2
+    assert "a link, through which nothing is written; remove it" in capsys.readouterr().err
+    assert (tmp_path / "secret").read_text() == "mine"
+    (cache / "x.tgz.part").unlink()
+    monkeypatch.setattr("fairseq_plugins.pipeline.download.LARGEST", len(ARCHIVE) - 1)
+    assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2
+    assert "more than 0 GB" in capsys.readouterr().err
+    assert not (cache / "x.tgz.part").stat().st_size

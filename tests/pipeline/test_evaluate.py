@@ -167,8 +167,9 @@ def test_every_named_test_set_is_decoded_under_its_split(data):
     assert decoding.test_sets(data, ["valid"]) == [TestSet("valid", "valid")]
     misspelt = refused(decoding.test_sets, data, ["newstest20144"])
     assert "unknown test set 'newstest20144' (did you mean 'newstest2014'?)" in misspelt
-    (data / "test_sets").write_text("test newstest2014\n")
-    assert "test_sets: each line must be" in refused(decoding.test_sets, data, [])
+    for line in ("test newstest2014", "test\t../../raw/test", "test\t/tmp/x", "../x\ttest", "test\t..", "test\t\x1b"):
+        (data / "test_sets").write_text(f"{line}\n")
+        assert "test_sets: each line must be" in refused(decoding.test_sets, data, []), line
 
 
 def test_a_directory_without_a_test_set_has_its_validation_set_evaluated_if_that_is_named(data):

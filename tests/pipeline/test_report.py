@@ -102,11 +102,30 @@ def test_seeds_of_a_recipe_are_one_row_with_mean_and_deviation(two_methods):
 TEXT = "scripts/prepare_iwslt14_de_en.sh"
 SEEDS = (1111, 2222, 3333, 4444, 5555)
 DIFFERENCES: dict[str, dict[str, Any]] = {
-    "": {},
+    "": {
+        "overrides": [
+            *("criterion.diagnostics_interval=10", "criterion.divergence_action=stop", "dataset.num_workers=4"),
+            *("common.log_interval=10", "+common.wandb_project=x", "checkpoint.keep_last_epochs=12"),
+        ],
+        "criterion._name": "label_smoothed_cross_entropy_with_diagnostics",
+        "criterion.diagnostics_interval": 10,
+        "criterion.divergence_action": "stop",
+        "dataset.num_workers": 4,
+        "common.log_interval": 10,
+        "common.wandb_project": "x",
+        "checkpoint.keep_last_epochs": 12,
+    },
     "text unknown": {"prepared_by": None},
     "other text": {"prepared_by": f"{TEXT} CHECKSUMS=/dev/null"},
     "1 setting": {"model.dropout": 0.1},
     "2 settings": {"overrides": ["model.word_dropout=0.1"], "model.word_dropout": 0.1, "optimization.clip_norm": 1.0},
+    "3 settings": {
+        "overrides": ["criterion.divergence_action=skip", "criterion.divergence_band=4"],
+        "criterion._name": "cross_entropy_with_diagnostics",
+        "criterion.divergence_action": "skip",
+        "criterion.divergence_band": 4,
+        "model.dropout": 0.1,
+    },
     "amp": {"precision": "amp"},
     "400 tokens per update": {"tokens_per_update": 400},
     "24 of 100,000 updates": {"finished": {"num_updates": 24, "epochs": 1}},
@@ -116,7 +135,10 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
     "beam 4": {"beam": 4},
     "lenpen 0.6": {"lenpen": 0.6},
 }
-"""What stands in the place of the paper's number, by the only change of the recipe of Admin's Table 2."""
+"""What stands in the place of the paper's number, by the only change of the recipe of Admin's Table 2.
+
+The first run is recorded, watched and logged otherwise, which changes no loss.
+"""
 
 
 def test_the_paper_s_number_stands_beside_its_recipe_alone_and_what_differs_beside_others(runs):
@@ -286,6 +308,26 @@ def test_a_directory_whose_name_is_not_utf8_is_a_line(runs, tmp_path, capsys):
     assert r"runs/caf\udce9" in capsys.readouterr().err
 
 
+def test_what_a_run_says_of_itself_is_no_command(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = {"devices": ["=HYPERLINK(1)", "\x1b[2J<script>alert(1)</script>"]}
+    for name in ("a", "b"):
+        path = write_run(runs / name, record=devices, finished={}, config=f"x/{name}", valid={100: 4.0})
+        line = json.dumps({"divergence_guard": "lost \x1b]0;x\x07 <script>", "update": 150, "ends": "lost \x1b <b>"})
+        with (path / "train.log").open("a") as log:
+            log.write(f"| INFO | fairseq_plugins.observe.guard | {line}\n")
+    assert main(["report", str(runs), "--output", str(tmp_path / "report")]) == 0
+    said = capsys.readouterr().out
+    texts = {name: (tmp_path / "report" / f"report.{name}").read_text() for name in ("md", "csv")}
+    assert not [name for name, text in {**texts, "terminal": said}.items() if "\x1b" in text or "\x07" in text]
+    assert "\\x1b[2J" in said
+    assert "<script>" not in texts["md"].replace("\\<script>", "")
+    assert "\\<script>" in texts["md"]
+    [first, *_] = csv.DictReader(texts["csv"].splitlines())
+    assert first["device"].startswith("'=HYPERLINK(1)")
+
+
 def test_what_a_paper_reads_from_its_training_is_read_from_ours(runs, monkeypatch):
     monkeypatch.setattr("fairseq_plugins.pipeline.leaderboard.differences", lambda *_: ())
     write_run(runs / "a", config="enwik8/rezero_12d", valid={100: 1.31, 200: 1.2, 300: 1.1})
@@ -297,6 +339,16 @@ def test_what_a_paper_reads_from_its_training_is_read_from_ours(runs, monkeypatc
     # Two tables print it, with different scores.
     assert f"8800 {name}; 1.17 bits per byte" in row_of(shown, "rezero_12d")
     assert row_of(shown, "pre_ln_12d").split()[7] == "17765"
+
+
+def test_the_best_validation_is_shown_where_a_paper_draws_the_best(runs, monkeypatch):
+    """B2T's figure 9; the loss at the end is higher. Its 6 layers are those of Table 1, whose number is printed."""
+    monkeypatch.setattr("fairseq_plugins.pipeline.leaderboard.differences", lambda *_: ())
+    write_run(runs / "a", config="wmt16_en_de/b2t_6e6d", valid={100: 4.5, 200: 2.125, 300: 3.5})
+    write_run(runs / "b", config="wmt16_en_de/b2t_36e36d", valid={100: 2.25, 200: float("nan")})
+    header, first, second = report.table(make_report([runs]))
+    shown = [header.index(name) for name in ("valid lowest negative log-likelihood", "paper")]
+    assert [[row[at] for at in shown] for row in (first, second)] == [["2.125", "26.53"], ["2.250", "curve"]]
 
 
 def test_what_was_not_decoded_or_scored_alike_is_said(two_methods):

@@ -109,7 +109,7 @@ command, place = sys.argv[3], Path(sys.argv[6] if sys.argv[3] == "run" else sys.
 place.mkdir(parents=True, exist_ok=True)
 print(command, place.parent.name, place.name)
 if command == "run":
-    (place / "begun").touch()
+    (place / "begun").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     deadline = time.monotonic() + 60
     while len(list(place.parents[1].glob("*/*/begun"))) < int(os.environ["WANTED"]) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -135,6 +135,50 @@ def test_as_many_trainings_at_a_time_as_are_wanted(tmp_path: Path, monkeypatch: 
     said = (tmp_path / "said").read_text().splitlines()
     assert sorted(said[:2]) == ["run a seed1", "run b seed1"]
     assert sorted(said) == ["evaluate a seed1", "evaluate b seed1", "run a seed1", "run b seed1"]
+
+
+ONE_GPU = "iwslt14_de_en/admin_6e6d"
+SHARES: tuple[tuple[str, str, str | None, list[str]], ...] = (
+    # Recipes for one GPU fill a machine. An update of more than one batch is shared among all GPUs, and so is a
+    # training of several configurations of which one has such an update.
+    (ONE_GPU, "", None, ["0", "1", "2", "3"]),
+    (ONE_GPU, "--processes 2", None, ["0,1", "2,3"]),
+    (f"{ONE_GPU} wmt14_en_de/post_ln_6e6d", "", None, [""]),
+    (f"{ONE_GPU} optimization.update_freq=[2]", "", None, [""]),
+    (f"{ONE_GPU} common.cpu=true", "", None, [""]),
+    (f"{ONE_GPU} optimization.update_freq=[1", "", None, [""]),
+    ("multi30k_de_en/admin_3e3d", "", None, [""]),
+    # What the user wants.
+    (ONE_GPU, "--parallel 1", None, [""]),
+    (ONE_GPU, "--parallel 2", None, ["0,1", "2,3"]),
+    (ONE_GPU, "--parallel 2 --processes 1", None, ["0", "1"]),
+    ("wmt14_en_de/admin_6e6d", "--parallel 6", None, ["0", "1", "2", "3", "0", "1"]),
+    (ONE_GPU, "", "GPU-5,GPU-3", ["GPU-5", "GPU-3"]),
+    (ONE_GPU, "--parallel 2", "", ["", ""]),
+)
+"""Words and options of a comparison, the user's own CUDA_VISIBLE_DEVICES, and those of the trainings at a time."""
+
+
+def test_each_training_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[tuple[list[Training], How]] = []
+    monkeypatch.setattr(compare, "train_all", lambda *one: trained.append(one))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    found = []
+    for words, options, visible, _ in SHARES:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda given=visible: 4 if given is None else len(given) // 5)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert main(["compare", "data", "out", *words.split(), *options.split(), "--dry-run"]) == 0
+        found.append([place.get("CUDA_VISIBLE_DEVICES", "") for place in compare.places(*trained[-1])])
+    assert found == [shares for *_, shares in SHARES]
+
+
+def test_two_trainings_at_a_time_run_on_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "visible_gpus", lambda: ["4", "7"])
+    trainings, how = steps(tmp_path, monkeypatch, 2)
+    train_all(trainings, how)
+    assert sorted(path.read_text() for path in tmp_path.glob("*/seed1/begun")) == ["4", "7"]
 
 
 def test_a_training_that_diverges_is_not_evaluated_and_the_next_one_goes_on(

@@ -11,6 +11,9 @@ import pytest
 
 from fairseq_plugins.cli.main import main
 from fairseq_plugins.pipeline import reproduce
+from fairseq_plugins.pipeline.compare import run_directory
+from fairseq_plugins.pipeline.published import rows_by_table
+from tests.refusals import refused
 from tests.scripts.fakes import program
 from tests.scripts.running import ROOT, completed, contents, refusal, report_of
 
@@ -79,6 +82,18 @@ def test_a_dry_run_names_every_training_or_at_toy_size_one_of_each_method(tmp_pa
             f"iwslt14_de_en/{method}_6e6d" for method in methods for _ in range(seeds)
         ]
     assert not (tmp_path / "out").exists()
+
+
+def test_a_name_may_be_a_point_of_a_sweep() -> None:
+    rows = rows_by_table()["Admin", "Figure 10"]
+    point = "admin_6e6d_no_warmup,lr=0.0003,adam_betas=0.9_0.99"
+    for names, count in (([point], 1), (["lr=0.0003"], 9), (["pre_ln_6e6d_no_warmup,lr=0.0003", point], 4), ([], 45)):
+        chosen = reproduce.trainings(rows, names)
+        assert len(chosen) == count
+        # The name of a point is that of its directory.
+        assert point in {run_directory(Path(), one.file, 1, one.overrides).parent.name for one in chosen}
+    unknown = refused(reproduce.trainings, rows, ["admin_6e6d_no_warmup,lr=0.003", "lr=0.0003"])
+    assert unknown.startswith("unknown row 'admin_6e6d_no_warmup,lr=0.003' (did you mean 'admin_6e6d_no_warmup'?)")
 
 
 def test_table_4_of_dsinit_validates_the_runs_of_the_place_that_is_given(tmp_path: Path) -> None:

@@ -340,6 +340,22 @@ def log_of(directory: Path, *lines: str) -> Path:
     return write(directory / "train.log", lines)
 
 
+def test_a_file_that_was_moved_is_the_same_configuration(data: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "mine.yaml"
+    moved.write_bytes(ADMIN.read_bytes())
+    records = [planned(data, tmp_path, config=config).record for config in (ADMIN, moved)]
+    assert [record["config"] for record in records] == ["multi30k_de_en/admin_3e3d", str(moved.with_suffix(""))]
+    check_unchanged(*records, tmp_path)
+
+
+def test_a_user_directory_in_a_file_is_refused_before_the_training(data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(ADMIN.read_text("utf-8").replace("common:", "common:\n  user_dir: mine"), "utf-8")
+    line = "fairseq-deep gives fairseq its own user directory and cannot take 'mine' as well: "
+    for file, changes in ((config, ()), (ADMIN, ("common.user_dir=mine",))):
+        assert refused(planned, data, tmp_path / "run", *changes, config=file).startswith(line)
+
+
 FINISHED = '{"num_updates": 1200, "epochs": 9}'
 TRAIN = '2026-01-01 | INFO | train | {"epoch": 7, "train_loss": "3", "train_num_updates": "312"}'
 

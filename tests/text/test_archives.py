@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
+import io
 import random
 import shutil
 import tarfile
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from fairseq import file_utils
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.text import archives
 from fairseq_plugins.text.__main__ import main
 from fairseq_plugins.text.archives import is_web_page, known_checksums, unpack
 from tests.refusals import refused
-from tests.scripts.archives import write_archive
+from tests.scripts.archives import packed, write_archive
 
 FILES = {
     "a/x.de": random.Random(1).randbytes(3000),
@@ -105,20 +107,92 @@ def test_members_with_known_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert not (tmp_path / "other").exists()
 
 
+def tar(path: Path, *members: tuple[str, bytes, str]) -> Path:
+    """An archive of members by name, type and target of a link; one of text holds ``evil``."""
+    with tarfile.open(path, mode="w") as pack:
+        for name, kind, target in members:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname, entry.size = kind, target, 4 * (kind == tarfile.REGTYPE)
+            pack.addfile(entry, io.BytesIO(b"evil"))
+    return path
+
+
+def realpath_hole() -> list[tuple[str, bytes, str]]:
+    """Links whose real path is too long to be resolved, so that Python's filter takes the last one for harmless."""
+    long, members, place = "d" * 247, [], ""
+    for name in "abcdefghijklmnop":
+        members += [(f"{place}{long}", tarfile.DIRTYPE, ""), (f"{place}{name}", tarfile.SYMTYPE, long)]
+        place += f"{long}/"
+    links = "/".join("abcdefghijklmnop")
+    members.append((f"{links}/{'l' * 254}", tarfile.SYMTYPE, "../" * 16))
+    members.append(("escape", tarfile.SYMTYPE, f"{links}/{'l' * 254}/../../outside"))
+    return [*members, ("hard", tarfile.LNKTYPE, "escape"), ("hard", tarfile.REGTYPE, "")]
+
+
 def test_nothing_is_written_outside(tmp_path: Path) -> None:
     place = tmp_path / "in" / "to"
     for member in ("/etc/outside", "../outside", "a/../../outside"):
         for name in ("x.tar", "x.zip"):
-            with suppress(UserError):
-                unpack(archive(tmp_path, name, {member: b"evil"}), place)
-            shutil.rmtree(place, ignore_errors=True)
-            assert not [path for path in (Path("/etc/outside"), *tmp_path.rglob("outside")) if path.exists()]
-    link = tarfile.TarInfo("link")
-    link.type, link.linkname = tarfile.SYMTYPE, "../../secret"
-    with tarfile.open(tmp_path / "link.tar", mode="w") as pack:
-        pack.addfile(link)
-    assert "not unpacked: " in refused(unpack, tmp_path / "link.tar", place)
-    assert not place.exists()
+            assert f"not unpacked: {member!r} leads outside" in refused(
+                unpack, archive(tmp_path, name, {member: b"evil"}), place
+            )
+    through = [("link", tarfile.SYMTYPE, ".."), ("link/outside", tarfile.REGTYPE, "")]
+    for members in (
+        through,
+        realpath_hole(),
+        [("link", tarfile.LNKTYPE, "../../outside")],
+        [("pipe", tarfile.FIFOTYPE, "")],
+    ):
+        assert "is a link or a device" in refused(unpack, tar(tmp_path / "links.tar", *members), place)
+    # What is not wanted is not written either.
+    assert unpack(tar(tmp_path / "links.tar", *through, ("a", tarfile.REGTYPE, "")), place, ["a"]) == 1
+    assert (place / "a").read_bytes() == b"evil"
+    assert not [path for path in (Path("/etc/outside"), *tmp_path.rglob("outside")) if path.exists()]
+
+
+def test_a_model_of_fairseq_is_unpacked_by_the_same_rules(tmp_path: Path) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    evil = archive(place, "evil.tar.gz", {f"{tmp_path}/outside": b"evil", "model/dict.txt": b""})
+    assert "leads outside" in refused(file_utils.load_archive_file, str(evil))
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    path = archive(place, "hub.tar.gz", {"model/dict.txt": b"a 1\n", "model/model.pt": b""})
+    for _ in range(2):
+        unpacked = file_utils.load_archive_file(str(path))
+        assert unpacked == f"{path}.unpacked/model"
+        assert Path(unpacked, "dict.txt").read_bytes() == b"a 1\n"
+    assert file_utils.load_archive_file(unpacked) == unpacked
+    assert path.is_file()
+
+
+def test_a_bomb_is_refused_before_it_is_decompressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "SLACK", 1 << 10)
+    large = bytes(1 << 20)
+    for name in ("x.tgz", "x.zip"):
+        message = refused(unpack, archive(tmp_path, name, {"a": b"", "b": large}), tmp_path / "to")
+        assert message.endswith("not unpacked: its content is more than 100 times as large as itself")
+    (tmp_path / "x.tgz").write_bytes(gzip.compress(gzip.decompress(packed("x.tgz", FILES)) + large))
+    assert "100 times" in refused(unpack, tmp_path / "x.tgz", tmp_path / "to")
+    # A name of 2 MB, and a size below zero, at which tarfile never ends.
+    name = tarfile.TarInfo("x")
+    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2 << 20
+    negative = tarfile.TarInfo("y")
+    negative.size = -1024
+    for header in (name, negative):
+        (tmp_path / "x.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + large)
+        assert "not unpacked: " in refused(unpack, tmp_path / "x.tar", tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+
+
+def test_a_file_of_checksums_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MOST_CHECKSUMS", 100)
+    for size, refusal in ((99, False), (100, True)):
+        (tmp_path / "sums").write_text("#" * size)
+        monkeypatch.setenv("CHECKSUMS", str(tmp_path / "sums"))
+        if refusal:
+            assert "sums: cannot be read; CHECKSUMS names the file" in refused(known_checksums)
+        else:
+            assert known_checksums() == {}
 
 
 @COMPRESSED

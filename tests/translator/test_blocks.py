@@ -77,6 +77,12 @@ def test_what_would_be_lost_or_mixed_is_refused(tmp_path: Path) -> None:
     blocks = Blocks(source, output, {"beam": 5}, lines=10)
     said = refused(Blocks, source, output, {"beam": 4}, lines=10)
     assert said.startswith(f"{blocks.directory} was made with other settings (beam=4; was beam=5)")
+    other = written(tmp_path / "other", ["x"])
+    for text, weights, what in ((other, "1", "INPUT"), (source, "2", "MODEL"), (other, "2", "INPUT and MODEL")):
+        Blocks(source, tmp_path / "two", {"weights": "1"})
+        made = f"{tmp_path}/two.blocks: a translation of another {what} has begun there"
+        line = f"{made}; delete it and {tmp_path}/two, or choose another OUTPUT"
+        assert refused(Blocks, text, tmp_path / "two", {"weights": weights}) == line
     assert "exists, and" in refused(Blocks, source, written(tmp_path / "mine", ["x"]), {})
     assert "the output is also an input" in refused(Blocks, source, source, {})
     for number in range(3):

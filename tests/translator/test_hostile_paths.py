@@ -46,6 +46,16 @@ def test_run_refuses_what_fairseq_would_read_as_another_path(made: Made, tmp_pat
             assert "is not supported in a path" in ended.error
 
 
+def test_run_writes_its_log_through_no_link(made: Made, tmp_path: Path, deep: Command) -> None:
+    (tmp_path / "run.yaml").write_text(RECIPE, encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "train.log").symlink_to(tmp_path / "made")
+    ended = deep("run", tmp_path / "run.yaml", made.data, tmp_path / "run")
+    assert ended.code == 2
+    assert ended.error.endswith(f"a link, through which nothing is written; remove it: {tmp_path}/run/train.log")
+    assert not (tmp_path / "made").exists()
+
+
 def test_text_and_packages_in_any_directory(here: Path, made: Made, deep: Command) -> None:
     sets = ["--train", here / "raw/train", "--valid", here / "raw/valid", "--test", f"test={here / 'raw/test'}"]
     ended = deep("prepare", here / "data", *sets, "--workers", "1", "--size", "60", "--lower-case", "1")

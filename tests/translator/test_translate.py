@@ -338,6 +338,7 @@ def test_bad_input_gets_one_line(made: Made, package: Path, translate: Run, tmp_
         ((package, tmp_path / "half.gz"), f"error: {tmp_path / 'half.gz'}: not a whole gzip file"),
         ((tmp_path / "none",), f"error: {tmp_path / 'none'}: no such directory; fairseq-deep package makes one"),
         ((made.data,), f"error: {made.data}: not a package: it has no translator.json"),
+        ((package / "codes",), f"error: {package / 'codes'}: a file, and a package is a directory; fairseq-deep pack"),
         ((package, "--engine", "fairsek"), f"error: {package}: unknown engine 'fairsek' (did you mean 'fairseq'?)"),
         ((package, "--device", "cuda"), "error: --device gpu: this engine finds no GPU; legal here: auto, cpu"),
     ):
@@ -347,8 +348,14 @@ def test_bad_input_gets_one_line(made: Made, package: Path, translate: Run, tmp_
     with pytest.raises(UserError, match="unknown device 'gpus'.*did you mean 'gpu'"):
         Translator(package, device="gpus")
     for texts in ("eins", [b"Ja"]):
-        with pytest.raises(TypeError, match="a list of texts"):
-            Translator(package).translate(texts)
+        with pytest.raises(TypeError, match=r"^Translator.translate: texts must be Iterable\[str\], not "):
+            Translator(package).translate(texts)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="^a list of texts is translated"):
+        Translator(package).translate(line for line in [b"Ja"])  # type: ignore[misc]
+    for wrong in ({"beam": "5"}, {"beam": 2.5}, {"engine": None}, {"length_penalty": "1"}, {"processes": None}):
+        ((name, value),) = wrong.items()
+        with pytest.raises(TypeError, match=rf"^Translator.__init__: {name} must be .*, not {value!r}$"):
+            Translator(package, **wrong)  # type: ignore[arg-type]
 
 
 def test_a_damaged_package_is_not_used(package: Path, translate: Run) -> None:

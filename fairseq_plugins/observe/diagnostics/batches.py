@@ -9,10 +9,12 @@ from argparse import Namespace
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.data.data_utils import load_indexed_dataset
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
@@ -24,7 +26,8 @@ class Batch(NamedTuple):
     """Sentence pairs as fairseq's collater lays them out.
 
     Attributes:
-        source: ``(B, S)``, pads on the left.
+        source: ``(B, S)``, pads on the left; for speech features ``(B, S, F)`` without pads; ``(B, 0)`` for a language
+            model.
         lengths: lengths of the sources, ``(B)``.
         previous: the target shifted right, ``(B, T)``, pads on the right.
         target: ``(B, T)``.
@@ -36,14 +39,14 @@ class Batch(NamedTuple):
     target: Tensor
 
     @property
-    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
+    def inputs(self) -> tuple[Tensor, ...]:
         """Return the inputs of the model."""
-        return self.source, self.lengths, self.previous
+        return (self.source, self.lengths, self.previous) if self.source.numel() else (self.previous,)
 
-    def words(self, stack: str, pad: int) -> Tensor:
-        """Return true where a stack reads a word and not a pad, ``(T, B)`` like its streams."""
+    def words(self, stack: str, pad: int, stream: Tensor) -> Tensor:
+        """Return true where a stack reads a word and not a pad, ``(T, B)`` like ``stream``, ``(T, B, C)``."""
         tokens = self.source if stack == "encoder" else self.previous
-        return tokens.ne(pad).t()
+        return tokens.ne(pad).t() if tokens.dim() == 2 else torch.ones(stream.shape[:2], dtype=torch.bool)
 
 
 def zipf(sentences: int, length: int, vocabulary: int, generator: torch.Generator) -> Tensor:
@@ -78,6 +81,8 @@ def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
         UserError: there is no such corpus, or no sentence is that short.
     """
     data = binarised(directory)
+    if (data / "dict.txt").is_file():
+        return read_text(data)
     if not list(data.glob("dict.*.txt")):
         raise UserError(f"{directory}: no binarised corpus (there is no dict.*.txt)")
     # Values that other groups of the configuration would provide.
@@ -97,3 +102,20 @@ def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
         return Batch(inputs.src_tokens, inputs.src_lengths, inputs.prev_output_tokens, sample["target"])
 
     return task, first_sentences
+
+
+def read_text(data: Path) -> tuple[Any, Callable[[int, int], Batch]]:
+    """As :func:`read_data` for a language model's text, cut into blocks; a UserError if there is too little."""
+    words = Dictionary.load(str(data / "dict.txt"))
+    lines = load_indexed_dataset(str(data / "valid"), words) or ()
+
+    def first_blocks(blocks: int, length: int) -> Batch:
+        # A line has at least one token, its end.
+        text = torch.cat([torch.tensor([words.eos()]), *islice(lines, blocks * length)]).long()
+        blocks = min(blocks, (len(text) - 1) // length)
+        if not blocks:
+            raise UserError(f"{data}: no validation text of {length} tokens; give a smaller --length")
+        previous, target = (text[first : first + blocks * length].view(blocks, length) for first in (0, 1))
+        return Batch(target[:, :0], torch.full((blocks,), length), previous, target)
+
+    return SimpleNamespace(source_dictionary=words, target_dictionary=words), first_blocks

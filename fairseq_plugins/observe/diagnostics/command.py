@@ -196,7 +196,8 @@ def _job(analysis: Analysis, subjects: Any, args: Namespace, make: Callable[[int
     sentences, length = args.sentences or analysis.sentences, args.length or analysis.length
 
     def batch(subject: Subject) -> Batch:
-        return make(sentences, length) if make else zipf_batch(subject.task, sentences, length, args.seed)
+        pairs = make(sentences, length) if make else zipf_batch(subject.task, sentences, length, args.seed)
+        return subject.reads(pairs, args.seed)
 
     options = {name: getattr(args, name) for name in analysis.options}
     return Job(analysis, subjects, Settings(batch, args.seed), options)

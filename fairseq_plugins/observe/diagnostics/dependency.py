@@ -4,7 +4,8 @@ Every stream is a sum: the embedding and all branches so far, each scaled by wha
 have done to it since. A residual is linear in its inputs, and so is a LayerNorm once its division by the standard
 deviation is held fixed. So each summand is propagated separately; beta_ij is the standard deviation of summand j in the
 output of sub-layer i over the width, mean over the words, and a row's squares sum to one. What LayerNorms and shifts
-add equally to every word is not a summand of a branch and is left out.
+add equally to every word is not a summand of a branch and is left out. C is that of theorem 2: a random step changes
+the output of the first stack by Var[F(x, W) - F(x, W*)] = C * (sum of beta_ii squared).
 
 Legend: K summands, T time, B batch, C width.
 """
@@ -24,7 +25,8 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.observe.diagnostics.observation import Visit, recording
-from fairseq_plugins.observe.diagnostics.results import STACKS, Analysis, Result, Settings, each, of_matrices
+from fairseq_plugins.observe.diagnostics.output_change import variance
+from fairseq_plugins.observe.diagnostics.results import STACKS, Analysis, Result, Settings, each, of_matrices, ratio
 from fairseq_plugins.observe.recorder.activations import hooked
 from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel
 
@@ -47,10 +49,10 @@ def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
     seen = {norm: lambda module, inputs, output: norms[module].append(deviation(module, inputs[0])) for norm in norms}
     with torch.no_grad():
         with hooked(seen.items()), recording(model) as record:
-            model(*batch.inputs, features_only=True)
+            model.run_stacks(*batch.inputs)
         result = {}
         for name, stack in model.stacks():
-            words = batch.words(name, stack.padding_idx)
+            words = batch.words(name, stack.padding_idx, record.bottoms[name])
             with hooked((norm, frozen(seen[-1])) for norm, seen in norms.items() if seen):
                 streams = summands(stack, record.bottoms[name], record.of(name))
                 result[name] = torch.stack([row(stream, words) for stream in streams])
@@ -131,7 +133,8 @@ def newest(beta: Tensor) -> list[float]:
 
 def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
-    by_label = each(subjects, settings, dependency)
+    measured = each(subjects, settings, lambda model, b: (dependency(model, b), variance(model, b, settings.seed)))
+    by_label = {label: betas for label, (betas, _) in measured.items()}
     maps: list[Panel] = []
     shown: list[Sequence[Any]] = []
     lines: dict[str, list[Line]] = {stack: [] for stack in STACKS}
@@ -142,7 +145,9 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
         maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (0.0, 1.0)))
         share = newest(beta)
         lines[stack].append(Line(label, list(enumerate(share, start=1))))
-        shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share)))
+        # A changed encoder would change what a decoder reads.
+        constant = ratio(measured[label][1], sum(share)) if stack == next(iter(by_label[label])) else None
+        shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share), sum(share), constant))
     curves: list[Panel] = []
     for stack, curve in lines.items():
         longest = max((len(line.points) for line in curve), default=1)
@@ -150,7 +155,7 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
         axis = "sub-layer i, from the bottom"
         curves.append(Lines(stack, axis, "beta_ii squared", [*curve, guide], log_x=True, log_y=True))
     table = of_matrices("", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
-    header = ("model", "stack", "beta_11^2", "beta_ii^2 middle", "beta_ii^2 top", "growth of 1 / beta_ii^2")
+    header = ("model", "stack", "beta_11^2", "middle", "top", "growth of 1 / beta_ii^2", "sum of beta_ii^2", "C")
     figures = [Figure("", "Residual dependency", maps), Figure("-newest", "Share of the newest branch", curves)]
     return Result([table], figures, header, shown)
 
@@ -169,7 +174,7 @@ def growth(share: Sequence[float]) -> float | None:
 ANALYSIS = Analysis(
     "dependency",
     "share of each branch below in each sub-layer's output",
-    "Admin Fig. 7, 8",
+    "Admin Fig. 7, 8, Theorem 2",
     run_dependency,
     sentences=2,
 )

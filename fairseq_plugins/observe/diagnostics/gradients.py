@@ -36,7 +36,7 @@ from fairseq_plugins.plots import Figure, Line, Lines, Panel
 LABEL_SMOOTHING = 0.1
 LAYER = "layer"
 TOKENS_AT_ONCE = 500
-"""Source tokens per pass: 18 layers of base size on either side then need about 2 GB."""
+"""Tokens of the longer side per pass: 18 layers of base size on either side then need about 2 GB."""
 POINTS = ("stream", "norm_input", "norm_output", "branch", "total", "output")
 """Tensors of a sub-layer, by their names in :class:`~fairseq_plugins.observe.diagnostics.observation.Visit`."""
 
@@ -52,15 +52,17 @@ class Point(NamedTuple):
 
 
 def loss_of(model: Any, batch: Batch) -> Tensor:
-    """Label-smoothed cross-entropy of ``batch``, mean over its tokens, natural log."""
+    """Label-smoothed cross-entropy of ``batch``, natural log, mean over its tokens; plain with an adaptive softmax."""
+    pad, target = model.decoder.padding_idx, batch.target.flatten()
+    if (softmax := model.decoder.adaptive_softmax) is not None:
+        # The log-probabilities of all words, which it computes in place, have no gradient.
+        kept = target.ne(pad)
+        bands = zip(*softmax(model(*batch.inputs)[0].flatten(0, 1)[kept], target[kept]), strict=True)
+        losses = [cross_entropy(x, own, reduction="sum") for x, own in bands if own is not None]
+        return torch.stack(losses).sum() / kept.sum()
     sample = {"target": batch.target}
     log_probabilities = model.get_normalized_probs(model(*batch.inputs), log_probs=True, sample=sample)
-    return cross_entropy(
-        log_probabilities.flatten(0, 1),
-        batch.target.flatten(),
-        ignore_index=model.decoder.padding_idx,
-        label_smoothing=LABEL_SMOOTHING,
-    )
+    return cross_entropy(log_probabilities.flatten(0, 1), target, ignore_index=pad, label_smoothing=LABEL_SMOOTHING)
 
 
 Key = tuple[str, int, str, str]
@@ -105,8 +107,8 @@ class Backward:
 
 def parts_of(batch: Batch) -> Iterator[Batch]:
     """Split ``batch`` into parts whose activations fit into a small machine's memory."""
-    sentences = max(1, TOKENS_AT_ONCE // batch.source.size(1))
-    for first in range(0, len(batch.source), sentences):
+    sentences = max(1, TOKENS_AT_ONCE // max(batch.source.size(1), batch.target.size(1)))
+    for first in range(0, len(batch.target), sentences):
         yield Batch(*(tensor[first : first + sentences] for tensor in batch))
 
 
@@ -121,7 +123,7 @@ def watched_backward(model: Any, batch: Batch) -> Backward:
             loss = loss_of(model, part) * (int(part.target.ne(pad).sum()) / words)
         for visit in record.visits:
             key = (visit.sub.stack, visit.sub.number, visit.sub.site.value)
-            seen.see((*key, "total"), visit.total[part.words(visit.sub.stack, pad)])
+            seen.see((*key, "total"), visit.total[part.words(visit.sub.stack, pad, visit.total)])
             for point in POINTS:
                 seen.watch((*key, point), getattr(visit, point))
         for (stack, layer), output in record.layer_outputs.items():
@@ -172,12 +174,12 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result
     for label, points in by_label.items():
         top, largest = _top(points), {point: _largest(points, point) for point in ("output", "parameters")}
         for point in points:
-            if point.point == "parameters":
-                rows.append((label, *point, point.norm / largest["parameters"], None))
-            else:
-                rows.append((label, *point, point.norm / largest["output"], point.norm / top))
-        encoder, decoder = ([norm / top for norm in norms_of(points, stack)] for stack in STACKS)
-        shown.append((label, encoder[0], encoder[-1], decoder[0], decoder[-1], ratio(decoder[0], decoder[-1])))
+            kind, by_top = ("output", point.norm / top) if point.point != "parameters" else ("parameters", None)
+            rows.append((label, *point, point.norm / largest[kind], by_top))
+        for at, unit in (("output", top), ("parameters", largest["parameters"])):
+            of_layers = [norms_of(points, stack, point=at) for stack in STACKS]
+            ends = [own[end] / unit if own else None for own in of_layers for end in (0, -1)]
+            shown.append((label, at, *ends, ratio(*ends[-2:])))
     panels: list[Panel] = []
     for what, x_label, by, layers, at in (
         ("sub-layer outputs", BY_SUB_LAYER, "largest", False, "output"),
@@ -196,7 +198,7 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result
         Figure("-points", "Gradient norms inside a decoder layer", _point_panels(by_label), 3, 4.0, "row"),
     ]
     table = Table("", ("model", *Point._fields, "relative_to_largest", "relative_to_top"), rows)
-    header = ("model", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
+    header = ("model", "of", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
     return Result([table], figures, header, shown)
 
 

@@ -1,20 +1,22 @@
-"""Singular values of the encoder's input-output Jacobian: Bachlechner et al., UAI 2021, figure 5.
+"""Singular values of the input-output Jacobian: Bachlechner et al., UAI 2021, figure 5.
 
-All outputs of the encoder by all its inputs, every position with every other: n C by n C for n words of width C. Values
-near 1 mean that a signal passes unchanged (dynamical isometry), values near 0 that directions are lost. Dropout is off.
+All outputs of the encoder, or of a language model below its projection, by all its inputs: n C by n C for n words of
+width C. Values near 1: a signal passes unchanged (dynamical isometry); near 0: directions are lost. Dropout is off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairseq_plugins.core.method import Stack
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
+from fairseq_plugins.observe.diagnostics.observation import recording
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, Table, each
 from fairseq_plugins.plots import Figure, Line, Lines, Panel
 
@@ -26,37 +28,40 @@ LEAST_SINGULAR, BINS = 1e-6, 60
 
 
 def jacobian(model: Any, batch: Batch) -> Tensor:
-    """Return the Jacobian of the encoder's output, top norm included, by its embedded first sentence: ``(nC, nC)``."""
-    encoder, source = model.encoder.eval(), batch.source[:1]
-    source = source[:, source[0].ne(encoder.padding_idx)]
-    with torch.no_grad():
-        start = encoder.forward_embedding(source)[0].transpose(0, 1)
-    return of_function(lambda x: encoder.run_layers(x, None, [], False), start)
+    """Return the Jacobian of the first stack's output, top norm included, by its embedded first sentence: ``(nC, nC)``.
+
+    Raises:
+        UserError: it would take too long; the message has the possible number of words.
+    """
+    model.eval()
+    name, stack = model.stacks()[0]
+    tokens = batch.inputs[0][:1]
+    if tokens.dim() == 2:
+        tokens = tokens[:, tokens[0].ne(stack.padding_idx)]
+    with recording(model) as record:
+        if name == Stack.ENCODER.value:
+            (output,) = stack(tokens, batch.lengths[:1])["encoder_out"]
+        else:
+            output, _ = stack(tokens, features_only=True)
+    words, _, width = record.bottoms[name].shape
+    if words * width > LARGEST:
+        raise UserError(
+            f"jacobian: {words} words of width {width} make a matrix of {words * width} rows, "
+            f"more than {LARGEST}; possible with this width: --length {LARGEST // width}"
+        )
+    return of_tensors(output, record.bottoms[name])
 
 
-def of_function(function: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
-    """Return the Jacobian of ``function`` at ``start``, both flattened, some rows at a time."""
+def of_tensors(y: Tensor, x: Tensor) -> Tensor:
+    """Return the Jacobian of ``y`` by ``x``, from which it was computed, both flattened, some rows at a time."""
     # Not by torch.func: methods have autograd functions of their own.
-    x = start.detach().requires_grad_()
-    y = function(x)
     rows = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape).split(ROWS_AT_ONCE)
     products = [torch.autograd.grad(y, x, some, retain_graph=True, is_grads_batched=True)[0] for some in rows]
     return torch.cat(products).reshape(y.numel(), x.numel())
 
 
 def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
-    """Histograms of log10 of the singular values.
-
-    Raises:
-        UserError: a Jacobian would take too long; the message has the possible number of words.
-    """
-    for subject in subjects:
-        words, width = int(settings.batch(subject).lengths[0]), subject.options.encoder_embed_dim
-        if words * width > LARGEST:
-            raise UserError(
-                f"jacobian: {words} words of width {width} make a matrix of {words * width} rows, "
-                f"more than {LARGEST}; possible with this width: --length {LARGEST // width}"
-            )
+    """Histograms of log10 of the singular values."""
     by_label = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
     rows = [(label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1)]
     table = Table("", ("model", "number", "singular_value"), rows)
@@ -73,13 +78,13 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
     for label, v in by_label.items():
         near = float(((v >= 0.5) & (v <= 2)).double().mean())
         shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
-    figure = Figure("", "Input-output Jacobian of the encoder", panels, columns=3, width=3.4, share_y="all")
+    figure = Figure("", "Input-output Jacobian", panels, columns=3, width=3.4, share_y="all")
     return Result([table], [figure], header, shown)
 
 
 ANALYSIS = Analysis(
     "jacobian",
-    "singular values of the encoder's input-output Jacobian",
+    "singular values of the input-output Jacobian of the encoder or language model",
     "ReZero Fig. 5",
     run_jacobian,
     sentences=1,

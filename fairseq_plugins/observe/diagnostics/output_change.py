@@ -1,4 +1,4 @@
-"""Change of the encoder's output when its weights change: Liu et al., EMNLP 2020, figure 4.
+"""Change of the output of an encoder or language model when its weights change: Liu et al., EMNLP 2020, figure 4.
 
 A random change of every matrix in the layers moves the output of a Post-LN encoder of N layers by O(N), that of a
 Pre-LN or Admin encoder by O(log N). The output is measured after a LayerNorm: Pre-LN's raw stream grows with N and so
@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from fairseq_plugins.core.method import Stack
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.gradients import loss_of
-from fairseq_plugins.observe.diagnostics.models import DEPTHS, NO_DROPOUT, Subject, depends_on_depth
+from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.observe.diagnostics.observation import finished, recording
 from fairseq_plugins.observe.diagnostics.results import Analysis, Result, Settings, of_records, progress
 from fairseq_plugins.options import at_least
@@ -37,7 +36,7 @@ Step = Callable[[Any, Batch, torch.Generator], dict[str, Tensor]]
 
 
 class Change(NamedTuple):
-    """Change of the output of an encoder of ``depth`` layers, mean and standard deviation over the models drawn."""
+    """Change of the output of a stack of ``depth`` layers, mean and standard deviation over the models drawn."""
 
     depth: int
     mean: float
@@ -52,8 +51,8 @@ class Law(NamedTuple):
 
 
 def matrices(model: Any) -> dict[str, Tensor]:
-    """Return the weight matrices of the encoder's layers."""
-    return {name: p for name, p in model.encoder.layers.named_parameters() if p.dim() == 2}
+    """Return the weight matrices of the first stack's layers."""
+    return {name: p for name, p in model.stacks()[0][1].layers.named_parameters() if p.dim() == 2}
 
 
 def random_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
@@ -77,13 +76,13 @@ STEPS: dict[str, Step] = {"random": random_step, "adam": adam_step}
 
 
 def outputs(model: Any, batch: Batch) -> list[Tensor]:
-    """Return the normalised output after each layer of the encoder, without pads: each ``(words, C)``."""
+    """Return the normalised output after each layer of the first stack, without pads: each ``(words, C)``."""
+    name, stack = model.stacks()[0]
     with torch.no_grad(), recording(model) as record:
-        model.encoder(batch.source, src_lengths=batch.lengths)
-    name, encoder = Stack.ENCODER.value, model.encoder
-    sides = (record.layer_outputs[name, layer][1:] for layer in range(len(encoder.layers)))
-    streams = [finished(encoder, x, *side) for x, side in zip(record.mixtures[name][1:], sides, strict=True)]
-    return [normalised(x[batch.words(name, encoder.padding_idx)]) for x in streams]
+        stack(*batch.inputs[:2])
+    sides = (record.layer_outputs[name, layer][1:] for layer in range(len(stack.layers)))
+    streams = [finished(stack, x, *side) for x, side in zip(record.mixtures[name][1:], sides, strict=True)]
+    return [normalised(x[batch.words(name, stack.padding_idx, x)]) for x in streams]
 
 
 def normalised(x: Tensor) -> Tensor:
@@ -100,6 +99,11 @@ def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
             if name in moves:
                 matrix.add_(moves[name])
     return [float((new - old).square().sum()) for new, old in zip(outputs(model, batch), before, strict=True)]
+
+
+def variance(model: Any, batch: Batch, seed: int) -> float:
+    """Return Var[F(x, W) - F(x, W*)] of the first stack, over all elements, after a random step, which stays."""
+    return changes(model, batch, random_step, seed)[-1] / outputs(model, batch)[-1].numel()
 
 
 def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int, first: int = 1) -> list[Change]:
@@ -124,12 +128,12 @@ def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: in
             f"output-change: {subject.label} is trained; --step {step} needs methods, which it builds from scratch"
         )
     if step == "random" and (trained or not depends_on_depth(subject)):
-        sizes = {} if trained else {"encoder_layers": deepest, "decoder_layers": 1}
+        sizes = {} if trained else {**dict.fromkeys(subject.depths, 1), subject.depths[0]: deepest}
         model = subject.ready(batch, seed, **sizes, **NO_DROPOUT)
         return dict(enumerate(changes(model, batch, STEPS[step], seed), start=1))
     result = {}
     for depth in [depth for depth in COARSE if depth < deepest] + [deepest]:
-        model = subject.ready(batch, seed, **dict.fromkeys(DEPTHS, depth), **NO_DROPOUT)
+        model = subject.ready(batch, seed, **dict.fromkeys(subject.depths, depth), **NO_DROPOUT)
         result[depth] = changes(model, batch, STEPS[step], seed)[-1]
     return result
 
@@ -161,9 +165,9 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str
     lines = [Line(label, [(point.depth, point.mean) for point in points]) for label, points in by_label.items()]
     y_label = "squared change of the output"
     panels: list[Panel] = [
-        Lines("a line here: O(N)", "encoder layers N", y_label, lines),
-        Lines("a line here: O(log N)", "encoder layers N", y_label, lines, log_x=True),
-        Lines("both axes logarithmic", "encoder layers N", y_label, lines, log_x=True, log_y=True),
+        Lines("a line here: O(N)", "layers N", y_label, lines),
+        Lines("a line here: O(log N)", "layers N", y_label, lines, log_x=True),
+        Lines("both axes logarithmic", "layers N", y_label, lines, log_x=True, log_y=True),
     ]
     title = f"Output change, {step} step, mean of {models} model{'s' * (models > 1)}"
     header = ("model", "N = 1", "N = 10", "deepest", "there", "R^2 with N", "R^2 with log N")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from fairseq_plugins.files import write_whole
 from fairseq_plugins.observe.diagnostics.batches import Batch
 from fairseq_plugins.observe.diagnostics.models import Subject
 from fairseq_plugins.plots import Figure
+from fairseq_plugins.tables import csv_table
 
 STACKS = tuple(stack.value for stack in Stack)
 BY_SUB_LAYER = "sub-layer, from the bottom"
@@ -38,12 +37,9 @@ class Table:
 
     def write(self, directory: Path) -> Path:
         """Write ``NAME.csv`` with a header."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row] for row in self.rows)
+        rows = ([f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row] for row in self.rows)
         path = directory / f"{self.name}.csv"
-        write_whole(path, text.getvalue())
+        write_whole(path, csv_table([self.columns, *rows]))
         return path
 
 

@@ -109,7 +109,8 @@ def numbers(model: Any) -> list[Number]:
 
 def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
     """Show the weights of branches and streams, and of histories and other mixtures if there are any."""
-    every = each(subjects, settings, lambda model, batch: (scales(model), mixtures(model), numbers(model)))
+    parts = (scales, mixtures, numbers, sub_layers)
+    every = each(subjects, settings, lambda model, batch: [part(model) for part in parts])
     by_label: dict[str, list[Scale]] = {label: found[0] for label, found in every.items()}
     mixed: dict[str, dict[str, Tensor]] = {label: found[1] for label, found in every.items() if found[1]}
     others: dict[str, list[Number]] = {label: found[2] for label, found in every.items() if found[2]}
@@ -137,7 +138,7 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
     rows: list[Sequence[Any]] = []
     notes = []
     for label, measured in by_label.items():
-        dead = [f"{s.stack}.layers.{s.layer}.{s.site}" for s in measured if s.branch_size < DEAD]
+        dead = [sub.name for sub, s in zip(every[label][3], measured, strict=True) if s.branch_size < DEAD]
         for stack in dict.fromkeys(scale.stack for scale in measured):
             own = [scale for scale in measured if scale.stack == stack]
             branches = [scale.branch for scale in own]

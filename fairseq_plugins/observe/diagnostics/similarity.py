@@ -24,10 +24,10 @@ def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
     """Return the similarity of each stack, ``(L, L)``: row and column 0 are the lowest layer."""
     model.eval()
     with torch.no_grad(), recording(model) as record:
-        model(*batch.inputs, features_only=True)
+        model.run_stacks(*batch.inputs)
     result = {}
     for name, stack in model.stacks():
-        words = batch.words(name, stack.padding_idx)
+        words = batch.words(name, stack.padding_idx, record.bottoms[name])
         outputs = [finished(stack, *record.layer_outputs[name, layer])[words] for layer in range(len(stack.layers))]
         result[name] = cosines(torch.stack(outputs))
     return result

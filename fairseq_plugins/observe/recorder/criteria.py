@@ -15,8 +15,8 @@ from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY,
 from fairseq.dataclass import ChoiceEnum
 
 from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.observe.recorder.entries import SUFFIX
 
-SUFFIX = "_with_diagnostics"
 EXTENDED = (
     "cross_entropy",
     "label_smoothed_cross_entropy",

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import no_link
 
 logger = logging.getLogger(__name__)
 
 NAME = "recorder.jsonl"
+SUFFIX = "_with_diagnostics"
+"""End of the name of a criterion that records."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class EntryFile:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab"):
+            with open(path, "ab", opener=no_link):
                 pass
         except OSError as error:
             raise UserError(f"{path}: the recorder cannot write there: {error.strerror}") from error

@@ -67,7 +67,7 @@ def test_means_are_over_the_layers_of_a_kind() -> None:
     short = padded()
     with torch.no_grad(), recording(model) as record:
         model(*short.inputs)
-    totals = [visit.total[short.words(visit.sub.stack, 1)] for visit in record.visits]
+    totals = [visit.total[short.words(visit.sub.stack, 1, visit.total)] for visit in record.visits]
     found = [block.variance for block in blocks(model, short)]
     assert found == pytest.approx([float(total.var(unbiased=False)) for total in totals], rel=1e-4)
     # Without a norm after the sum there is no beta_LN.

@@ -12,7 +12,7 @@ from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.observe.diagnostics import gradients, jacobian, papers
 from fairseq_plugins.observe.diagnostics.command import OF_MODELS, jobs, main, parse
 from fairseq_plugins.observe.diagnostics.models import of_checkpoint
-from fairseq_plugins.observe.diagnostics.results import Settings, Table
+from fairseq_plugins.observe.diagnostics.results import STACKS, Settings, Table
 from tests.observe.diagnostics.measured import batch, rows
 from tests.observe.diagnostics.measured import subject as small
 from tests.representatives import representatives
@@ -114,8 +114,11 @@ def test_updates_between_two_checkpoints(checkpoints: list[Path], toy_data: Path
 MISTAKES: tuple[tuple[list[str], str], ...] = (
     (["gradient-nrom"], "unknown analysis 'gradient-nrom' (did you mean 'gradient-norm'?)"),
     (["gradient-norm", "admni"], "unknown method 'admni' (did you mean 'admin'?)"),
-    (["gradient-norm", "transformer"], "'transformer' is not a translation architecture of this package"),
-    (["gradient-norm", "admin_transformer_lm"], "'admin_transformer_lm' is not a translation architecture"),
+    (["gradient-norm", "transformer"], "'transformer' is not an architecture of this package; name a method"),
+    (
+        ["gradient-norm", "admin_transformer_lm", "--encoder-layers", "3", "--share-all-embeddings"],
+        "admin_transformer_lm has no setting --encoder-layers, --share-all-embeddings",
+    ),
     (
         ["gradient-norm", "admin", "--encoder-layer", "3"],
         "unknown option '--encoder-layer' (did you mean '--encoder-layers'?)",
@@ -161,7 +164,7 @@ def test_checkpoints_that_cannot_be_measured(
         dictionary.write_text(dictionary.read_text() + "more 1\n")
     last = checkpoints[1]
     for argv, message in (
-        (["scales", "--checkpoint", stock], f"{stock}: 'transformer' is not a translation model"),
+        (["scales", "--checkpoint", stock], f"{stock}: 'transformer' is not a model of this package"),
         (["scales", "--checkpoint", tmp_path / "no.pt"], str(tmp_path / "no.pt")),
         (["scales", "--checkpoint", last, "--data", larger], "target words, the corpus has"),
         (
@@ -199,6 +202,14 @@ def test_models_of_different_depths_share_a_figure() -> None:
     subjects = [replace(model, label=label) for label, model in models.items()]
     result = gradients.run_gradient_norm(subjects, Settings(lambda _: batch()))
     assert {row[0] for row in result.tables[0].rows} == set(models)
+    # The table has the ends of both: outputs by the top decoder layer's, parameters by the largest layer's.
+    for row in result.rows:
+        at, unit = row[1], -1 if row[1] == "output" else -2
+        ours = [cells for cells in result.tables[0].rows if (cells[0], *cells[3:5]) == (row[0], "layer", at)]
+        ends = [[cells[unit] for cells in ours if cells[1] == stack][end] for stack in STACKS for end in (0, -1)]
+        assert list(row[2:6]) == pytest.approx(ends)
+        assert row[6] == pytest.approx(ends[2] / ends[3])
+    assert [row[:2] for row in result.rows] == [(name, at) for name in models for at in ("output", "parameters")]
     bottom, *_ = result.figures[1].panels
     assert [len(line.points) for line in bottom.lines] == [7, 5, 7]
 

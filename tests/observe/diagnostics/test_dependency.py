@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.diagnostics.dependency import dependency, growth, newest
+from fairseq_plugins.observe.diagnostics.dependency import dependency, growth, newest, run_dependency
 from fairseq_plugins.observe.diagnostics.observation import Visit, recording
+from fairseq_plugins.observe.diagnostics.output_change import changes, outputs, random_step
+from fairseq_plugins.observe.diagnostics.results import Settings
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 
@@ -82,6 +84,24 @@ def test_post_ln_is_constant_and_the_others_fall_as_one_by_i() -> None:
         model = subject(method, words=300, **wide(64, 18, base_init="xavier")).ready(inputs)
         rise = growth(newest(dependency(model, inputs)["encoder"]))
         assert rise == pytest.approx(expected, abs=tolerance), method
+
+
+def test_theorem_2_has_one_constant_for_every_depth_and_method() -> None:
+    """The output moves by C times the sum of beta_ii squared, which differs by more than ten between these models."""
+    inputs, found = batch(words=300), []
+    for method, layers in (("post_ln", 1), ("post_ln", 18), ("pre_ln", 3), ("pre_ln", 18), ("admin", 18)):
+        made = subject(method, words=300, **wide(64, layers, base_init="xavier", decoder_layers=1))
+        encoder, decoder = run_dependency([made], Settings(lambda _: inputs)).rows
+        model = made.ready(inputs)
+        total = sum(newest(dependency(model, inputs)["encoder"]))
+        before, _ = outputs(model, inputs)[-1], changes(model, inputs, random_step, 1)
+        moved = float((outputs(model, inputs)[-1] - before).square().mean())
+        assert encoder[-2:] == pytest.approx((total, moved / total))
+        assert decoder[-1] is None
+        found.append((total, encoder[-1]))
+    sums, constants = zip(*found, strict=True)
+    assert max(sums) > 10 * min(sums)
+    assert max(constants) < 2.5 * min(constants)
 
 
 def test_growth_of_one_by_i_and_of_a_constant() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.observe.diagnostics.batches import Batch
-from fairseq_plugins.observe.diagnostics.jacobian import jacobian, of_function
+from fairseq_plugins.observe.diagnostics.jacobian import jacobian, of_tensors
 from tests.observe.diagnostics.measured import batch, padded, subject
 
 
@@ -22,7 +22,8 @@ def test_a_linear_stack_has_the_product_of_its_matrices(layers: int, size: int) 
         return x
 
     product = torch.linalg.multi_dot([*maps[::-1], torch.eye(size).double()])
-    found = of_function(stack, torch.randn(size).double())
+    x = torch.randn(size).double().requires_grad_()
+    found = of_tensors(stack(x), x)
     assert torch.allclose(found, product)
 
 

@@ -72,7 +72,7 @@ def test_the_lower_layers_of_a_deep_encoder_are_a_shallow_one() -> None:
         for ours, theirs in zip(outputs(shallow, inputs), outputs(deep, inputs), strict=False):
             assert torch.allclose(ours, theirs, atol=1e-5), method
         top = shallow.encoder(inputs.source, inputs.lengths)["encoder_out"][0]
-        assert torch.allclose(normalised(top[inputs.words("encoder", 1)]), outputs(shallow, inputs)[-1], atol=1e-3)
+        assert torch.allclose(normalised(top[inputs.words("encoder", 1, top)]), outputs(shallow, inputs)[-1], atol=1e-3)
 
 
 def test_steps_have_the_size_that_they_should() -> None:

@@ -101,3 +101,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "recorder.jsonl").mkdir()
     with pytest.raises(UserError, match="Is a directory"):
         EntryFile(tmp_path / "recorder.jsonl")
+    (tmp_path / "link.jsonl").symlink_to("made")
+    with pytest.raises(UserError, match="cannot write there: a link"):
+        EntryFile(tmp_path / "link.jsonl")
+    assert not (tmp_path / "made").exists()

@@ -1,0 +1,140 @@
+"""Language models and speech to text: the analyses measure them as autograd does, and their checkpoints."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from fairseq_plugins.checkpoints.fold import made_up_task
+from fairseq_plugins.core.stacks import Decoder
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.observe.diagnostics.batches import Batch, read_data
+from fairseq_plugins.observe.diagnostics.command import OF_MODELS, main
+from fairseq_plugins.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of
+from fairseq_plugins.observe.diagnostics.jacobian import jacobian
+from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT, Subject, of_options
+from fairseq_plugins.observe.diagnostics.results import Settings
+from fairseq_plugins.observe.diagnostics.scales import run_scales
+from fairseq_plugins.observe.diagnostics.similarity import cosines, similarity
+from tests.language_model import text
+from tests.models import TINY_LANGUAGE_MODEL, TINY_SPEECH_TO_TEXT
+from tests.observe.diagnostics.measured import WORDS, padded, rows
+from tests.speech_to_text import audio
+
+SIZES = {"_transformer_lm": TINY_LANGUAGE_MODEL, "_s2t_transformer": TINY_SPEECH_TO_TEXT}
+
+
+def made(method: str, suffix: str, **settings: Any) -> tuple[Subject, Batch]:
+    """A small model of a family and what it reads; the last target has pads."""
+    said = Namespace(**{**SIZES[suffix], **NO_DROPOUT, **settings})
+    subject = of_options(method + suffix, said, made_up_task(WORDS, WORDS))
+    return subject, subject.reads(padded(), seed=1)
+
+
+@pytest.mark.parametrize("method", ["post_ln", "hyper_connections", "dlcl"])
+def test_a_language_models_jacobian_is_torchs(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject, batch = made(method, "_transformer_lm")
+    model = subject.ready(batch)
+    tokens = batch.previous[:1]
+    start = model.decoder.embed(tokens, None).detach()
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        monkeypatch.setattr(model.decoder, "embed", lambda *_: x)
+        features: torch.Tensor = model.decoder(tokens, features_only=True)[0]
+        return features
+
+    found = jacobian(model, batch)
+    expected = torch.autograd.functional.jacobian(run, start).reshape(96, 96)
+    assert torch.allclose(found, expected, atol=1e-5)
+    # No word depends on a later one.
+    assert not found.view(6, 16, 6, 16).sum(dim=(1, 3)).triu(diagonal=1).any()
+    assert found.any()
+
+
+def test_rezero_starts_as_the_identity_in_every_family() -> None:
+    for suffix in SIZES:
+        subject, batch = made("rezero", suffix)
+        size = 6 * 16
+        assert torch.allclose(jacobian(subject.ready(batch), batch), torch.eye(size), atol=1e-6), suffix
+    # Names are those of the state dict.
+    (note,) = run_scales([subject], Settings(lambda _: batch)).notes
+    assert "encoder.transformer_layers.0.self_attn" in note
+
+
+@pytest.mark.parametrize("suffix", SIZES)
+def test_gradients_and_similarities_are_those_of_the_layers(suffix: str) -> None:
+    subject, batch = made("post_ln", suffix)
+    model = subject.ready(batch)
+    points, alike = gradient_norms(model, batch), similarity(model, batch)
+    keep = {"return_all_hiddens": True}
+    encoded = model.encoder(*batch.inputs[:2], **keep) if len(batch.inputs) > 1 else None
+    # By fairseq's method for both: the model for speech returns no states.
+    x, extra = Decoder.extract_features(model.decoder, batch.previous, encoded)
+    out = model.decoder.output_layer(x)
+    loss = F.cross_entropy(out.flatten(0, 1), batch.target.flatten(), ignore_index=1, label_smoothing=0.1)
+    layers = extra["inner_states"][1:]
+    gradients = torch.autograd.grad(loss, layers)
+    assert norms_of(points, "decoder") == pytest.approx([float(g.norm()) for g in gradients], rel=1e-4)
+    words = batch.previous.ne(1).t()
+    assert torch.allclose(alike["decoder"], cosines(torch.stack([x[words] for x in layers])))
+    if encoded is not None:
+        states = encoded["encoder_states"]
+        assert torch.allclose(alike["encoder"], cosines(torch.stack([x.flatten(0, 1) for x in states])))
+
+
+def test_an_adaptive_softmax_has_the_loss_of_its_words() -> None:
+    adaptive = {"adaptive_softmax_cutoff": "10,30", "adaptive_softmax_dropout": 0.0}
+    subject, batch = made("post_ln", "_transformer_lm", **adaptive)
+    model = subject.ready(batch)
+    with torch.no_grad():
+        logs = model.get_normalized_probs(model(batch.previous), True, {"target": batch.target}).flatten(0, 1)
+    assert float(loss_of(model, batch)) == pytest.approx(
+        float(F.nll_loss(logs, batch.target.flatten(), ignore_index=1))
+    )
+
+
+@pytest.fixture(scope="module")
+def text_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return text.binarise(tmp_path_factory.mktemp("text"))
+
+
+def test_a_text_is_cut_into_blocks(text_data: Path) -> None:
+    task, make = read_data(text_data)
+    blocks = make(3, 7)
+    assert (blocks.source.numel(), blocks.previous.shape, blocks.lengths.tolist()) == (0, (3, 7), [7] * 3)
+    assert torch.equal(blocks.previous[:, 1:], blocks.target[:, :-1])
+    assert torch.equal(blocks.previous[1:, 0], blocks.target[:-1, -1])
+    first = (text_data.parent / "text" / "valid.txt").read_text(encoding="utf-8").replace(" ", text.SPACE)
+    assert task.source_dictionary.string(blocks.target[0]).replace(" ", "") == first[:7]
+    with pytest.raises(UserError, match="no validation text of 10000 tokens; give a smaller --length"):
+        make(1, 10_000)
+
+
+def test_trained_models_of_every_family(
+    text_data: Path, speech_data: Path, no_plots: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adaptive = ("--adaptive-input", "--adaptive-input-cutoff", "5,10", "--adaptive-softmax-cutoff", "5,10")
+    more = (*adaptive, "--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp", "--max-update", "2")
+    lm = text.train(text_data, tmp_path / "lm", "admin_transformer_lm", *more)
+    s2t = audio.train(speech_data, tmp_path / "s2t", "admin_s2t_transformer", "--max-update", "2")
+    for checkpoint, flags, stacks in ((lm, ["--data", str(text_data)], {"decoder"}), (s2t, [], {"encoder", "decoder"})):
+        place = checkpoint.parent / "found"
+        argv = ["all", "--checkpoint", str(checkpoint), "--length", "8", "--output", str(place), *flags]
+        assert main(argv) == 0, capsys.readouterr().err
+        written = {path.stem.removesuffix("-random"): path for path in place.glob("*.csv")}
+        assert set(written) - {"scales-others"} == {analysis.name for analysis in OF_MODELS}
+        assert {row["stack"] for name in ("scales", "similarity", "updates") for row in rows(written[name])} == stacks
+        weights = torch.load(checkpoint, weights_only=False)["model"]
+        omega = sum(weights[f"decoder.layers.1.ffn_residual.omega_{part}"] for part in ("profiled", "trained"))
+        (ours,) = [r for r in rows(written["scales"]) if (r["stack"], r["layer"], r["site"]) == ("decoder", "1", "ffn")]
+        assert float(ours["stream"]) == pytest.approx(float(omega.mean()), rel=1e-6)
+    refused = ["scales", "--checkpoint", str(s2t), "--data", str(text_data), "--output", str(tmp_path / "out")]
+    assert main(refused) == 2
+    assert "the corpus has" in capsys.readouterr().err
+    assert main(["scales", "post_ln", "--data", str(text_data), "--output", str(tmp_path / "out")]) == 2
+    assert "post_ln has an encoder: --data must be a corpus of two languages" in capsys.readouterr().err
