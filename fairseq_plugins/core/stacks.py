@@ -25,6 +25,18 @@ from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
 from fairseq_plugins.core.word_dropout import WordDropout
 
+HAS_PADS = "has_pads"
+"""Attribute of a batch of tokens: whether it has pads, where the host knows this (``training/host_pads.py``)."""
+
+
+def has_pads(tokens: Tensor, pads: Tensor) -> bool:
+    """Return whether ``tokens`` has pads, which are the true elements of ``pads``; both ``(B, T)``.
+
+    Asks the device only if the host does not know: a GPU answers when its queue of kernels is empty.
+    """
+    known: bool | None = getattr(tokens, HAS_PADS, None)
+    return bool(pads.any()) if known is None else known
+
 
 def wrap(layer: nn.Module, cfg: Any) -> nn.Module:
     """Wrap a layer for activation checkpointing and FSDP, as fairseq does."""
@@ -106,12 +118,12 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
     ) -> dict[str, list[Tensor]]:
         """Encode ``src_tokens`` of shape ``(B, T)``; arguments and result are those of fairseq's encoder."""
         encoder_padding_mask = src_tokens.eq(self.padding_idx)
-        has_pads = bool(encoder_padding_mask.any())
+        padded = has_pads(src_tokens, encoder_padding_mask)
 
         if token_embeddings is None:
             token_embeddings = self.embed_tokens(src_tokens)
         x, encoder_embedding = self.forward_embedding(src_tokens, self.word_dropout(token_embeddings))
-        if has_pads:
+        if padded:
             x = x * (1 - encoder_padding_mask.unsqueeze(-1).type_as(x))
         x = x.transpose(0, 1)
 
@@ -119,7 +131,7 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
         if return_all_hiddens:
             encoder_states.append(x)
 
-        x = self.run_layers(x, encoder_padding_mask if has_pads else None, encoder_states, return_all_hiddens)
+        x = self.run_layers(x, encoder_padding_mask if padded else None, encoder_states, return_all_hiddens)
         lengths = src_tokens.ne(self.padding_idx).sum(dim=1, dtype=torch.int32).reshape(-1, 1).contiguous()
         return {
             "encoder_out": [x],  # T B C
@@ -187,7 +199,7 @@ class Decoder(TransformerDecoderBase):
         elif not full_context_alignment:
             future = self.buffered_future_mask(x)
         pads = prev_output_tokens.eq(self.padding_idx)
-        return future, pads if pads.any() else None
+        return future, pads if has_pads(prev_output_tokens, pads) else None
 
     def extract_features_scriptable(
         self,

@@ -62,3 +62,19 @@ def _wrapped(original: Any, wrappers: list[tuple[int, Wrapper]]) -> Any:
 
     setattr(call, WRAPPERS, wrappers)
     return call
+
+
+def replace_settings(group: str, extended: type[Any]) -> None:
+    """Let fairseq make flags and YAML keys of a dataclass in place of its own of that ``group``, the first base."""
+    # Imported here: the first patch is to come before whatever imports fairseq.
+    from fairseq import options
+    from fairseq.dataclass.configs import FairseqConfig
+    from hydra.core.config_store import ConfigStore
+    from omegaconf import OmegaConf
+
+    # fairseq makes flags from the first and the configuration from the second; Hydra has a copy, which is updated.
+    setattr(options, extended.__bases__[0].__name__, extended)
+    declared = FairseqConfig.__dataclass_fields__[group]
+    declared.type = declared.default = extended
+    ConfigStore.instance().store(group, extended)
+    ConfigStore.instance().repo["config.yaml"].node[group] = OmegaConf.structured(extended)

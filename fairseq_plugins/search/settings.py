@@ -12,18 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from fairseq import options
-from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.constants import ChoiceEnum
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
-from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError, flag, unknown_name
-from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.patches.wrapping import replace_settings, wrap
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
 from fairseq_plugins.search.length_penalty import in_gnmt_form
@@ -168,13 +165,7 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
 
 def register() -> None:
     """Register these settings with fairseq; a second call changes nothing."""
-    # fairseq makes flags from the first and the configuration from the second; Hydra has a copy, which is updated.
-    options.GenerationConfig = GenerationConfigWithForm
-    declared = FairseqConfig.__dataclass_fields__["generation"]
-    declared.type = declared.default = GenerationConfigWithForm
-    store = ConfigStore.instance()
-    store.store("generation", GenerationConfigWithForm)
-    store.repo["config.yaml"].node.generation = OmegaConf.structured(GenerationConfigWithForm)
+    replace_settings("generation", GenerationConfigWithForm)
     wrap(FairseqTask, "build_generator", build_search)
     wrap(FairseqTask, "__init__", initialise_watched)
     wrap(Trainer, "__init__", refuse_in_training, order=50)

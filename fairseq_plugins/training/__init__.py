@@ -3,7 +3,7 @@
 * Optimizers: RAdam, LAMB, Muon with Adam, and fairseq's Adam by lists of tensors (``foreach_adam``, equal bit for bit)
   and by torch's fused kernel (``fused_adam``, equal to rounding).
 * A schedule without warm-up, and losses by sentence and in chunks of the vocabulary's logits.
-* Mixed precision, memory given back, and rates for kinds of parameters.
+* Batches of few shapes, mixed precision, memory given back, and rates for kinds of parameters.
 
 Optimizers, schedule and losses register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a
 YAML key (``optimizer._name: radam``) mean the same; they also work with stock architectures.
@@ -15,9 +15,12 @@ from __future__ import annotations
 def register() -> None:
     """Register everything in this package with fairseq; a second call does nothing."""
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
+        cuda_graphs,
         fast_adam,
+        host_pads,
         inverse_sqrt_without_warmup,
         lamb,
+        length_grid,
         loss_by_sentence,
         loss_in_chunks,
         mixed_precision,
@@ -27,6 +30,9 @@ def register() -> None:
         returned_memory,
     )
 
+    cuda_graphs.install()
+    host_pads.install()
+    length_grid.install()
     mixed_precision.install()
     rates.install()
     returned_memory.install()

@@ -44,6 +44,8 @@ from fairseq_plugins.errors import UserError
 SUFFIX = "_in_chunks"
 LOGITS = 2**24
 """Maximum number of logits in memory at a time: 64 MiB in float32."""
+LOGITS_ON_GPU = 2**25
+"""The same on a GPU, where a chunk of fewer than a thousand tokens leaves most of the card idle."""
 LOSS, NLL, RIGHT = range(3)
 """Rows of what the output layer returns."""
 
@@ -66,7 +68,15 @@ class OutputAndLoss(torch.autograd.Function):
     """Output layer and loss of some tokens. Only the first row of the result has a gradient."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, table: Tensor, target: Tensor, settings: Settings, train: bool) -> Tensor:
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        table: Tensor,
+        target: Tensor,
+        counted: Tensor | None,
+        settings: Settings,
+        train: bool,
+    ) -> Tensor:
         """Compute losses; if they are to be trained on, gradients too.
 
         Args:
@@ -74,6 +84,7 @@ class OutputAndLoss(torch.autograd.Function):
             features: output of the decoder (N, C).
             table: weight of the output layer (V, C).
             target: the right words (N,).
+            counted: 1 for each token that has a loss, else 0, (N,) in float32; None if all have.
             settings: what to compute.
             train: whether a backward pass may follow.
 
@@ -82,11 +93,11 @@ class OutputAndLoss(torch.autograd.Function):
             (3,) in float32.
         """
         ctx.settings = settings
-        ctx.save_for_backward(features, table, target)
+        ctx.save_for_backward(features, table, target, counted)
         # The scale of --fp16's loss arrives with the backward pass; without it, small gradients would be zero. So they
         # are computed there.
         at_once = train and settings.dtype != torch.float16
-        done = Pass(features, table, target, settings, at_once)
+        done = Pass(features, table, target, counted, settings, at_once)
         ctx.gradients = (done.of_features, done.of_table) if at_once else None
         return done.losses
 
@@ -99,14 +110,14 @@ class OutputAndLoss(torch.autograd.Function):
             ctx: autograd's context.
             gradient: of the forward pass's result; the rows other than the first have none.
         """
-        features, table, target = ctx.saved_tensors
+        features, table, target, counted = ctx.saved_tensors
         factor = gradient[LOSS]
         if ctx.gradients is not None:
             of_features, of_table = (gradient * factor for gradient in ctx.gradients)
         else:
-            done = Pass(features, table, target, ctx.settings, True, factor.float())
+            done = Pass(features, table, target, counted, ctx.settings, True, factor.float())
             of_features, of_table = done.of_features, done.of_table
-        return of_features.to(features.dtype), of_table.to(table.dtype), None, None, None
+        return of_features.to(features.dtype), of_table.to(table.dtype), None, None, None, None
 
 
 class Pass:
@@ -116,6 +127,7 @@ class Pass:
         features: (N, C).
         table: (V, C).
         target: (N,).
+        counted: (N,), or None.
         settings: what to compute.
         train: whether to compute gradients.
         factor: multiplies the gradients, in float32.
@@ -131,6 +143,7 @@ class Pass:
         features: Tensor,
         table: Tensor,
         target: Tensor,
+        counted: Tensor | None,
         settings: Settings,
         train: bool,
         factor: Tensor | None = None,
@@ -138,14 +151,16 @@ class Pass:
         words = table.shape[0]
         self.smoothing = settings.epsilon / (words - 1)
         self.right = 1.0 - settings.epsilon - self.smoothing
-        self.settings, self.factor = settings, factor
+        self.settings = settings
+        # What the gradient of each token is multiplied by.
+        factors = counted if factor is None else factor.expand(len(target)) if counted is None else counted * factor
         losses = torch.zeros(3, len(target), device=features.device)
         rows, weight = features.to(settings.dtype), table.to(settings.dtype)
         if train:
             self.of_features = torch.empty_like(features, dtype=torch.float32)
             # A sum over chunks: half precision would round it in each.
             self.of_table = torch.zeros_like(table, dtype=torch.float32)
-        size = max(1, LOGITS // words)
+        size = max(1, (LOGITS_ON_GPU if features.is_cuda else LOGITS) // words)
         logits = rows.new_empty(min(size, len(target)), words)
         for start in range(0, len(target), size):
             chunk = slice(start, start + size)
@@ -156,12 +171,15 @@ class Pass:
                 lprobs = F.log_softmax(scores, dim=1, dtype=torch.float32)
             losses[:, chunk] = self._losses(lprobs, target[chunk])
             if train:
-                self._add_gradients(chunk, lprobs, target[chunk], rows[chunk], weight)
-        self.losses = losses.sum(dim=1)
+                by = None if factors is None else factors[chunk].unsqueeze(1)
+                self._add_gradients(chunk, lprobs, target[chunk], rows[chunk], weight, by)
+        self.losses = (losses if counted is None else losses * counted).sum(dim=1)
         if train and self.smoothing:
-            scale = self.smoothing if factor is None else self.smoothing * factor
-            self.of_features.sub_(scale * weight.sum(dim=0, dtype=torch.float32))
-            self.of_table.sub_(scale * rows.sum(dim=0, dtype=torch.float32))
+            words_sum = self.smoothing * weight.sum(dim=0, dtype=torch.float32)
+            if factors is not None:
+                words_sum, rows = factors.unsqueeze(1) * words_sum, rows * factors.unsqueeze(1)
+            self.of_features.sub_(words_sum)
+            self.of_table.sub_(self.smoothing * rows.sum(dim=0, dtype=torch.float32))
 
     def _losses(self, lprobs: Tensor, target: Tensor) -> Tensor:
         nll = -lprobs.gather(1, target.unsqueeze(1)).squeeze(1)
@@ -169,12 +187,14 @@ class Pass:
         right = lprobs.argmax(dim=1).eq(target).float() if self.settings.accuracy else torch.zeros_like(nll)
         return torch.stack([loss, nll, right])
 
-    def _add_gradients(self, chunk: slice, lprobs: Tensor, target: Tensor, rows: Tensor, weight: Tensor) -> None:
+    def _add_gradients(
+        self, chunk: slice, lprobs: Tensor, target: Tensor, rows: Tensor, weight: Tensor, factors: Tensor | None
+    ) -> None:
         """Add the gradients of a chunk, except for the constant of the smoothing; overwrites ``lprobs``."""
         by_logits = lprobs.exp_()
         by_logits.scatter_add_(1, target.unsqueeze(1), by_logits.new_full((len(target), 1), -self.right))
-        if self.factor is not None:
-            by_logits.mul_(self.factor)
+        if factors is not None:
+            by_logits.mul_(factors)
         by_logits = by_logits.to(self.settings.dtype)
         if self.settings.dtype == torch.float32:
             torch.mm(by_logits, weight, out=self.of_features[chunk])
@@ -225,11 +245,15 @@ class InChunks(FairseqCriterion):
             kind = features.device.type
             dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
             target = sample["target"]
-            # By their places, not by a mask: a GPU is asked once for their number.
-            words = self._words(target).nonzero(as_tuple=True)
+            words, counted = self._words(target), None
+            if features.is_cuda:  # which would be asked for the number of words, and a CUDA graph cannot be
+                counted = words.flatten().float()
+                features, target = features.flatten(0, 1), target.flatten()
+            else:
+                features, target = features[words], target[words]
             settings = Settings(self.eps, self.report_accuracy, dtype)
             with torch.autocast(kind, enabled=False):
-                return OutputAndLoss.apply(features[words], table, target[words], settings, torch.is_grad_enabled())
+                return OutputAndLoss.apply(features, table, target, counted, settings, torch.is_grad_enabled())
 
         decoder.output_layer = losses
         try:

@@ -29,6 +29,7 @@ FAST = {
     "bf16": "--bf16",
     "amp, ema": "--amp --store-ema --ema-decay 0.9 --ema-fp32 --ema-update-freq 2",
     "muon": "--optimizer muon --muon-lr-scale 2 --weight-decay 0.1",
+    "grid": "--length-grid 1.3",
     "rates by kind": "--arch completep_transformer --depth-mup-alpha 0.5 --depth-mup-base 1",
     "guard and recorder": f"{DIAGNOSTICS} --divergence-action skip --optimizer foreach_adam",
     # No master weights, and a scale of the loss.

@@ -39,6 +39,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.gpu import autocast
+from tests.gpu.graphs import PretendedGraph, capture, new_pool
 
 HALF = (torch.float16, torch.bfloat16)
 REAL = bool(os.environ.get("REAL_GPU"))
@@ -73,8 +74,14 @@ class Seen:
         self.promotions: Counter[str] = Counter()
 
     def wait(self, places: Counter[str]) -> None:
-        """Count a wait; with ``torch.cuda.set_sync_debug_mode`` it is reported, too."""
+        """Count a wait; with ``torch.cuda.set_sync_debug_mode`` it is reported, too.
+
+        Raises:
+            RuntimeError: a graph is capturing.
+        """
         places[place()] += 1
+        if PretendedGraph.capturing is not None:
+            raise RuntimeError(f"operation not permitted when stream is capturing, at {place()}")
         if _debug_mode[0]:
             warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
 
@@ -85,6 +92,8 @@ class Seen:
 
 
 SEEN = Seen()
+LAUNCHES = [0]
+"""How many operations were computed on the GPU; a view is counted, too."""
 _debug_mode = [0]
 
 
@@ -245,8 +254,12 @@ def _operate(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     kwargs = {name: _mapped(_inner, value) for name, value in kwargs.items() if name != "pin_memory"}
     if wanted:
         kwargs["device"] = torch.device("cpu")
+    args, graph = _mapped(_inner, args), PretendedGraph.capturing
+    LAUNCHES[0] += 1
     with _random_state(func):
-        return _mapped(wrapped, func(*_mapped(_inner, args), **kwargs))
+        if graph is not None:
+            return _mapped(wrapped, graph.record(func, args, kwargs, lambda: func(*args, **kwargs)))
+        return _mapped(wrapped, func(*args, **kwargs))
 
 
 def _inner(value: Tensor) -> Tensor:
@@ -412,6 +425,9 @@ def _torch_cuda(count: int) -> dict[str, Any]:
         "get_device_capability": lambda device=None: (PROPERTIES.major, PROPERTIES.minor),
         "memory_summary": lambda device=None, abbreviated=False: "",
         "synchronize": _synchronize,
+        "CUDAGraph": PretendedGraph,
+        "graph": capture,
+        "graph_pool_handle": new_pool,
         "set_sync_debug_mode": lambda mode: _debug_mode.__setitem__(0, int(mode not in (0, "default"))),
         "manual_seed": _manual_seed,
         "manual_seed_all": _manual_seed_all,

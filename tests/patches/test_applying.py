@@ -22,6 +22,10 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "observe.recorder.recording.step",
         "observe.guard.guarding.step",
     ),
+    "fairseq.trainer.Trainer.get_train_iterator": (
+        "patches.short_max_tokens.train_on_all",
+        "training.length_grid.train_on_grid",
+    ),
     "fairseq.trainer.Trainer.clip_grad_norm": ("observe.recorder.recording.clip", "observe.guard.guarding.judge"),
     "fairseq.trainer.Trainer.load_checkpoint": (
         "observe.guard.installing.load",

@@ -1,0 +1,276 @@
+"""``--cuda-graphs`` on the pretended GPU: every number is that of eager training, bit for bit, or the log says why."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import pytest
+import torch
+from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
+from torch import Tensor
+
+from fairseq_plugins.core.layers import EncoderLayer
+from fairseq_plugins.core.method import METHODS
+from fairseq_plugins.training import cuda_graphs
+from fairseq_plugins.training.cuda_graphs import ATTRIBUTE, Graph, Graphs
+from tests import toy
+from tests.faults.exact import differences
+from tests.gpu.pretend import on_gpu
+from tests.gpu.watching import parsed
+from tests.representatives import slow_but
+
+SHAPES = 4
+"""Shapes of the toy corpus, each in one batch of an epoch."""
+PRECISIONS = ("--fp16", "--bf16", "--amp", "--amp --bf16", "--memory-efficient-fp16", "float32")
+
+
+class Seen(NamedTuple):
+    """Gradient norm, sample size and losses of each update; the checkpoint; and the graphs' state at the end."""
+
+    updates: list[Any]
+    state: dict[str, Any]
+    shapes: int
+    batches: int
+    replayed: int
+    stopped: str
+    warnings: list[str]
+
+
+def train(data: Path, directory: Path, *flags: str, arch: str = "admin_transformer", updates: int = 12) -> Seen:
+    """Train with dropout everywhere; every update's own numbers, unrounded."""
+    numbers: list[Any] = []
+    kept: list[Trainer] = []
+    warnings: list[str] = []
+    report = Trainer._reduce_and_log_stats
+
+    def listen(trainer: Trainer, outputs: Any, size: Any, norm: Any = None) -> Any:
+        if norm is not None:
+            kept[:] = [trainer]
+            found = [{name: float(value) for name, value in output.items()} for output in outputs]
+            numbers.append((float(norm), float(size), found))
+        return report(trainer, outputs, size, norm)
+
+    dropout = ("--dropout", "0.1", "--attention-dropout", "0.1", "--activation-dropout", "0.1")
+    given = [flag for part in flags for flag in part.split() if flag != "float32"]
+    common = ("--max-tokens", "300", "--fp16-init-scale", "8", "--ddp-backend", "legacy_ddp")
+    config = parsed(data, directory, *dropout, *common, *given, arch=arch, updates=updates)
+    config.common.cpu = False
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
+    with mock.patch.object(Trainer, "_reduce_and_log_stats", listen):
+        cuda_graphs.logger.addHandler(handler)
+        toy.run_training(config)
+    state = torch.load(directory / "checkpoint_last.pt", weights_only=False)
+    graphs: Graphs | None = getattr(kept[0], ATTRIBUTE, None)
+    if graphs is None:
+        return Seen(numbers, state, 0, 0, 0, "", warnings)
+    made = (len(graphs.graphs), graphs.counts["batches"], graphs.counts["replayed"])
+    return Seen(numbers, state, *made, graphs.stopped, warnings)
+
+
+def assert_same(eager: Seen, graphs: Seen) -> None:
+    assert graphs.updates == eager.updates
+    for part in ("model", "last_optimizer_state", "extra_state"):
+        clocks = ("metrics", "previous_training_time")
+        first, second = (
+            {name: value for name, value in dict(seen.state[part]).items() if name not in clocks}
+            for seen in (eager, graphs)
+        )
+        assert differences(first, second) == [], part
+
+
+def assert_replayed(data: Path, directory: Path, *flags: str, shapes: int = SHAPES, **settings: Any) -> Seen:
+    """Train eagerly and by graphs: the same numbers, and every batch of a shape replayed from its third on."""
+    eager = on_gpu(train, data, directory / "eager", *flags, **settings)
+    graphs = on_gpu(train, data, directory / "graphs", "--cuda-graphs", *flags, **settings)
+    assert (graphs.stopped, graphs.warnings) == ("", [])
+    assert graphs.shapes == shapes
+    assert graphs.replayed == graphs.batches - 2 * shapes
+    assert_same(eager, graphs)
+    return graphs
+
+
+@pytest.mark.parametrize("method", slow_but(("sigma_reparam",), METHODS))
+def test_every_method(method: str, toy_data: Path, tmp_path: Path) -> None:
+    assert_replayed(toy_data, tmp_path, "--fp16", arch=f"{method}_transformer")
+
+
+@pytest.mark.parametrize("precision", slow_but(("--amp",), PRECISIONS[1:]))
+def test_every_precision(precision: str, toy_data: Path, tmp_path: Path) -> None:
+    assert_replayed(toy_data, tmp_path, precision)
+
+
+FEATURES = {
+    "moving average": "--bf16 --store-ema --ema-fp32 --ema-start-update 1 --ema-decay 0.9",
+    "fused_adam": "--bf16 --optimizer fused_adam",
+    "lists of weights": "--fp16 --fp16-no-flatten-grads --optimizer lamb",
+    "tables for each stack": "--fp16 --weight-decay 0.1 --share-all-embeddings",
+    "word dropout": "--fp16 --word-dropout 0.2",
+    "alignment of the loss": "--fp16 --ignore-prefix-size 1",
+    "loss by sentence": "--fp16 --criterion label_smoothed_cross_entropy_by_sentence",
+    "loss in chunks": "--fp16 --criterion label_smoothed_cross_entropy_in_chunks",
+    "loss in chunks, kept": "--bf16 --criterion label_smoothed_cross_entropy_in_chunks_with_diagnostics",
+    "guard": "--fp16 --criterion label_smoothed_cross_entropy_with_diagnostics --divergence-action skip",
+}
+
+
+@pytest.mark.parametrize("feature", slow_but(("guard",), FEATURES))
+def test_every_feature(feature: str, toy_data: Path, tmp_path: Path) -> None:
+    assert_replayed(toy_data, tmp_path, FEATURES[feature])
+
+
+def test_several_batches_an_update_whose_results_share_memory(toy_data: Path, tmp_path: Path) -> None:
+    eager, graphs = (
+        on_gpu(train, toy_data, tmp_path / name, "--bf16", "--update-freq", "3", *flags)
+        for name, flags in (("eager", ()), ("graphs", ("--cuda-graphs",)))
+    )
+    assert_same(eager, graphs)
+    assert (graphs.shapes, graphs.stopped) == (SHAPES, "")
+    assert graphs.replayed > SHAPES
+
+
+def test_the_loss_scale_is_not_recorded(toy_data: Path, tmp_path: Path) -> None:
+    """It overflows at first, and doubles every four updates."""
+    flags = ("--fp16", "--fp16-init-scale", "262144", "--fp16-scale-window", "4")
+    graphs = assert_replayed(toy_data, tmp_path, *flags, updates=20)
+    assert graphs.batches > len(graphs.updates) == 20
+
+
+def test_an_update_that_is_recorded_is_eager(toy_data: Path, tmp_path: Path) -> None:
+    flags = ("--fp16", "--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--diagnostics-interval", "5")
+    eager, graphs = (
+        on_gpu(train, toy_data, tmp_path / name, *flags, *more)
+        for name, more in (("eager", ()), ("graphs", ("--cuda-graphs",)))
+    )
+    assert_same(eager, graphs)
+    assert (graphs.shapes, graphs.replayed) == (SHAPES, 2)  # the fifth and the tenth update have hooks
+    entries = [(tmp_path / name / "recorder.jsonl").read_text() for name in ("eager", "graphs")]
+    assert entries[0] == entries[1]
+
+
+@pytest.mark.slow
+def test_a_training_stopped_and_resumed_is_the_uninterrupted_one(toy_data: Path, tmp_path: Path) -> None:
+    whole = on_gpu(train, toy_data, tmp_path / "eager", "--fp16", updates=18)
+    first = on_gpu(train, toy_data, tmp_path / "parts", "--fp16", "--cuda-graphs", updates=10)
+    rest = on_gpu(train, toy_data, tmp_path / "parts", "--fp16", "--cuda-graphs", updates=18)
+    assert rest.replayed == 2  # each shape is new to this process
+    assert first.updates + rest.updates == whole.updates
+    assert differences(rest.state["model"], whole.state["model"]) == []
+
+
+# What a graph must not hide -------------------------------------------------------------------------------------------
+
+
+def assert_eager(data: Path, directory: Path, why: str, *flags: str, **settings: Any) -> None:
+    """Whatever the fault, the numbers are those of eager training, and one line says why."""
+    eager = on_gpu(train, data, directory / "eager", *flags, **settings)
+    graphs = on_gpu(train, data, directory / "graphs", "--cuda-graphs", *flags, **settings)
+    assert_same(eager, graphs)
+    assert len(graphs.warnings) == 1
+    assert why in graphs.warnings[0]
+
+
+def planted(fault: Callable[[EncoderLayer, Tensor], Tensor]) -> Any:
+    """Encoder layers whose output passes through ``fault``."""
+    forward = EncoderLayer.forward
+
+    def faulty(layer: Any, *args: Any, **kwargs: Any) -> Any:
+        x, *rest = forward(layer, *args, **kwargs)
+        return (fault(layer, x), *rest)
+
+    return mock.patch.object(EncoderLayer, "forward", faulty)
+
+
+def reads(layer: EncoderLayer, x: Tensor) -> Tensor:
+    return x * (0.5 if float(x.detach().sum()) > 1e9 else 1.0)
+
+
+def counts(layer: EncoderLayer, x: Tensor) -> Tensor:
+    layer.calls = getattr(layer, "calls", 0) + 1
+    return x * (1 + 0.01 * layer.calls)
+
+
+def sends(layer: EncoderLayer, x: Tensor) -> Tensor:
+    return x * torch.tensor(0.9, device=x.device, dtype=x.dtype)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"), [(reads, "not permitted when stream is capturing"), (sends, "not permitted")]
+)
+def test_a_layer_that_asks_or_sends_stays_eager(fault: Any, why: str, toy_data: Path, tmp_path: Path) -> None:
+    with planted(fault):
+        assert_eager(toy_data, tmp_path, why, "--bf16")
+
+
+def test_a_layer_that_counts_is_found_before_its_first_replay(toy_data: Path, tmp_path: Path) -> None:
+    """The recorded pass has counted once more, which nobody can undo."""
+    with planted(counts):
+        eager = on_gpu(train, toy_data, tmp_path / "eager", "--bf16")
+        graphs = on_gpu(train, toy_data, tmp_path / "graphs", "--cuda-graphs", "--bf16")
+    assert (graphs.shapes, graphs.replayed) == (0, 0)
+    assert "a replay has other numbers" in graphs.warnings[0]
+    assert graphs.updates[: SHAPES + 1] == eager.updates[: SHAPES + 1]
+
+
+def test_a_table_that_is_replaced_is_kept_for_the_graph_that_reads_it(toy_data: Path, tmp_path: Path) -> None:
+    """Position tables grow with the longest batch; without the copy that a graph keeps, it would read freed memory."""
+
+    def forget(layer: EncoderLayer, x: Tensor) -> Tensor:
+        table = getattr(layer, "table", None)
+        layer.table = torch.full_like(x, 0.5) if table is None or table.shape != x.shape else table
+        return x * layer.table
+
+    with planted(forget):
+        assert_replayed(toy_data, tmp_path, "--bf16")
+        forgetful = mock.patch.object(cuda_graphs, "Graph", lambda *parts: Graph(*parts[:3], kept=[]))
+        with forgetful, pytest.raises(AssertionError, match="freed memory"):
+            on_gpu(train, toy_data, tmp_path / "freed", "--cuda-graphs", "--bf16")
+
+
+def out_of_memory(*_: Any, **__: Any) -> Any:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+
+@pytest.mark.slow
+def test_out_of_memory_while_recording(toy_data: Path, tmp_path: Path) -> None:
+    with mock.patch.object(Graphs, "_record", out_of_memory):
+        assert_eager(toy_data, tmp_path, "out of memory", "--bf16")
+
+
+def test_out_of_memory_later_gives_the_memory_of_the_graphs_back(toy_data: Path, tmp_path: Path) -> None:
+    """An eager batch that does not fit beside the graphs is computed once more without them, with the same dropout."""
+    compute = FairseqTask.train_step
+    calls = itertools.count()
+
+    def full(task: Any, *args: Any, **kwargs: Any) -> Any:
+        result = compute(task, *args, **kwargs)
+        if next(calls) == 6:  # the second batch of the third shape: four eager ones and two that were also recorded
+            out_of_memory()
+        return result
+
+    eager = on_gpu(train, toy_data, tmp_path / "eager", "--bf16")
+    with mock.patch.object(FairseqTask, "train_step", full):
+        graphs = on_gpu(train, toy_data, tmp_path / "graphs", "--cuda-graphs", "--bf16")
+    assert_same(eager, graphs)
+    assert graphs.warnings == ["--cuda-graphs: the training goes on without graphs: out of memory"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("--checkpoint-activations", "--checkpoint-activations"),
+        ("--encoder-layerdrop 0.1", "--encoder-layerdrop or --decoder-layerdrop"),
+        ("--report-accuracy", "--report-accuracy"),
+        ("--criterion label_smoothed_cross_entropy_with_rdrop", "--criterion label_smoothed_cross_entropy_with_rdrop"),
+    ],
+)
+def test_what_stands_in_the_way_is_said(flags: str, why: str, toy_data: Path, tmp_path: Path) -> None:
+    seen = on_gpu(train, toy_data, tmp_path, "--cuda-graphs", *flags.split(), updates=1)
+    assert seen.warnings == [f"--cuda-graphs has no effect: {why}"]
+    assert len(seen.updates) == 1
