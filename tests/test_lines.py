@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -59,9 +61,13 @@ def test_files_of_unequal_length_are_told_apart_by_their_counts(tmp_path: Path) 
         assert refused(lambda files=files: list(in_step(files))) == line
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = written(tmp_path / "text", b"a\nb\n")
-    (tmp_path / "two.partial").symlink_to("/dev/full")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
     line = f"{tmp_path / 'one'} {tmp_path / 'two'}: cannot be written: no space left on device"
     assert refused(split, text, tmp_path / "one", tmp_path / "two", every=2) == line
     assert list(tmp_path.iterdir()) == [text]

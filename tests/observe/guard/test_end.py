@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -161,8 +163,11 @@ def test_a_stock_model_is_searched_too(
 
     monkeypatch.setattr(TransformerModel, "build_model", classmethod(spoilt))
     if disk == "full":
-        (tmp_path / "divergence").mkdir()
-        (tmp_path / "divergence" / "last.pt.tmp").symlink_to("/dev/full")
+
+        def full(*_: Any, **__: Any) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(torch, "save", full)
     with pytest.raises(Diverged) as caught:
         toy.train_toy(toy_data, tmp_path, "--max-update", "1")
     assert f"; first in {place}" in str(caught.value)
