@@ -83,6 +83,7 @@ class DecodingState(dict[str, Any]):
         self.source: dict[nn.Module, Cached] = {}
         self.source_bias: Tensor | None = None
         self.source_seen = False
+        self.position: Tensor | None = None  # of this step, where it was computed before
 
     def see_source(self, pads: Tensor | None, dtype: torch.dtype) -> None:
         """Keep what to add to the logits of cross-attentions, ``(N, 1, 1, S)``, from pads ``(N, S)``; once a batch."""
@@ -176,6 +177,14 @@ def forward(self: Any, query: Tensor, key: Tensor | None, value: Tensor | None, 
     return type(self).forward(self, query, key, value, **options)
 
 
+def position(self: Any, words: Tensor, incremental_state: Any = None, **options: Any) -> Any:
+    """Stand in for ``forward`` of a position embedding: the position that a :class:`DecodingState` knows, if any."""
+    known = getattr(incremental_state, "position", None)
+    if known is not None:
+        return known
+    return type(self).forward(self, words, incremental_state=incremental_state, **options)
+
+
 @contextmanager
 def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
     """Switch the attentions of ``decoder`` to steps, and skip attention weights that nobody requested.
@@ -187,6 +196,9 @@ def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
         if has_steps(module):
             stepping.append(module)
             module.forward = types.MethodType(forward, module)
+        elif module is getattr(decoder, "embed_positions", None) and "forward" not in vars(module):
+            stepping.append(module)
+            module.forward = types.MethodType(position, module)
         elif hasattr(module, "beam_size"):
             before.append((module, "beam_size", module.beam_size))
             module.beam_size = beam  # type: ignore[assignment]

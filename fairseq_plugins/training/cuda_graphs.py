@@ -88,7 +88,7 @@ def obstacles(trainer: Trainer) -> list[str]:
             "fairseq.criterions.label_smoothed_cross_entropy_latency",
         )
     )
-    foreign = {type(m) for m in model.modules() if not _is_known(type(m))}
+    foreign = {type(m) for m in model.modules() if not is_known(type(m))}
     found = {
         "there is no GPU": not trainer.cuda,
         f"--ddp-backend {backend} (legacy_ddp works)": several and backend not in BACKENDS,
@@ -108,7 +108,7 @@ def obstacles(trainer: Trainer) -> list[str]:
     return [reason for reason, stands in found.items() if stands]
 
 
-def _is_known(kind: type) -> bool:
+def is_known(kind: type) -> bool:
     """Return whether a module is of a known package, and computes the same in every update."""
     counts = getattr(kind, "set_num_updates", None)
     return kind.__module__.partition(".")[0] in KNOWN and (
@@ -142,7 +142,7 @@ def shape_of(sample: dict[str, Any]) -> Hashable:
     return repr(tree_map_with_path(described, sample))
 
 
-class _Inputs(TorchDispatchMode):
+class Inputs(TorchDispatchMode):
     """Keeps the memory that recorded kernels read, however soon the model drops it.
 
     Tables that grow and are replaced would otherwise be freed, and the memory given to somebody else.
@@ -301,7 +301,7 @@ class Graphs:
             replayed = self._replay(graph, sample)
             reason = "" if _same(result, replayed) and after.equals(State(live)) else "a replay has other numbers"
         except Exception as error:  # whatever torch, the driver or a module says: the training goes on without graphs
-            reason = "out of memory" if _out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__
+            reason = why(error)
         after.restore()
         if reason:
             self._stop(reason)
@@ -325,7 +325,7 @@ class Graphs:
         recorded = tree_map_with_path(fixed, sample)
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        graph, inputs = torch.cuda.CUDAGraph(), _Inputs()
+        graph, inputs = torch.cuda.CUDAGraph(), Inputs()
         # Other threads load batches meanwhile, and may ask the driver what they like.
         capturing = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
         with self._unheard(), self._scale_on_device(), self._gradients_taken() as take, capturing, inputs:
@@ -441,6 +441,11 @@ def _same(first: Result, second: Result) -> bool:
 
 def _out_of_memory(error: BaseException) -> bool:
     return "out of memory" in str(error)
+
+
+def why(error: Exception) -> str:
+    """Return why a graph was not recorded, in one line."""
+    return "out of memory" if _out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__
 
 
 def wanted(trainer: Trainer) -> bool:
