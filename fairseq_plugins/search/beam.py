@@ -12,8 +12,8 @@ step, K afterwards), C candidates of a sentence, T time, S source time, V words.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import repeat
 from typing import Any
 
 import torch
@@ -34,8 +34,8 @@ class LeanSearch(SequenceGenerator):
     """
 
     keeps_attention = False
-    graphs: list[StepGraphs] | None = None
-    """Of each model on a GPU; None if steps are eager."""
+    graphs: Sequence[StepGraphs] = ()
+    """Of each model, for a GPU; empty for steps that are eager."""
 
     def _generate(
         self,
@@ -80,12 +80,12 @@ class _Batch:
         self.alive = list(range(self.sentences))
         self.finished = Finished(self.sentences, self.beam)
         self.ancestry = Ancestry(self.sentences, self.device)
-        models = settings.model.models
-        graphs = settings.graphs if self.device.type == "cuda" else None
         self.members = [
-            Member(model, net_input, self.ancestry, self.beam, settings.keeps_attention, of_model)
-            for model, of_model in zip(models, graphs or repeat(None), strict=False)
+            Member(model, net_input, self.ancestry, self.beam, settings.keeps_attention)
+            for model in settings.model.models
         ]
+        for member, graphs in zip(self.members, settings.graphs, strict=False):
+            member.graphs = graphs if self.device.type == "cuda" and graphs.fit(member) else None
         self.by_halves = any(member.graphs is not None for member in self.members)
 
     def search(self) -> list[list[dict[str, Tensor]]]:

@@ -113,10 +113,7 @@ def build_search(
 
 
 def with_graphs(generator: Any, args: Any) -> Any:
-    """Return the search, with graphs unless ``args`` is without this setting.
-
-    So are those of a validation in training, in which the memory of graphs would be missing.
-    """
+    """Return the search with graphs; without where ``args`` has no such setting, as in a validation in training."""
     if isinstance(generator, LeanSearch) and not getattr(args, "no_search_graphs", True):
         generator.graphs = [StepGraphs() for _ in generator.model.models]
     return generator

@@ -29,7 +29,12 @@ FIRST_STEPS = 8
 
 
 class Cached:
-    """Keys and values of one attention, ``(N, room, H, D)`` each, of which the first ``used`` positions count."""
+    """Keys and values of one attention, ``(N, room, H, D)`` each, of which the first ``used`` positions count.
+
+    With ``places`` ``(W)``, on the device, what is appended is written there; then the whole room counts.
+    """
+
+    places: Tensor | None = None
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.pair, self.used = [keys, values], keys.size(1)
@@ -43,6 +48,10 @@ class Cached:
 
     def append(self, *new: Tensor) -> None:
         """Write keys and values ``(N, W, H, D)`` behind the used positions."""
+        if self.places is not None:
+            for old, added in zip(self.pair, new, strict=True):
+                old.index_copy_(1, self.places, added)
+            return
         end = self.used + new[0].size(1)
         for place, (old, added) in enumerate(zip(self.pair, new, strict=True)):
             if end > old.size(1):
@@ -83,7 +92,6 @@ class DecodingState(dict[str, Any]):
         self.source: dict[nn.Module, Cached] = {}
         self.source_bias: Tensor | None = None
         self.source_seen = False
-        self.position: Tensor | None = None  # of this step, where it was computed before
 
     def see_source(self, pads: Tensor | None, dtype: torch.dtype) -> None:
         """Keep what to add to the logits of cross-attentions, ``(N, 1, 1, S)``, from pads ``(N, S)``; once a batch."""
@@ -177,14 +185,6 @@ def forward(self: Any, query: Tensor, key: Tensor | None, value: Tensor | None, 
     return type(self).forward(self, query, key, value, **options)
 
 
-def position(self: Any, words: Tensor, incremental_state: Any = None, **options: Any) -> Any:
-    """Stand in for ``forward`` of a position embedding: the position that a :class:`DecodingState` knows, if any."""
-    known = getattr(incremental_state, "position", None)
-    if known is not None:
-        return known
-    return type(self).forward(self, words, incremental_state=incremental_state, **options)
-
-
 @contextmanager
 def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
     """Switch the attentions of ``decoder`` to steps, and skip attention weights that nobody requested.
@@ -196,9 +196,6 @@ def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
         if has_steps(module):
             stepping.append(module)
             module.forward = types.MethodType(forward, module)
-        elif module is getattr(decoder, "embed_positions", None) and "forward" not in vars(module):
-            stepping.append(module)
-            module.forward = types.MethodType(position, module)
         elif hasattr(module, "beam_size"):
             before.append((module, "beam_size", module.beam_size))
             module.beam_size = beam  # type: ignore[assignment]

@@ -45,28 +45,18 @@ class Member:
         ancestry: of the hypotheses, shared by the ensemble.
         beam: K.
         attention: whether the decoder's attention weights are asked for.
-        graphs: of this member, which compute its steps if they can; None for none.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        net_input: dict[str, Any],
-        ancestry: Ancestry,
-        beam: int,
-        attention: bool,
-        graphs: StepGraphs | None = None,
-    ) -> None:
+    def __init__(self, model: Any, net_input: dict[str, Any], ancestry: Ancestry, beam: int, attention: bool) -> None:
         self.model, self.decoder, self.beam, self.attention = model, model.decoder, beam, attention
         self.encoder = getattr(model, "encoder", None)
         self.source = None if self.encoder is None else self.encoder.forward_torchscript(net_input)
-        self.ancestry, self.state = ancestry, DecodingState(ancestry)
-        self.device = net_input["src_tokens"].device
+        self.state = DecodingState(ancestry)
         self.options = {} if attention else {"alignment_layer": -1}  # no layer, hence no layer's weights
         movable = [module for module in self.decoder.modules() if hasattr(module, "reorder_incremental_state")]
         self.movable = [module for module in movable if module is not self.decoder and not has_steps(module)]
-        self.graphs = graphs if graphs is not None and graphs.fit(self) else None
-        self.room: Room | None = None  # where the graphs compute
+        self.graphs: StepGraphs | None = None
+        self.room: Room | None = None  # where graphs compute
 
     def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
         """Return log-probabilities of the next word, ``(N * W, V)``, and the attention, ``(N * W, S)``, if asked for.
