@@ -13,11 +13,13 @@ from unittest import mock
 import pytest
 import torch
 from fairseq import utils
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from fairseq_plugins.core.layers import DecoderLayer
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.search import beam, step_graphs
+from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.search.step_graphs import StepGraphs
 from tests import models
 from tests.gpu.graphs import PretendedGraph
@@ -223,6 +225,37 @@ def test_every_setting_by_graphs(name: str) -> None:
 
 def test_an_ensemble_by_graphs() -> None:
     assert_replayed("post_ln", members=2)
+
+
+@pytest.mark.parametrize("arch", ["admin_transformer_lm", "post_ln_s2t_transformer"])
+def test_a_language_model_and_speech_by_graphs(arch: str) -> None:
+    prompt = torch.tensor([[2, 7, 8], [2, 9, 10]])
+    frames = torch.randn(3, 40, models.FEATURES, generator=torch.Generator().manual_seed(2))
+    source, lengths, options = (
+        (frames, [40, 32, 20], {}) if "s2t" in arch else (prompt, [3, 3], {"prefix": prompt[:, 1:]})
+    )
+
+    def found(graphs: bool) -> tuple[Any, int]:
+        model = models.tiny(arch).eval()
+        models.perturb(model, 0.3)
+        generator = beam.LeanSearch([model.cuda()], models.dictionary(models.WORDS), beam_size=4, max_len_b=20)
+        generator.graphs = [StepGraphs()] if graphs else ()
+        inputs = {"src_tokens": source.cuda(), "src_lengths": torch.tensor(lengths).cuda()}
+        prefixes = {f"{name}_tokens": value.cuda() for name, value in options.items()}
+        answers = generator.generate([model], {"net_input": inputs}, **prefixes)
+        return [searching.words(answer) for answer in answers], sum(len(one.rooms) for one in generator.graphs)
+
+    ours, theirs = (on_gpu(found, graphs) for graphs in (True, False))
+    assert ours[0] == theirs[0]
+    assert (ours[1] > 0, theirs[1]) == (True, 0)
+
+
+def test_commands_search_by_graphs_and_a_validation_in_training_does_not() -> None:
+    """In a training their memory would be missing; ``eval_bleu_args`` has only the keys that the user wrote."""
+    whole, member = OmegaConf.structured(GenerationConfigWithForm()), models.trained("admin")
+    off = OmegaConf.structured(GenerationConfigWithForm(no_search_graphs=True))
+    asked = (whole, off, searching.settings(), searching.settings(no_search_graphs=False))
+    assert [len(models.task().build_generator([member], one).graphs) for one in asked] == [1, 0, 0, 1]
 
 
 def test_sentences_leave_by_halves() -> None:
