@@ -1,13 +1,9 @@
 """Steps of the lean search as CUDA graphs: one launch for a whole decoder, instead of some 45 a layer.
 
-A graph reads and writes fixed places. So from its second step on, a search on a GPU computes in rooms:
-
-- for sentences: up to a quarter more than there are; they leave when half of them are finished;
-- for words of the source, and for steps: 8 or 16, doubled as often as need be.
-
-What is unused has logits of minus infinity, hence weights of exactly 0. The first step in a room is computed eagerly,
-then recorded and replayed: the replay must have the same numbers bit for bit, or the search goes on eagerly and says
-why. The rooms of a decoder share the memory of its caches.
+A graph reads and writes fixed places. So from its second step on, a search on a GPU has room for up to a quarter more
+sentences than there are, which leave when half of them are finished, and for words of the source and steps in powers of
+two. Unused room has logits of minus infinity, hence weights of exactly 0. The first step in a room is computed eagerly,
+recorded and replayed: the replay must have the same numbers bit for bit, or the search goes on eagerly and says why.
 
 Legend: N sentences still in the batch, K hypotheses of each, V words.
 """
@@ -82,28 +78,25 @@ class Room(Ancestry):
         self.position, self.output = torch.zeros(0), torch.zeros(0)
         self.recorded: Any = None  # the graph, and the memory that it reads
 
-    def take(self, ancestry: Ancestry, words: Tensor, position: Tensor | None) -> None:
+    def take(self, ancestry: Ancestry, words: Tensor, position: Tensor) -> None:
         """Take the ancestry of a step, its words ``(N * K, 1)`` and the vectors of its position."""
         self._table[: ancestry.sentences, :, : ancestry.length] = ancestry.bias(torch.float32)[:, 0]
         torch.arange(ancestry.length - self.width, ancestry.length, out=self.places)
         self.tokens[: len(words)] = words
-        if position is not None:
-            if not len(self.position):
-                self.position = position.new_zeros(len(self.tokens), *position.shape[1:])
-            self.position[: len(words)] = position
+        if not len(self.position):
+            self.position = position.new_zeros(len(self.tokens), *position.shape[1:])
+        self.position[: len(words)] = position
 
     def compute(self, member: Member) -> Tensor:
         """Return log-probabilities of the next words of all that is in the room."""
         state, embed, self._bias = member.state, member.decoder.embed_positions, {}
         ancestry, state.ancestry = state.ancestry, self
-        if embed is not None:
-            embed.forward = lambda *_, **__: self.position
+        embed.forward = lambda *_, **__: self.position
         try:
             return member.compute(self.tokens, self.temperature)[0]
         finally:
             state.ancestry = ancestry
-            if embed is not None:
-                del embed.forward
+            del embed.forward
 
 
 class StepGraphs:
@@ -123,6 +116,7 @@ class StepGraphs:
         """
         decoder, model, device = member.decoder, member.model, member.state.ancestry.device
         known = isinstance(decoder, Decoder) and is_known(type(model)) and all(map(is_fixed, decoder.modules()))
+        known = known and decoder.embed_positions is not None
         elsewhere = device.index not in (None, torch.cuda.current_device())
         differs = elsewhere or torch.is_grad_enabled() or torch.is_autocast_enabled(device.type)
         if self.stopped or not known or differs or member.movable or member.attention:
@@ -135,19 +129,16 @@ class StepGraphs:
 
     def step(self, member: Member, previous: Tensor, temperature: float) -> Tensor:
         """Return log-probabilities of the next word, ``(N * K, V)``; see ``Member.step``."""
-        ancestry, embed = member.state.ancestry, member.decoder.embed_positions
-        position = None if embed is None else embed(previous, incremental_state=member.state)[:, -1:]
+        ancestry, position = member.state.ancestry, member.decoder.embed_positions(previous, member.state)
         if member.room is None or member.room.length < ancestry.length:
             member.room = self._entered(member, temperature)
         room = member.room
-        room.take(ancestry, previous[:, -1:], position)
-        if room.recorded is None:
-            output = room.compute(member)
-            output = output if self.stopped else self._recorded(member, room, output)
-        else:
+        room.take(ancestry, previous[:, -1:], position[:, -1:])
+        if room.recorded is not None:
             room.recorded[0].replay()
-            output = room.output
-        return output[: len(previous)]
+            return room.output[: len(previous)]
+        output = room.compute(member)
+        return (output if self.stopped else self._recorded(member, room, output))[: len(previous)]
 
     def _entered(self, member: Member, temperature: float) -> Room:
         """Move the caches to a room that is large enough."""
