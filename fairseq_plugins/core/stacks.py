@@ -194,11 +194,9 @@ class Decoder(TransformerDecoderBase):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return the future mask ``(T, T)``, minus infinity above the diagonal, and pads ``(B, T)``; each if needed."""
         future: Tensor | None = None
-        if incremental_state is not None:
-            prev_output_tokens = prev_output_tokens[:, -1:]
-        elif not full_context_alignment:
+        if incremental_state is None and not full_context_alignment:
             future = self.buffered_future_mask(x)
-        pads = prev_output_tokens.eq(self.padding_idx)
+        pads = (prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]).eq(self.padding_idx)
         return future, pads if has_pads(prev_output_tokens, pads) else None
 
     def extract_features_scriptable(

@@ -12,6 +12,7 @@ step, K afterwards), C candidates of a sentence, T time, S source time, V words.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from fairseq_plugins.search.hypotheses import Ancestry, Candidates, Finished, best_candidates, matching
 from fairseq_plugins.search.step_attention import in_steps
+from fairseq_plugins.search.step_graphs import StepGraphs
 from fairseq_plugins.search.stepping import Member, reads_source_once
 
 
@@ -32,6 +34,8 @@ class LeanSearch(SequenceGenerator):
     """
 
     keeps_attention = False
+    graphs: Sequence[StepGraphs] = ()
+    """Of each model, for a GPU; empty for steps that are eager."""
 
     def _generate(
         self,
@@ -80,6 +84,9 @@ class _Batch:
             Member(model, net_input, self.ancestry, self.beam, settings.keeps_attention)
             for model in settings.model.models
         ]
+        for member, graphs in zip(self.members, settings.graphs, strict=False):
+            member.graphs = graphs if self.device.type == "cuda" and graphs.fit(member) else None
+        self.by_halves = any(member.graphs is not None for member in self.members)
 
     def search(self) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence, best first."""
@@ -160,7 +167,8 @@ class _Batch:
         Returns:
             the sentences that stay; None if all do.
         """
-        places = [(row, rank) for row, ranks in enumerate(ends) for rank, end in enumerate(ranks) if end]
+        searched = [(row, ranks) for row, ranks in enumerate(ends) if not self.finished.is_full(self.alive[row])]
+        places = [(row, rank) for row, ranks in searched for rank, end in enumerate(ranks) if end]
         if not places:
             return None
         rows, ranks = self.on_device(places).t()
@@ -178,10 +186,11 @@ class _Batch:
             ended_hypotheses["attention"] = self.attention.index_select(0, parents)[:, :, 1 : step + 2]
         for place, (row, _) in enumerate(places):
             self.finished.add(self.alive[row], **{name: values[place] for name, values in ended_hypotheses.items()})
-        ended = {row for row, _ in places if self.finished.is_full(self.alive[row]) or step == self.max_len}
-        if not ended:
+        last = {row for row, _ in places if step == self.max_len}
+        full = map(self.finished.is_full, self.alive)
+        staying = [row for row, is_full in enumerate(full) if not is_full and row not in last]
+        if len(staying) == len(self.alive) or (self.by_halves and 2 * len(staying) > len(self.alive)):
             return None
-        staying = [row for row in range(len(self.alive)) if row not in ended]
         self.alive = [self.alive[row] for row in staying]
         return staying
 

@@ -125,7 +125,7 @@ class Ancestry:
     """
 
     def __init__(self, sentences: int, device: torch.device) -> None:
-        self.sentences, self.width, self.length = sentences, 1, 0
+        self.sentences, self.width, self.length, self.device = sentences, 1, 0, device
         self._table = torch.zeros(sentences, 1, 0, device=device)
         self._bias: dict[torch.dtype, Tensor] = {}
 

@@ -25,6 +25,7 @@ from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
 from fairseq_plugins.search.length_penalty import in_gnmt_form
 from fairseq_plugins.search.precision import FLOAT32, PRECISIONS, lower
+from fairseq_plugins.search.step_graphs import StepGraphs
 
 LEAN = "lean"
 FORMS, SEARCHES = (STOCK, GNMT), (LEAN, STOCK)
@@ -58,6 +59,10 @@ class GenerationConfigWithForm(GenerationConfig):
             "help": "of the linear maps while translating on a CPU; float32_packed is float32 with weights in another "
             "order, faster; bf16 and int8 are faster still and not exact"
         },
+    )
+    no_search_graphs: bool = field(
+        default=False,
+        metadata={"help": "do not let the lean search on a GPU launch each step of a decoder at once, as a CUDA graph"},
     )
 
 
@@ -104,6 +109,13 @@ def build_search(
         in_gnmt_form(generator, alpha)
     for model in models if precision != FLOAT32 else ():
         lower(model, precision)
+    return with_graphs(generator, args)
+
+
+def with_graphs(generator: Any, args: Any) -> Any:
+    """Return the search with graphs; without where ``args`` has no such setting, as in a validation in training."""
+    if isinstance(generator, LeanSearch) and not getattr(args, "no_search_graphs", True):
+        generator.graphs = [StepGraphs() for _ in generator.model.models]
     return generator
 
 

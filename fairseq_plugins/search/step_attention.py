@@ -29,7 +29,12 @@ FIRST_STEPS = 8
 
 
 class Cached:
-    """Keys and values of one attention, ``(N, room, H, D)`` each, of which the first ``used`` positions count."""
+    """Keys and values of one attention, ``(N, room, H, D)`` each, of which the first ``used`` positions count.
+
+    With ``places`` ``(W)``, on the device, what is appended is written there; then the whole room counts.
+    """
+
+    places: Tensor | None = None
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.pair, self.used = [keys, values], keys.size(1)
@@ -43,6 +48,10 @@ class Cached:
 
     def append(self, *new: Tensor) -> None:
         """Write keys and values ``(N, W, H, D)`` behind the used positions."""
+        if self.places is not None:
+            for old, added in zip(self.pair, new, strict=True):
+                old.index_copy_(1, self.places, added)
+            return
         end = self.used + new[0].size(1)
         for place, (old, added) in enumerate(zip(self.pair, new, strict=True)):
             if end > old.size(1):

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.search.hypotheses import Ancestry
 from fairseq_plugins.search.step_attention import DecodingState, has_steps
+from fairseq_plugins.search.step_graphs import Room, StepGraphs
 
 HERE_AND_FAIRSEQ = ("fairseq", "fairseq_plugins")
 
@@ -54,6 +55,8 @@ class Member:
         self.options = {} if attention else {"alignment_layer": -1}  # no layer, hence no layer's weights
         movable = [module for module in self.decoder.modules() if hasattr(module, "reorder_incremental_state")]
         self.movable = [module for module in movable if module is not self.decoder and not has_steps(module)]
+        self.graphs: StepGraphs | None = None
+        self.room: Room | None = None  # where graphs compute
 
     def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
         """Return log-probabilities of the next word, ``(N * W, V)``, and the attention, ``(N * W, S)``, if asked for.
@@ -62,6 +65,12 @@ class Member:
             previous: the words so far, ``(N * W, T)``.
             temperature: divides the logits.
         """
+        if self.graphs is not None and previous.size(1) > 1:
+            return self.graphs.step(self, previous, temperature), None
+        return self.compute(previous, temperature)
+
+    def compute(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
+        """Do what :meth:`step` does, eagerly."""
         inputs = {} if self.encoder is None else {"encoder_out": self.source}
         output, extra = self.decoder(previous, **inputs, incremental_state=self.state, **self.options)[:2]
         last = output[:, -1:]
@@ -102,6 +111,7 @@ class Member:
         if staying is not None and index is not None:
             self._move_source(rows)
             self.state.keep(staying, index)
+            self.room = None
 
     def _move(self, order: Tensor) -> None:
         for module in self.movable:

@@ -39,10 +39,10 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_with_path
+from torch.utils._pytree import tree_flatten, tree_map, tree_map_with_path
 from torch.utils.hooks import RemovableHandle
 
+from fairseq_plugins.core.recorded import Inputs, equal, follows_updates, is_known, out_of_memory, tensors_of, why
 from fairseq_plugins.core.stacks import HAS_PADS
 from fairseq_plugins.patches.wrapping import replace_settings, wrap
 from fairseq_plugins.training.flat_gradients import FlatGradients
@@ -57,8 +57,6 @@ COUNTS = {"ntokens": 2**31 + 11, "nsentences": 2**31 + 45}
 """Numbers of a batch that its shape does not tell, and what takes their place in a recorded batch."""
 BACKENDS = ("legacy_ddp", "no_c10d")
 CRITERIA = (CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)
-KNOWN = ("torch", "fairseq", "fairseq_plugins")
-"""Packages whose modules compute nothing in Python that differs between two batches of a shape."""
 
 Result = tuple[Tensor, Any, dict[str, Any]]
 """Loss, sample size and logging output, as ``FairseqTask.train_step`` returns them."""
@@ -88,7 +86,7 @@ def obstacles(trainer: Trainer) -> list[str]:
             "fairseq.criterions.label_smoothed_cross_entropy_latency",
         )
     )
-    foreign = {type(m) for m in model.modules() if not _is_known(type(m))}
+    foreign = {type(m) for m in model.modules() if not is_known(type(m))}
     found = {
         "there is no GPU": not trainer.cuda,
         f"--ddp-backend {backend} (legacy_ddp works)": several and backend not in BACKENDS,
@@ -106,26 +104,6 @@ def obstacles(trainer: Trainer) -> list[str]:
         f"unknown modules: {', '.join(sorted(f'{kind.__module__}.{kind.__name__}' for kind in foreign))}": foreign,
     }
     return [reason for reason, stands in found.items() if stands]
-
-
-def follows_updates(kind: type) -> bool:
-    """Return whether modules of this class are told the number of updates, and do not just pass it on."""
-    told = getattr(kind, "set_num_updates", None)
-    return told is not None and told.__module__ not in (
-        "fairseq.models.fairseq_model",
-        "fairseq.models.fairseq_encoder",
-    )
-
-
-def _is_known(kind: type) -> bool:
-    """Return whether a module is of a known package; of those that follow the updates, ours have buffers for that."""
-    package = kind.__module__.partition(".")[0]
-    return package == KNOWN[-1] or (package in KNOWN and not follows_updates(kind))
-
-
-def tensors_of(value: Any) -> list[Tensor]:
-    """Return the tensors in nested lists and dictionaries, in their order."""
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def detached(value: Any) -> Any:
@@ -147,28 +125,6 @@ def shape_of(sample: dict[str, Any]) -> Hashable:
         return None if name_of(path) in COUNTS else value
 
     return repr(tree_map_with_path(described, sample))
-
-
-class _Inputs(TorchDispatchMode):
-    """Keeps the memory that recorded kernels read, however soon the model drops it.
-
-    Tables that grow and are replaced would otherwise be freed, and the memory given to somebody else.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: dict[int, Tensor] = {}
-        self._made: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        for tensor in tensors_of([args, kwargs]):
-            storage = tensor.untyped_storage()._cdata
-            if storage not in self._made and tensor.is_cuda:
-                self.kept[storage] = tensor
-        output = func(*args, **kwargs)
-        self._made.update(tensor.untyped_storage()._cdata for tensor in tensors_of(output))
-        return output
 
 
 class Graph(NamedTuple):
@@ -203,15 +159,6 @@ class State:
         """Return whether two states are the same bit for bit; NaN equals NaN, as after an overflow."""
         pairs = [*zip(self._copies, other._copies, strict=True), (self._random, other._random)]
         return all(map(equal, *zip(*pairs, strict=True)))
-
-
-def equal(first: Any, second: Any) -> bool:
-    """Return whether two tensors or numbers are the same; NaN equals NaN."""
-    if not isinstance(first, Tensor):
-        return bool(first == second)
-    if not first.is_floating_point():
-        return torch.equal(first, second)
-    return bool(((first == second) | (first.isnan() & second.isnan())).all())
 
 
 class Graphs:
@@ -292,7 +239,7 @@ class Graphs:
         try:
             return compute(sample)
         except RuntimeError as error:
-            if not (fresh and self.graphs and _out_of_memory(error)):
+            if not (fresh and self.graphs and out_of_memory(error)):
                 raise
         self._stop("out of memory")
         self._flat.zero()
@@ -313,7 +260,7 @@ class Graphs:
             replayed = self._replay(graph, sample)
             reason = "" if _same(result, replayed) and after.equals(State(live)) else "a replay has other numbers"
         except Exception as error:  # whatever torch, the driver or a module says: the training goes on without graphs
-            reason = "out of memory" if _out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__
+            reason = why(error)
         after.restore()
         if reason:
             self._stop(reason)
@@ -337,7 +284,7 @@ class Graphs:
         recorded = tree_map_with_path(fixed, sample)
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        graph, inputs = torch.cuda.CUDAGraph(), _Inputs()
+        graph, inputs = torch.cuda.CUDAGraph(), Inputs()
         # Other threads load batches meanwhile, and may ask the driver what they like.
         capturing = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
         with self._alone(), self._scale_on_device(), self._gradients_taken() as take, capturing, inputs:
@@ -451,10 +398,6 @@ def _same(first: Result, second: Result) -> bool:
     """Return whether two results are the same, tensors bit for bit."""
     (ours, form), (theirs, other) = tree_flatten(first), tree_flatten(second)
     return bool(form == other) and all(map(equal, ours, theirs))
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    return "out of memory" in str(error)
 
 
 def wanted(trainer: Trainer) -> bool:

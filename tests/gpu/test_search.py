@@ -1,30 +1,39 @@
-"""Beam searches on the pretended GPU: the translations of the CPU, and fewer waits of the host than stock's search."""
+"""Beam searches on the pretended GPU: the translations of the CPU, and fewer waits of the host than stock's search.
+
+With graphs every number is that of the same steps without them, bit for bit, or the log says why there are none.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 import torch
 from fairseq import utils
+from omegaconf import OmegaConf
+from torch import Tensor
 
+from fairseq_plugins.core.layers import DecoderLayer
 from fairseq_plugins.core.method import METHODS
+from fairseq_plugins.search import beam, step_graphs
+from fairseq_plugins.search.settings import GenerationConfigWithForm
+from fairseq_plugins.search.step_graphs import StepGraphs
 from tests import models
+from tests.gpu.graphs import PretendedGraph
 from tests.gpu.pretend import SEEN, on_gpu
 from tests.gpu.watching import IN_FLOAT32, by_function, of_package
 from tests.representatives import slow_but
 from tests.search import searching
 from tests.search.test_lean import SETTINGS
 
-A_BATCH = {
-    "fairseq_plugins/core/stacks.py forward_scriptable": 1,
-    "fairseq_plugins/search/step_attention.py see_source": 1,
-    "fairseq_plugins/search/hypotheses.py ranked": 1,
-}
-"""What the lean search reads once a batch: whether the source has pads, for the encoder and for the caches of the
-decoder, and the scores of all hypotheses."""
-A_STEP = {"fairseq_plugins/core/stacks.py masks": 1, "fairseq_plugins/search/beam.py search": 1}
-"""What it reads in a step: whether the new words are pads, as stock's decoder does, and which hypotheses end."""
+A_BATCH = {"fairseq_plugins/search/step_attention.py see_source": 1, "fairseq_plugins/search/hypotheses.py ranked": 1}
+"""What the lean search reads once a batch: whether the source has pads, and the scores of all hypotheses."""
+PADS, ENDS = "fairseq_plugins/core/stacks.py has_pads", "fairseq_plugins/search/beam.py search"
+"""What it reads in a step: whether the new words are pads, as stock's decoder does, and which hypotheses end. The
+encoder, too, asks for pads."""
 
 SHARES = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """How near the scores are to those of the CPU in float32."""
@@ -87,7 +96,7 @@ def test_every_method(case: str) -> None:
             pairs = shared(one, expected)
             assert len(pairs) >= sum(map(len, expected.words)) / 2
             assert [mine for mine, _ in pairs] == pytest.approx([other for _, other in pairs], rel=share, abs=share)
-        steps = {place: count * lean.steps for place, count in A_STEP.items()}
+        steps = {PADS: lean.steps + 1, ENDS: lean.steps}
         assert {place: count for place, count in lean.reads.items() if place not in A_BATCH} == steps
         assert {place: lean.reads[place] for place in A_BATCH if place in lean.reads}.items() <= A_BATCH.items()
         assert lean.sends == {}
@@ -108,3 +117,244 @@ def test_every_setting_on_a_gpu() -> None:
     for values, one, other in zip(kept, lean, stock, strict=True):
         expected = found("post_ln", "lean", **dict(values))
         assert one.words == other.words == expected.words, values
+
+
+# Steps as graphs ------------------------------------------------------------------------------------------------------
+
+HOWS = ("graphs", "rooms", "exact")
+"""Steps as graphs, the same steps computed eagerly, and steps of exactly what is there."""
+EAGER = {"aan", "branch_norm", "dsinit_matt", "dsinit_matt_aan", "realformer"}
+"""Methods with another state than keys and values, or with a module that counts the updates of a training."""
+BATCHES = (9, 9, 4, 9)
+"""Sentences of each batch; in the first the memory of the caches grows, in the second every room is recorded."""
+
+
+class Searched(NamedTuple):
+    """Words and log-probabilities of all hypotheses; steps, replays and reads of the last batch; rooms; warnings."""
+
+    words: list[list[int]]
+    scores: list[list[float]]
+    steps: int
+    replays: int
+    reads: dict[str, int]
+    rooms: list[tuple[Any, ...]]
+    warnings: list[str]
+
+    def numbers(self) -> Any:
+        return self.words, self.scores
+
+
+def nothing(*_: Any) -> None:
+    pass
+
+
+def searched(
+    case: str, how: str, dtype: torch.dtype = torch.float32, between: Callable[..., None] = nothing, **values: Any
+) -> Searched:
+    """Search some batches, at first with room for ``first`` steps. ``between`` is called before the last batch."""
+    members = [models.trained(case, seed=seed).cuda().to(dtype) for seed in range(1, 1 + values.pop("members", 1))]
+    prefix, first, hypotheses, warnings = values.pop("prefix", None), values.pop("first", 2), [], list[str]()
+    values = {"max_len_b": 14, "temperature": 0.3, "no_search_graphs": how == "exact", **values}
+    generator = models.task().build_generator(members, searching.settings(**values))
+    counts = {"steps": 0, "replays": 0}
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
+    step_graphs.logger.addHandler(handler)
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*given: Any) -> Any:
+            counts[name] += 1
+            return function(*given)
+
+        return count
+
+    record = StepGraphs._recorded if how == "graphs" else lambda graphs, member, room, expected: expected
+    with (
+        mock.patch.object(step_graphs, "FIRST_STEPS", first),
+        mock.patch.object(StepGraphs, "_recorded", record),
+        mock.patch.object(PretendedGraph, "replay", counted("replays", PretendedGraph.replay)),
+        mock.patch.object(beam._Batch, "candidates", counted("steps", beam._Batch.candidates)),
+    ):
+        for number, sentences in enumerate(BATCHES):
+            if number == len(BATCHES) - 1:
+                between(generator, members)
+                SEEN.forget()
+                counts.update(steps=0, replays=0)
+            sample = utils.move_to_cuda(searching.sample_of(models.batch(sentences)))
+            begin = None if prefix is None else utils.move_to_cuda(prefix.repeat(3, 1)[:sentences])
+            answers = models.task().inference_step(generator, members, sample, prefix_tokens=begin)
+            hypotheses += [hypothesis for answer in answers for hypothesis in answer]
+    words = [hypothesis["tokens"].tolist() for hypothesis in hypotheses]
+    scores = [hypothesis["positional_scores"].tolist() for hypothesis in hypotheses]
+    reads, rooms = by_function(SEEN.reads), [sizes for graphs in generator.graphs for sizes in graphs.rooms]
+    return Searched(words, scores, counts["steps"], counts["replays"], reads, rooms, warnings)
+
+
+def assert_replayed(case: str, **settings: Any) -> Searched:
+    """Search in each way; every step of the last batch but its first is a replay, for each member."""
+    graphs, rooms, exact = (on_gpu(searched, case, how, **settings) for how in HOWS)
+    assert graphs.numbers() == rooms.numbers()
+    if settings.get("dtype", torch.float32) == torch.float32:
+        assert graphs.words == exact.words
+        for ours, theirs in zip(graphs.scores, exact.scores, strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
+    assert graphs.warnings == []
+    assert graphs.replays == (graphs.steps - 1) * settings.get("members", 1) > 0
+    return graphs
+
+
+@pytest.mark.parametrize("case", slow_but(("admin", "hyper_connections", "dsinit_matt_self"), METHODS))
+def test_every_method_by_graphs(case: str) -> None:
+    if case in EAGER:
+        graphs, exact = (on_gpu(searched, case, how) for how in ("graphs", "exact"))
+        assert (graphs.numbers(), graphs.replays) == (exact.numbers(), 0)
+        return
+    assert_replayed(case, dtype=torch.float16)
+    graphs = assert_replayed(case)
+    sentences, _, source, steps, _ = map(set, zip(*graphs.rooms, strict=True))
+    assert (sentences >= {10, 4}, source, steps >= {2, 4, 8}) == (True, {8}, True)
+    # The first step is not replayed: it reads the source, and whether there are pads.
+    assert graphs.reads == A_BATCH | {PADS: 2, ENDS: graphs.steps}
+
+
+@pytest.mark.parametrize("name", slow_but(("greedy", "prefix with an end"), [*SETTINGS][:15]))
+def test_every_setting_by_graphs(name: str) -> None:
+    assert_replayed("post_ln", **SETTINGS[name])
+
+
+def test_an_ensemble_by_graphs() -> None:
+    assert_replayed("post_ln", members=2)
+
+
+@pytest.mark.parametrize("arch", ["admin_transformer_lm", "post_ln_s2t_transformer"])
+def test_a_language_model_and_speech_by_graphs(arch: str) -> None:
+    prompt = torch.tensor([[2, 7, 8], [2, 9, 10]])
+    frames = torch.randn(3, 40, models.FEATURES, generator=torch.Generator().manual_seed(2))
+    source, lengths, options = (
+        (frames, [40, 32, 20], {}) if "s2t" in arch else (prompt, [3, 3], {"prefix": prompt[:, 1:]})
+    )
+
+    def found(graphs: bool) -> tuple[Any, int]:
+        model = models.tiny(arch).eval()
+        models.perturb(model, 0.3)
+        generator = beam.LeanSearch([model.cuda()], models.dictionary(models.WORDS), beam_size=4, max_len_b=20)
+        generator.graphs = [StepGraphs()] if graphs else ()
+        inputs = {"src_tokens": source.cuda(), "src_lengths": torch.tensor(lengths).cuda()}
+        prefixes = {f"{name}_tokens": value.cuda() for name, value in options.items()}
+        answers = generator.generate([model], {"net_input": inputs}, **prefixes)
+        return [searching.words(answer) for answer in answers], sum(len(one.rooms) for one in generator.graphs)
+
+    ours, theirs = (on_gpu(found, graphs) for graphs in (True, False))
+    assert ours[0] == theirs[0]
+    assert (ours[1] > 0, theirs[1]) == (True, 0)
+
+
+def test_commands_search_by_graphs_and_a_validation_in_training_does_not() -> None:
+    """In a training their memory would be missing; ``eval_bleu_args`` has only the keys that the user wrote."""
+    whole, member = OmegaConf.structured(GenerationConfigWithForm()), models.trained("admin")
+    off = OmegaConf.structured(GenerationConfigWithForm(no_search_graphs=True))
+    asked = (whole, off, searching.settings(), searching.settings(no_search_graphs=False))
+    assert [len(models.task().build_generator([member], one).graphs) for one in asked] == [1, 0, 0, 1]
+
+
+def test_sentences_leave_by_halves() -> None:
+    """Nine sentences that end early, one after another, need few rooms."""
+    rooms = assert_replayed("post_ln", temperature=1.0).rooms
+    assert {sizes[0] for sizes in rooms} == {10, 4, 2, 1}
+
+
+# What a graph must not hide -------------------------------------------------------------------------------------------
+
+
+def test_weights_in_other_memory_are_recorded_anew() -> None:
+    def replace(_: Any, members: Any) -> None:
+        for parameter in members[0].decoder.parameters():
+            parameter.data = parameter.data * 1.5
+
+    def change(_: Any, members: Any) -> None:
+        with torch.no_grad():
+            for parameter in members[0].decoder.parameters():
+                parameter.mul_(1.5)
+
+    changed = [on_gpu(searched, "admin", how, between=which) for how in HOWS[:2] for which in (replace, change)]
+    assert all(one.numbers() == changed[0].numbers() for one in changed)
+    assert changed[1].replays == changed[1].steps - 1
+    assert changed[0].numbers() != on_gpu(searched, "admin", "rooms").numbers()
+
+
+def test_what_another_batch_left_in_the_caches_is_not_seen() -> None:
+    def infect(generator: Any, _: Any) -> None:
+        for memory in generator.graphs[0]._memory.values():
+            memory.fill_(float("inf"))
+
+    clean, infected = (on_gpu(searched, "admin", "graphs", between=between) for between in (nothing, infect))
+    assert clean.numbers() == infected.numbers()
+
+
+def test_a_module_that_is_watched_or_replaced_runs() -> None:
+    calls: list[int] = []
+
+    def watch(_: Any, members: Any) -> None:
+        members[0].decoder.layers[0].register_forward_hook(lambda *_: calls.append(1))
+
+    def watched() -> tuple[Searched, int]:
+        return searched("admin", "graphs", between=watch), len(calls)
+
+    seen, count = on_gpu(watched)
+    assert (seen.replays, count) == (0, seen.steps)
+
+
+def planted(fault: Callable[[DecoderLayer, Tensor], Tensor]) -> Any:
+    """Decoder layers whose output passes through ``fault``."""
+    forward = DecoderLayer.forward
+
+    def faulty(layer: Any, *args: Any, **kwargs: Any) -> Any:
+        x, *rest = forward(layer, *args, **kwargs)
+        return (fault(layer, x), *rest)
+
+    return mock.patch.object(DecoderLayer, "forward", faulty)
+
+
+def reads(layer: DecoderLayer, x: Tensor) -> Tensor:
+    return x * (0.5 if float(x.sum()) > 1e9 else 1.0)
+
+
+def sends(layer: DecoderLayer, x: Tensor) -> Tensor:
+    return x * torch.tensor(0.9, device=x.device, dtype=x.dtype)
+
+
+@pytest.mark.parametrize("fault", [reads, sends])
+def test_a_layer_that_asks_or_sends_stays_eager(fault: Any) -> None:
+    with planted(fault):
+        graphs, exact = (on_gpu(searched, "admin", how) for how in ("graphs", "exact"))
+    assert len(graphs.warnings) == 1
+    assert "without CUDA graphs: operation not permitted" in graphs.warnings[0]
+    assert (graphs.words, graphs.replays) == (exact.words, 0)
+
+
+def test_a_layer_that_counts_is_found_before_its_first_replay() -> None:
+    def counts(layer: DecoderLayer, x: Tensor) -> Tensor:
+        layer.calls = getattr(layer, "calls", 0) + 1
+        return x * (1 + 0.01 * layer.calls)
+
+    with planted(counts):
+        graphs = on_gpu(searched, "admin", "graphs")
+    assert graphs.warnings == ["the search goes on without CUDA graphs: a replay has other numbers"]
+    assert (graphs.rooms, graphs.replays) == ([], 0)
+
+
+def test_a_table_that_is_replaced_is_kept_for_the_graph_that_reads_it() -> None:
+    class Forgetful(step_graphs.Inputs):
+        def __exit__(self, *error: Any) -> Any:
+            self.kept.clear()
+            return super().__exit__(*error)
+
+    def forget(layer: DecoderLayer, x: Tensor) -> Tensor:
+        table = getattr(layer, "table", None)
+        layer.table = torch.full_like(x, 0.5) if table is None or table.shape != x.shape else table
+        return x * layer.table
+
+    with planted(forget):
+        assert_replayed("admin")
+        with mock.patch.object(step_graphs, "Inputs", Forgetful), pytest.raises(AssertionError, match="freed memory"):
+            on_gpu(searched, "admin", "graphs", first=16)  # one graph for all steps: it alone reads the table

@@ -1,0 +1,74 @@
+"""What CUDA graphs of training and of the search have in common: which modules can be recorded, and what is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+KNOWN = ("torch", "fairseq", "fairseq_plugins")
+"""Packages whose modules compute nothing in Python that differs between two batches of a shape."""
+
+
+def follows_updates(kind: type) -> bool:
+    """Return whether modules of this class are told the number of updates, and do not just pass it on."""
+    told = getattr(kind, "set_num_updates", None)
+    return told is not None and told.__module__ not in (
+        "fairseq.models.fairseq_model",
+        "fairseq.models.fairseq_encoder",
+    )
+
+
+def is_known(kind: type) -> bool:
+    """Return whether a module is of a known package; of those that follow the updates, ours have buffers for that."""
+    package = kind.__module__.partition(".")[0]
+    return package == KNOWN[-1] or (package in KNOWN and not follows_updates(kind))
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """Return the tensors in nested lists and dictionaries, in their order."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+class Inputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps the memory that recorded kernels read, however soon the model drops it.
+
+    Tables that grow and are replaced would otherwise be freed, and the memory given to somebody else.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kept: dict[int, Tensor] = {}
+        self._made: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        for tensor in tensors_of([args, kwargs]):
+            storage = tensor.untyped_storage()._cdata
+            if storage not in self._made and tensor.is_cuda:
+                self.kept[storage] = tensor
+        output = func(*args, **kwargs)
+        self._made.update(tensor.untyped_storage()._cdata for tensor in tensors_of(output))
+        return output
+
+
+def equal(first: Any, second: Any) -> bool:
+    """Return whether two tensors or numbers are the same; NaN equals NaN."""
+    if not isinstance(first, Tensor):
+        return bool(first == second)
+    if not first.is_floating_point():
+        return torch.equal(first, second)
+    return bool(((first == second) | (first.isnan() & second.isnan())).all())
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that the device has too little memory."""
+    return "out of memory" in str(error)
+
+
+def why(error: Exception) -> str:
+    """Return why a graph was not recorded, in one line."""
+    return "out of memory" if out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__
