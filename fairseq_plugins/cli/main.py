@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -82,12 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run() -> NoReturn:
-    """The console script, which also answers a shell that completes its line."""
-    if "_ARGCOMPLETE" in os.environ:
-        # The shell shows no error.
-        with contextlib.suppress(ImportError):
-            import_module("fairseq_plugins.cli.completion").complete()
-        sys.exit()
+    """The console script."""
     # A closed pipe (`| head`) ends a command at its next print; logging would add a trace for each line.
     logging.raiseExceptions = False
     sys.exit(main())
