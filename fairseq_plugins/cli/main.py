@@ -58,7 +58,6 @@ COMMANDS: Mapping[str, Command] = {
     "wmt": ours("training texts and test sets of WMT by name", "pipeline.wmt"),
     "demo": ours("train six methods, or any others, on a small corpus and compare them", "demo.command"),
     "doctor": ours("check this environment for problems", "doctor"),
-    "verify-data": ours("identify and check a corpus", "text.verify"),
     "diagnose": ours("the papers' analyses of a method or a checkpoint", "observe.diagnostics.command"),
     "run": ours("train a YAML file on this machine, in its own directory", "pipeline.run"),
     "evaluate": ours("average, translate and score a training of run", "pipeline.evaluate"),
