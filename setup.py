@@ -66,7 +66,6 @@ setup(
     extras_require={
         "plots": ["matplotlib>=3.8.0"],
         "html": ["vl-convert-python>=1.6.0"],
-        "completion": ["argcomplete>=3.1.1"],
         "summarisation": ["rouge-score>=0.1.2"],
         "speech": ["jiwer>=3.0"],
         "export": ["ctranslate2>=4.5"],
@@ -86,7 +85,6 @@ setup(
             "jiwer>=3.0",
             "ctranslate2>=4.5",
             "vl-convert-python>=1.6.0",
-            "argcomplete>=3.1.1",
         ],
     },
     entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.cli.main:run"]},

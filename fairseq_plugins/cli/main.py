@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -59,7 +58,6 @@ COMMANDS: Mapping[str, Command] = {
     "wmt": ours("training texts and test sets of WMT by name", "pipeline.wmt"),
     "demo": ours("train six methods, or any others, on a small corpus and compare them", "demo.command"),
     "doctor": ours("check this environment for problems", "doctor"),
-    "verify-data": ours("identify and check a corpus", "text.verify"),
     "diagnose": ours("the papers' analyses of a method or a checkpoint", "observe.diagnostics.command"),
     "run": ours("train a YAML file on this machine, in its own directory", "pipeline.run"),
     "evaluate": ours("average, translate and score a training of run", "pipeline.evaluate"),
@@ -82,12 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run() -> NoReturn:
-    """The console script, which also answers a shell that completes its line."""
-    if "_ARGCOMPLETE" in os.environ:
-        # The shell shows no error.
-        with contextlib.suppress(ImportError):
-            import_module("fairseq_plugins.cli.completion").complete()
-        sys.exit()
+    """The console script."""
     # A closed pipe (`| head`) ends a command at its next print; logging would add a trace for each line.
     logging.raiseExceptions = False
     sys.exit(main())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ from fairseq_plugins.pipeline.published import rows_of
 from tests.config.published import CONFIGS, NAMES, completed_file, content
 
 ENTRIES = yaml.safe_load(Path(__file__).with_name("stated.yaml").read_text(encoding="utf-8"))
-CORPORA = yaml.safe_load(files("fairseq_plugins.text").joinpath("known_corpora.yaml").read_text(encoding="utf-8"))
 KINDS = ("stated", "conflicts", "chosen")
 
 ACCOUNTED = (
@@ -72,13 +70,6 @@ def facts(name: str) -> Mapping[str, Fact]:
     }
 
 
-def known_rows(corpus: str, split: str) -> list[float]:
-    """How many pairs the known forms of a split have; the middle of a range."""
-    known = next(each for each in CORPORA["corpora"] if each["name"] == corpus)
-    counts = [form["rows"] for form in known["splits"][split] if form["rows"]]
-    return [count if isinstance(count, int) else sum(count) / 2 for count in counts]
-
-
 def value(name: str, key: str) -> Any:
     """What a training from the file takes for a key of the table."""
     if key == "data":
@@ -94,9 +85,6 @@ def difference(name: str, key: str, stated: Any) -> str:
 
     Rows may leave a column empty, and may have any of several values where the table lists them.
     """
-    if key in ("train", "valid"):
-        rows = known_rows(stated[0], key)
-        return "" if any(abs(count / stated[1] - 1) < 0.015 for count in rows) else str(rows)
     if not key.startswith("row."):
         return "" if value(name, key) == stated else repr(value(name, key))
     cells = {getattr(row, key.removeprefix("row.")) for row in rows_of(name)}

@@ -60,7 +60,6 @@ def test_text_and_packages_in_any_directory(here: Path, made: Made, deep: Comman
     sets = ["--train", here / "raw/train", "--valid", here / "raw/valid", "--test", f"test={here / 'raw/test'}"]
     ended = deep("prepare", here / "data", *sets, "--workers", "1", "--size", "60", "--lower-case", "1")
     assert ended.code == 0, ended.errors
-    assert deep("verify-data", here / "data").code == 0
     assert deep("score", here / "raw/test.en", here / "raw/test.en", "--metrics", "sacrebleu").code == 0
     shutil.copytree(made.package, here / "package")
     ended = deep("translate", here / "package", here / "raw/test.de", "--beam", "1")
@@ -72,6 +71,6 @@ def test_text_and_packages_in_any_directory(here: Path, made: Made, deep: Comman
 
 
 def test_a_leading_dash_is_an_option_or_refused_in_one_line(here: Path, deep: Command) -> None:
-    for words in (["prepare", "-data"], ["translate", "-package"], ["verify-data", "-data"], ["run", "-c", "d", "r"]):
+    for words in (["prepare", "-data"], ["translate", "-package"], ["run", "-c", "d", "r"]):
         ended = deep(*words)
         assert (ended.code, len(ended.errors.splitlines())) == (2, 1), ended.errors
