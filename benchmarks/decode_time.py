@@ -18,9 +18,10 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_plugins.search.beam import LeanSearch
 from fairseq_plugins.search.precision import PRECISIONS, lower
+from fairseq_plugins.search.step_graphs import StepGraphs
 
-SEARCHES = ("fairseq", "lean", *PRECISIONS[1:])
-"""fairseq's search, the lean one, and that with lowered linear maps."""
+SEARCHES = ("fairseq", "lean", "graphs", *PRECISIONS[1:])
+"""fairseq's search, the lean one, that with CUDA graphs, and that with lowered linear maps."""
 
 
 def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
@@ -50,6 +51,10 @@ def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
     def search() -> None:
         generator.generate([model], sample)
 
+    if search_name == "graphs":
+        generator.graphs = [StepGraphs()]
+        for _ in range(2):  # in the first search the memory of the caches grows, in the second every room is recorded
+            search()
     return search
 
 
@@ -85,7 +90,7 @@ def main() -> None:
     parser.add_argument(
         "--searches",
         default="fairseq,lean,bf16,int8",
-        help="of each method: fairseq's, the lean one, or that in bf16 or int8",
+        help="of each method: fairseq's, the lean one, that with CUDA graphs, or that in bf16 or int8",
     )
     parser.add_argument("--layers", type=int, default=12, help="on each side")
     parser.add_argument("--width", type=int, default=512)
