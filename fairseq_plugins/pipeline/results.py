@@ -27,7 +27,7 @@ FORMATS: Mapping[str, Any] = {
         **{"overrides": TEXTS, "devices": TEXTS, "seed": (int, None), "parameters": (COUNT, None)},
         "configuration": ({str: GROUP, "optimization": ({"max_update": (float, None)}, None)}, None),
     },
-    FINISHED: {"num_updates": COUNT, "epochs": COUNT, "reason": (str, None), "outcome": (str, None)},
+    FINISHED: {"num_updates": COUNT, "epochs": (COUNT, None), "reason": (str, None), "outcome": (str, None)},
     SCORES: {"metrics": ([{"name": str, "value": float, "signature": (str, None)}], None)},
 }
 """The formats of JSON files, as :mod:`fairseq_plugins.records` writes them; older versions left out entries."""

@@ -11,6 +11,7 @@ What a design adds to such a model is folded into its weights by :mod:`fairseq_p
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,14 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
+
+# transformers imports torchaudio where it is installed. One for another torch does not load, and no text needs it.
+try:
+    import torchaudio  # type: ignore[import-untyped]  # noqa: F401
+except (ImportError, OSError, RuntimeError):
+    sys.modules["torchaudio"] = None  # type: ignore[assignment]
+
+# isort: split
 from transformers import (
     AutoModelForSeq2SeqLM,
     FSMTConfig,

@@ -13,20 +13,20 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-try:
-    import transformers
-    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-    from fairseq_plugins.text.tokenization_prepared_text import PreparedTextTokenizer
+try:  # first, because it keeps a torchaudio for another torch away from transformers
     from fairseq_plugins.translator import transformers_model
 except (ImportError, OSError, RuntimeError) as error:
     reason = f"transformers cannot be imported: {error}".partition("\n")[0]
     pytest.skip(reason, allow_module_level=True)
 
+import transformers
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.text import steps, subwords
+from fairseq_plugins.text.tokenization_prepared_text import PreparedTextTokenizer
 from fairseq_plugins.translator import export
 from fairseq_plugins.translator.engines import How
 from fairseq_plugins.translator.fairseq_engine import FairseqEngine
