@@ -214,8 +214,8 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     refuse_other_user_dir(config.common.user_dir)
     files = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
-    before = (read_record(request.run / SETTINGS) or {}).get("precision")
-    precision = choose_precision(request.precision, config, machine, before)
+    before = read_record(request.run / SETTINGS) or {}
+    precision = choose_precision(request.precision, config, machine, before.get("precision"))
     batches = Batches.of(config, recipe.processes)
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
     if not machine.on_cpu and sharing.processes > len(machine.gpus):
@@ -229,6 +229,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     )
     record = {
         **_record(request, recipe, files, machine, sharing),
+        **{name: value for name, value in before.items() if name == "config"},  # the published row, if it was moved
         "precision": precision.name,
         "tokens_per_update": batches.largest if batches.max_tokens else None,
         "parameters": count_parameters(config),

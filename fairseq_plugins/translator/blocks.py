@@ -55,7 +55,7 @@ class Blocks:
             before, given = settings_in(self.directory), {name: str(value) for name, value in values}
             names = {"input": "INPUT", "weights": "MODEL"}.items()
             if others := [word for name, word in names if before.get(name, "") not in ("", given.get(name))]:
-                made = f"a translation of another {' and '.join(others)} has begun there"
+                made = f"fairseq-deep translate has begun there with another {' and '.join(others)}"
                 raise UserError(f"{self.directory}: {made}; delete it and {output}, or choose another OUTPUT")
             Workspace(self.directory).remember(values)
 

@@ -356,6 +356,9 @@ def test_a_file_that_was_moved_is_the_same_configuration(data: Path, tmp_path: P
     records = [planned(data, tmp_path, config=config).record for config in (ADMIN, moved)]
     assert [record["config"] for record in records] == ["multi30k_de_en/admin_3e3d", str(moved.with_suffix(""))]
     check_unchanged(*records, tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps(records[0]), encoding="utf-8")
+    # It keeps the name of its published row.
+    assert planned(data, tmp_path, config=moved).record["config"] == "multi30k_de_en/admin_3e3d"
 
 
 def test_a_user_directory_in_a_file_is_refused_before_the_training(data: Path, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_what_would_be_lost_or_mixed_is_refused(tmp_path: Path) -> None:
     other = written(tmp_path / "other", ["x"])
     for text, weights, what in ((other, "1", "INPUT"), (source, "2", "MODEL"), (other, "2", "INPUT and MODEL")):
         Blocks(source, tmp_path / "two", {"weights": "1"})
-        made = f"{tmp_path}/two.blocks: a translation of another {what} has begun there"
+        made = f"{tmp_path}/two.blocks: fairseq-deep translate has begun there with another {what}"
         line = f"{made}; delete it and {tmp_path}/two, or choose another OUTPUT"
         assert refused(Blocks, text, tmp_path / "two", {"weights": weights}) == line
     assert "exists, and" in refused(Blocks, source, written(tmp_path / "mine", ["x"]), {})
