@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests import models
-from tests.recorded import checkpoints, interface, numbers, record
+from tests.recorded import checkpoints, interface, launches, numbers, record
 
 # Runs with SSE, AVX2 and AVX512 (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS) differ by at most
 # 4.4e-7 of a loss and 4e-6 of a gradient norm (gpt2_norm, whose norms are the largest); these are ten times that.
@@ -75,6 +75,15 @@ def test_old_checkpoints_give_the_same_outputs(name: str) -> None:
         assert [float(score) for score in row] == pytest.approx(
             [float(score) for score in before], rel=SCORE, abs=SCORE
         )
+
+
+@pytest.mark.parametrize(
+    "layers", [launches.DEPTHS[0], *(pytest.param(depth, marks=pytest.mark.slow) for depth in launches.DEPTHS[1:])]
+)
+def test_launches_and_waits_of_an_update(layers: int) -> None:
+    header, *recorded = read(launches.FILE).splitlines()
+    assert header == launches.HEADER
+    assert list(launches.rows([layers])) == [row for row in recorded if row.startswith(f"{layers}-")]
 
 
 def test_checkpoints_hold_what_has_to_be_carried_over() -> None:
