@@ -30,7 +30,7 @@ done
 mkdir -p "$output"
 failed=()
 
-# part NAME SECONDS COMMAND...: what it prints, into DIR/NAME.md; it ends after its seconds, or when all time is over.
+# part NAME SECONDS COMMAND...: what it prints and logs, into DIR/NAME.md; it ends after its seconds, or when all time is over.
 part() {
     local name="$1" most="$2" left=$((60 * minutes - SECONDS)) code=0
     shift 2
@@ -42,7 +42,7 @@ part() {
     echo "$name: at most $most s"
     # shellcheck disable=SC2016  # backquotes of Markdown
     printf '`%s`\n\n' "${*//$PWD\//}" >"$output/$name.md"
-    timeout "$most" "$@" >>"$output/$name.md" || code=$?
+    timeout "$most" "$@" >>"$output/$name.md" 2>&1 || code=$?
     ((code)) || return 0
     printf '\nStopped with exit code %s after %s s.\n' "$code" "$SECONDS" >>"$output/$name.md"
     ((code == 124)) || failed+=("$name")
