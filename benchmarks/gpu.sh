@@ -4,7 +4,7 @@
 # benchmarks/gpu.sh --minutes 10 [--output DIR] [--data DIR]
 #     What CUDA graphs bring, most important first, within so many minutes: equality with eager training, bit for bit;
 #     updates; search; a training of each of two methods on DIR, which fairseq-deep prepare has made; 60-12 layers.
-#     Each part writes DIR/NAME.md (default: benchmarks/results/graphs).
+#     Each part writes DIR/NAME.md and DIR/NAME.log (default: benchmarks/results/graphs).
 # $PYTHON is the interpreter. $TESTS, $REAL_GPU and $TRAINING are there for the test of this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,9 +30,10 @@ done
 mkdir -p "$output"
 failed=()
 
-# part NAME SECONDS COMMAND...: what it prints and logs, into DIR/NAME.md; it ends after its seconds, or when all time is over.
+# part NAME SECONDS COMMAND...: what it prints, into DIR/NAME.md, and its log beside. It ends after its
+# seconds, which are those of ten minutes, or when all time is over.
 part() {
-    local name="$1" most="$2" left=$((60 * minutes - SECONDS)) code=0
+    local name="$1" most=$(($2 * minutes / 10)) left=$((60 * minutes - SECONDS)) code=0
     shift 2
     if ((left < 10)); then
         echo "$name: no time is left" | tee "$output/$name.md"
@@ -42,7 +43,7 @@ part() {
     echo "$name: at most $most s"
     # shellcheck disable=SC2016  # backquotes of Markdown
     printf '`%s`\n\n' "${*//$PWD\//}" >"$output/$name.md"
-    timeout "$most" "$@" >>"$output/$name.md" 2>&1 || code=$?
+    timeout "$most" "$@" >>"$output/$name.md" 2>"$output/$name.log" || code=$?
     ((code)) || return 0
     printf '\nStopped with exit code %s after %s s.\n' "$code" "$SECONDS" >>"$output/$name.md"
     ((code == 124)) || failed+=("$name")
@@ -50,7 +51,7 @@ part() {
 
 updates() {
     part "updates_$1_$2_$4" "$5" "$python" -W ignore benchmarks/update_time.py --device cuda --precision bf16 --vocabulary 32000 \
-        --layers "$1" --decoder-layers "$2" --width "$3" --tokens "$4" --rounds "$6" --seconds "$(($5 * 2 / 3))" --threads 4
+        --layers "$1" --decoder-layers "$2" --width "$3" --tokens "$4" --rounds "$6" --seconds "$(($5 * minutes / 15))" --threads 4
 }
 
 search() {
@@ -63,9 +64,9 @@ training() {
     local method="$1" left=$((60 * minutes - SECONDS)) run more hours
     run="$output/run_$method"
     read -ra more <<<"${TRAINING:-}"
-    ((left < 330)) || left=330
+    ((left < 33 * minutes)) || left=$((33 * minutes))
     hours="$("$python" -c "print(max(20, ${left} / ${2} - 30) / 3600)")"
-    part "training_$method" $((left / $2)) "$python" -W ignore -m fairseq_plugins.cli train "$data/data-bin" --save-dir "$run" \
+    part "training_$method" $((10 * left / $2 / minutes)) "$python" -W ignore -m fairseq_plugins.cli train "$data/data-bin" --save-dir "$run" \
         --arch "${method}_transformer" --encoder-layers 18 --decoder-layers 18 --share-all-embeddings --dropout 0.2 \
         --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer fused_adam --adam-betas '(0.9, 0.98)' \
         --lr 0.0007 --lr-scheduler inverse_sqrt --warmup-updates 1000 --clip-norm 1.0 --max-tokens 16000 --bf16 \
