@@ -23,9 +23,12 @@ TOY = {
     "profile_cost.py": SMALL,
     "optimizer_time.py": "--layers 1 --width 64 --vocabulary 50",
     "output_and_loss.py": "--width 16 --sentences 2 --length 3 --vocabulary 50",
+    "update_time.py": f"{FEW} --tokens 64 --rounds 1 --seconds 600",
     "training_to_bleu.py": f"--out training {CHANGES} generation.max_len_a=0 generation.max_len_b=8",
 }
 """What overrides the sizes of a table."""
+KINDS = (("", ""), (", graphs", "yes"))
+"""What ``update_time.py`` adds to a method's name, and whether its updates are replayed."""
 EVERY_PYTHON = """
 import sys
 from pathlib import Path
@@ -34,11 +37,12 @@ import fairseq.models.transformer  # compiles some of the functions that are rep
 
 from tests.gpu.pretend import gpu
 
-sys.argv += {toy}.get(Path(sys.argv[0]).name, "").split()
-sys.pretended = gpu()
-sys.pretended.__enter__()
+if "pytest" not in sys.orig_argv:
+    sys.argv += {toy}.get(Path(sys.argv[0]).name, "").split()
+    sys.pretended = gpu()
+    sys.pretended.__enter__()
 """
-"""What Python runs when it starts, so that each process has the GPU."""
+"""What Python runs when it starts, so that each process has the GPU; tests have one of their own."""
 
 
 @pytest.mark.slow
@@ -71,3 +75,34 @@ def test_the_script(only: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert [name for name, _ in rows] == ["fairseq's search", "lean search, float32", "lean search, float16"]
         assert float(rows[1][1]) == 100
         assert "Left out: ctranslate2-float32: --device gpu: this engine finds no GPU" in text
+
+
+@pytest.mark.slow
+def test_the_ten_minutes(toy_data: Path, tmp_path: Path) -> None:
+    out, data = tmp_path / "out", tmp_path / "prepared"
+    data.mkdir()
+    (data / "data-bin").symlink_to(toy_data)
+    (tmp_path / "sitecustomize.py").write_text(EVERY_PYTHON.format(toy=TOY), encoding="utf-8")
+    variables = {
+        "PYTHON": sys.executable,
+        "PYTHONPATH": f"{tmp_path}:{BENCHMARKS.parent}",
+        "REAL_GPU": "",
+        "TESTS": "test_every_precision[--bf16]",
+        "TRAINING": f"{' '.join(toy.TINY_MODEL)} --max-update 3 --max-tokens 2000",
+    }
+    words = [BENCHMARKS / "gpu.sh", "--minutes", "60", "--output", out, "--data", data]
+    done = subprocess.run(words, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    found = {path.stem: path.read_text(encoding="utf-8") for path in out.glob("*.md")}
+    assert not [name for name, text in found.items() if "Stopped" in text]
+    assert "1 passed" in found["equality"]
+    updates = [name for name in found if name.startswith("updates")]
+    assert len(updates) == 8
+    for name in updates:
+        rows = re.findall(r"^\| ([^|]+) \| [\d.]+ \(.*\| (.*) \|$", found[name], re.MULTILINE)
+        of_methods = [(f"{method}{kind}", note) for method in ("post_ln", "admin") for kind, note in KINDS]
+        assert rows == [("transformer", ""), *of_methods]
+    assert all("lean |" in found[f"search_{sentences}"] for sentences in (64, 512))
+    for method in ("admin", "pre_ln"):
+        assert "cuda graphs: 1 shapes" in (out / f"training_{method}.log").read_text(encoding="utf-8")
+        assert "BLEU" in found[f"bleu_{method}"]

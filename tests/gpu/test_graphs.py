@@ -21,13 +21,16 @@ from fairseq_plugins.training import cuda_graphs
 from fairseq_plugins.training.cuda_graphs import ATTRIBUTE, Graph, Graphs
 from tests import toy
 from tests.faults.exact import differences
-from tests.gpu.pretend import on_gpu
+from tests.gpu.pretend import REAL, on_gpu
 from tests.gpu.watching import parsed
 from tests.representatives import slow_but
 
 SHAPES = 4
 """Shapes of the toy corpus, each in one batch of an epoch."""
 PRECISIONS = ("--fp16", "--bf16", "--amp", "--amp --bf16", "--memory-efficient-fp16", "float32")
+
+
+on_pretended = pytest.mark.skipif(REAL, reason="the fault would break the real GPU's context for the other tests")
 
 
 class Seen(NamedTuple):
@@ -200,6 +203,7 @@ def sends(layer: EncoderLayer, x: Tensor) -> Tensor:
     return x * torch.tensor(0.9, device=x.device, dtype=x.dtype)
 
 
+@on_pretended
 @pytest.mark.parametrize(
     ("fault", "why"), [(reads, "not permitted when stream is capturing"), (sends, "not permitted")]
 )
@@ -218,6 +222,7 @@ def test_a_layer_that_counts_is_found_before_its_first_replay(toy_data: Path, tm
     assert graphs.updates[: SHAPES + 1] == eager.updates[: SHAPES + 1]
 
 
+@on_pretended
 def test_a_table_that_is_replaced_is_kept_for_the_graph_that_reads_it(toy_data: Path, tmp_path: Path) -> None:
     """Position tables grow with the longest batch; without the copy that a graph keeps, it would read freed memory."""
 

@@ -11,7 +11,7 @@ import torch
 import fairseq_plugins  # noqa: F401  (registers the methods)
 from fairseq_plugins.files import write_whole
 from tests import models
-from tests.recorded import checkpoints, interface, numbers
+from tests.recorded import checkpoints, interface, launches, numbers
 
 HERE = Path(__file__).parent
 
@@ -29,6 +29,7 @@ def everything() -> Iterator[tuple[str, str]]:
         yield f"interface/{name}", text
     for name, text in checkpoints.texts():
         yield f"checkpoints/{name}", text
+    yield launches.FILE, launches.text()
 
 
 def main() -> int:

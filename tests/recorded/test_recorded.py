@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from tests import models
-from tests.recorded import checkpoints, interface, numbers, record
+from tests.recorded import checkpoints, interface, launches, numbers, record
+from tests.representatives import slow_but
 
 # Runs with SSE, AVX2 and AVX512 (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS) differ by at most
 # 4.4e-7 of a loss and 4e-6 of a gradient norm (gpt2_norm, whose norms are the largest); these are ten times that.
@@ -75,6 +76,19 @@ def test_old_checkpoints_give_the_same_outputs(name: str) -> None:
         assert [float(score) for score in row] == pytest.approx(
             [float(score) for score in before], rel=SCORE, abs=SCORE
         )
+
+
+LAUNCHES = {
+    f"{layers}-{layers}\t{flags}": (layers, flags) for layers in launches.DEPTHS for flags in launches.PRECISIONS
+}
+
+
+@pytest.mark.parametrize("case", slow_but(["6-6\t--fp16"], LAUNCHES))
+def test_launches_and_waits_of_an_update(case: str) -> None:
+    header, *recorded = read(launches.FILE).splitlines()
+    assert (header, len(recorded)) == (launches.HEADER, len(LAUNCHES))
+    layers, flags = LAUNCHES[case]
+    assert list(launches.rows([layers], [flags])) == [row for row in recorded if row.startswith(f"{case}\t")]
 
 
 def test_checkpoints_hold_what_has_to_be_carried_over() -> None:
