@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch import Tensor
 
 # transformers imports torchaudio where it is installed. One for another torch does not load, and no text needs it.
 try:
-    import torchaudio  # type: ignore[import-untyped]  # noqa: F401
+    import_module("torchaudio")
 except (ImportError, OSError, RuntimeError):
     sys.modules["torchaudio"] = None  # type: ignore[assignment]
 
