@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -53,6 +56,32 @@ class Inputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
         output = func(*args, **kwargs)
         self._made.update(tensor.untyped_storage()._cdata for tensor in tensors_of(output))
         return output
+
+
+@contextlib.contextmanager
+def waits_noted() -> Iterator[list[str]]:
+    """Collect the places inside at which the host waits for the GPU: a graph cannot, and an attempt breaks torch."""
+    before, places = torch.cuda.get_sync_debug_mode(), list[str]()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield places
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+            waits = [one for one in seen if "synchronizing CUDA operation" in str(one.message)]
+            places += [f"the host waits for the GPU at {one.filename}:{one.lineno}" for one in waits]
+
+
+@contextlib.contextmanager
+def recording(graph: Any, pool: Any) -> Iterator[None]:
+    """Record what runs inside into ``graph``; other threads load batches meanwhile, and ask the driver what they like.
+
+    Where torch ends in an error, its own context leaves the side stream in place.
+    """
+    with torch.cuda.stream(torch.cuda.current_stream()):
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            yield
 
 
 def equal(first: Any, second: Any) -> bool:

@@ -72,8 +72,9 @@ def replace_settings(group: str, extended: type[Any]) -> None:
     from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
-    # fairseq makes flags from the first and the configuration from the second; Hydra has a copy, which is updated.
+    # fairseq makes flags from the first and the configuration from the others; Hydra has a copy, which is updated.
     setattr(options, extended.__bases__[0].__name__, extended)
+    FairseqConfig.__annotations__[group] = extended
     declared = FairseqConfig.__dataclass_fields__[group]
     declared.type = declared.default = extended
     ConfigStore.instance().store(group, extended)

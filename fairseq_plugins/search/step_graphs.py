@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.recorded import Inputs, equal, is_known, why
+from fairseq_plugins.core.recorded import Inputs, equal, is_known, recording, waits_noted, why
 from fairseq_plugins.core.stacks import HAS_PADS, Decoder
 from fairseq_plugins.search.hypotheses import Ancestry
 
@@ -137,8 +137,9 @@ class StepGraphs:
         if room.recorded is not None:
             room.recorded[0].replay()
             return room.output[: len(previous)]
-        output = room.compute(member)
-        return (output if self.stopped else self._recorded(member, room, output))[: len(previous)]
+        with waits_noted() as waits:
+            output = room.compute(member)
+        return (output if self.stopped else self._recorded(member, room, output, waits))[: len(previous)]
 
     def _entered(self, member: Member, temperature: float) -> Room:
         """Move the caches to a room that is large enough."""
@@ -174,15 +175,17 @@ class StepGraphs:
             self._memory[key] = like.new_empty(count)
         return self._memory[key][:count].view(shape)
 
-    def _recorded(self, member: Member, room: Room, expected: Tensor) -> Tensor:
-        """Record the step that has just been computed, and return its log-probabilities."""
+    def _recorded(self, member: Member, room: Room, expected: Tensor, waits: list[str]) -> Tensor:
+        """Record the step that has just been computed, in which nobody ``waits``; return its log-probabilities."""
         room.output = self._shared("output", expected, tuple(expected.shape))
         if len(self.rooms) == MOST:
             self.rooms.pop(next(iter(self.rooms)))
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph, inputs = torch.cuda.CUDAGraph(), Inputs()
         try:
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"), inputs:
+            if waits:
+                raise RuntimeError(waits[0])
+            with recording(graph, self._pool), inputs:
                 room.output.copy_(room.compute(member))
             graph.replay()
             reason = "" if equal(room.output, expected) else "a replay has other numbers"

@@ -42,7 +42,17 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_with_path
 from torch.utils.hooks import RemovableHandle
 
-from fairseq_plugins.core.recorded import Inputs, equal, follows_updates, is_known, out_of_memory, tensors_of, why
+from fairseq_plugins.core.recorded import (
+    Inputs,
+    equal,
+    follows_updates,
+    is_known,
+    out_of_memory,
+    recording,
+    tensors_of,
+    waits_noted,
+    why,
+)
 from fairseq_plugins.core.stacks import HAS_PADS
 from fairseq_plugins.patches.wrapping import replace_settings, wrap
 from fairseq_plugins.training.flat_gradients import FlatGradients
@@ -252,7 +262,11 @@ class Graphs:
         live = [*self._flat.buffers, *self._buffers]
         before = State(live)
         # Without its graph, whose nodes would tie the recorded backward pass to the stream of this one.
-        result = tree_map(detached, self._eager(compute, sample))
+        with waits_noted() as waits:
+            result = tree_map(detached, self._eager(compute, sample))
+        if waits:
+            self._stop(waits[0])
+            return result
         after = State(live)
         try:
             graph = self._record(compute, sample)
@@ -285,8 +299,7 @@ class Graphs:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         graph, inputs = torch.cuda.CUDAGraph(), Inputs()
-        # Other threads load batches meanwhile, and may ask the driver what they like.
-        capturing = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+        capturing = recording(graph, self._pool)
         with self._alone(), self._scale_on_device(), self._gradients_taken() as take, capturing, inputs:
             result = compute(recorded)
             take()

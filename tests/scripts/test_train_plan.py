@@ -219,6 +219,14 @@ def test_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
         assert f"other: contains no {name}; is it an output of" in missing
 
 
+def test_settings_that_this_package_adds_to_groups_of_fairseq_are_known(data: Path, tmp_path: Path) -> None:
+    changes = ["common.cuda_graphs=true", "dataset.length_grid=1.3"]
+    assert (
+        dict(change.split("=") for change in changes).items()
+        <= overrides(planned(data, tmp_path / "run", *changes)).items()
+    )
+
+
 def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> None:
     for change, message in (
         ("optimisation.max_update=3", r"unknown key '.*' \(did you mean 'optimization.max_update'"),
