@@ -87,5 +87,5 @@ setup(
             "vl-convert-python>=1.6.0",
         ],
     },
-    entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.cli.main:run"]},
+    entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.tools.cli.main:run"]},
 )

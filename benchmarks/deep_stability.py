@@ -26,7 +26,7 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq.optim.adam import Adam
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_plugins.demo.corpus import pairs
+from fairseq_plugins.tools.demo.corpus import pairs
 
 RECIPES: dict[str, dict[str, Any]] = {
     "t_fixup": {"warmup": 0, "peak": 5e-4, "why": "no warm-up, learning rate 5e-4: its paper's recipe"},

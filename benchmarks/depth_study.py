@@ -24,10 +24,10 @@ from threading import Lock
 import torch
 
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.pipeline.checkout import commit
-from fairseq_plugins.pipeline.results import HYPOTHESES, REFERENCES, Run, read_run
-from fairseq_plugins.pipeline.verdicts import verdict_of
-from fairseq_plugins.scoring.significance import compare
+from fairseq_plugins.tools.pipeline.checkout import commit
+from fairseq_plugins.tools.pipeline.results import HYPOTHESES, REFERENCES, Run, read_run
+from fairseq_plugins.tools.pipeline.verdicts import verdict_of
+from fairseq_plugins.tools.scoring.significance import compare
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "depth.tsv"
@@ -169,7 +169,7 @@ def _call(command: str, *words: str | Path) -> tuple[float, float]:
     """Run a command of the package; return its seconds of processor and wall time. A divergence is a result, too."""
     begun = time.monotonic()
     child = subprocess.Popen(
-        [sys.executable, "-m", "fairseq_plugins.cli", command, *map(str, words)],
+        [sys.executable, "-m", "fairseq_plugins.tools.cli", command, *map(str, words)],
         stdout=subprocess.DEVNULL,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )

@@ -22,10 +22,10 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.search.precision import PRECISIONS, lower
-from fairseq_plugins.translator.engines import FAIRSEQ
-from fairseq_plugins.translator.fairseq_engine import FairseqEngine
-from fairseq_plugins.translator.package import open_package
-from fairseq_plugins.translator.translate import Translator
+from fairseq_plugins.tools.translator.engines import FAIRSEQ
+from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
+from fairseq_plugins.tools.translator.package import open_package
+from fairseq_plugins.tools.translator.translate import Translator
 
 STOCK = "fairseq's search"
 HALF = "float16"

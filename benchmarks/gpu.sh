@@ -66,13 +66,13 @@ training() {
     read -ra more <<<"${TRAINING:-}"
     ((left < 33 * minutes)) || left=$((33 * minutes))
     hours="$("$python" -c "print(max(20, ${left} / ${2} - 30) / 3600)")"
-    part "training_$method" $((10 * left / $2 / minutes)) "$python" -W ignore -m fairseq_plugins.cli train "$data/data-bin" --save-dir "$run" \
+    part "training_$method" $((10 * left / $2 / minutes)) "$python" -W ignore -m fairseq_plugins.tools.cli train "$data/data-bin" --save-dir "$run" \
         --arch "${method}_transformer" --encoder-layers 18 --decoder-layers 18 --share-all-embeddings --dropout 0.2 \
         --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer fused_adam --adam-betas '(0.9, 0.98)' \
         --lr 0.0007 --lr-scheduler inverse_sqrt --warmup-updates 1000 --clip-norm 1.0 --max-tokens 16000 --bf16 \
         --cuda-graphs --length-grid 1.15 --disable-validation --no-epoch-checkpoints --seed 1 --log-format simple \
         --log-interval 50 --stop-time-hours "$hours" "${more[@]}"
-    [[ ! -e "$run/checkpoint_last.pt" ]] || part "bleu_$method" 60 "$python" -W ignore -m fairseq_plugins.cli generate \
+    [[ ! -e "$run/checkpoint_last.pt" ]] || part "bleu_$method" 60 "$python" -W ignore -m fairseq_plugins.tools.cli generate \
         "$data/data-bin" --path "$run/checkpoint_last.pt" --gen-subset test --beam 4 --remove-bpe=sentencepiece --max-tokens 16000 \
         --scoring sacrebleu --quiet --fp16
 }

@@ -29,8 +29,8 @@ from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.lines import in_step
-from fairseq_plugins.observe.guard import guarding as guard
-from fairseq_plugins.observe.recorder import recording
+from fairseq_plugins.tools.observe.guard import guarding as guard
+from fairseq_plugins.tools.observe.recorder import recording
 
 SHARES = (4, 2, 1)
 """The whole is divided by these."""
@@ -111,7 +111,7 @@ def required(command: Sequence[object], output: Path) -> Measured:
 
 def deep(*words: object) -> list[object]:
     """``fairseq-deep`` with these words."""
-    return [sys.executable, "-m", "fairseq_plugins.cli", *words]
+    return [sys.executable, "-m", "fairseq_plugins.tools.cli", *words]
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

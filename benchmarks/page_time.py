@@ -18,8 +18,8 @@ from pathlib import Path
 
 import yaml
 
-from fairseq_plugins.cli.main import main as fairseq_deep
-from fairseq_plugins.pipeline.checkout import CONFIGS
+from fairseq_plugins.tools.cli.main import main as fairseq_deep
+from fairseq_plugins.tools.pipeline.checkout import CONFIGS
 
 SEEDS, UPDATES, SENTENCES = 3, 20000, 100
 CHROMIUM = "chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=60000 --dump-dom".split()

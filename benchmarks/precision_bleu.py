@@ -39,7 +39,7 @@ def deep(*words: object) -> None:
     Raises:
         CalledProcessError: it failed.
     """
-    subprocess.run([sys.executable, "-m", "fairseq_plugins.cli", *map(str, words)], check=True)
+    subprocess.run([sys.executable, "-m", "fairseq_plugins.tools.cli", *map(str, words)], check=True)
 
 
 def train(method: str, args: argparse.Namespace) -> Path:

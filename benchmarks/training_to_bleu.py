@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
-DEEP = (sys.executable, "-m", "fairseq_plugins.cli")
+DEEP = (sys.executable, "-m", "fairseq_plugins.tools.cli")
 
 
 def timed(what: str, *command: object, made: Path | None = None) -> None:

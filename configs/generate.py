@@ -2,8 +2,8 @@
 
 fairseq cannot chain whole configurations by ``defaults:`` (values get lost on the way), and recipes that are copied by
 hand drift apart. So each recipe stands once, in the file of its paper in ``recipes/``, with the models that it trains;
-the comments take the printed results from ``fairseq_plugins/pipeline/published.tsv``. The files of three layers in
-``multi30k_de_en`` are written by hand.
+the comments take the printed results from ``fairseq_plugins/tools/pipeline/published.tsv``. The files of three layers
+in ``multi30k_de_en`` are written by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import fairseq_plugins  # noqa: F401  (registers the methods)
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.pipeline.published import WITHOUT_NUMBER, PublishedRow, rows_of
+from fairseq_plugins.tools.pipeline.published import WITHOUT_NUMBER, PublishedRow, rows_of
 from recipes import admin, b2t, dsinit, multi30k, rezero, tatoeba
 from recipes.common import Config, Noted, merged, plain
 
@@ -92,10 +92,10 @@ def heading(name: str, config: Config) -> list[str]:
     lines = [f"{title}, {depth}. {config.recipe.corpus}.", *map(result_line, shown)]
     if config.sweep:
         lines.append(
-            f"{rows[0].paper}, {rows[0].table}: {len(rows)} results, in fairseq_plugins/pipeline/published.tsv."
+            f"{rows[0].paper}, {rows[0].table}: {len(rows)} results, in fairseq_plugins/tools/pipeline/published.tsv."
         )
     elif len(rows) > len(shown):
-        lines.append(f"{len(rows) - len(shown)} more in fairseq_plugins/pipeline/published.tsv.")
+        lines.append(f"{len(rows) - len(shown)} more in fairseq_plugins/tools/pipeline/published.tsv.")
     lines += [
         f"Recipe: {config.recipe.source}.",
         f"Data: {config.recipe.data}; DIR below is the full path of the data-bin that it makes.",

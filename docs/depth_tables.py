@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fairseq_plugins.plots import NO_MATPLOTLIB, load_pyplot, look, save
-from fairseq_plugins.scoring.significance import welch
 from fairseq_plugins.tables import markdown_table
+from fairseq_plugins.tools.plots import NO_MATPLOTLIB, load_pyplot, look, save
+from fairseq_plugins.tools.scoring.significance import welch
 
 RESULTS = Path(__file__).resolve().parent / "results" / "depth.tsv"
 BASELINE = "pre_ln"

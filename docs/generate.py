@@ -27,7 +27,6 @@ from torch import Tensor, nn
 import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
 from fairseq_plugins import patches
 from fairseq_plugins.checkpoints.fold import obstacles
-from fairseq_plugins.cli.main import COMMANDS
 from fairseq_plugins.core.architectures import method_preset, preset_of, stock_sizes
 from fairseq_plugins.core.architectures import refusals as refusals_in
 from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values
@@ -40,8 +39,9 @@ from fairseq_plugins.core.norm import AffineNorm, NormPlace, ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import flag
-from fairseq_plugins.pipeline.published import ROWS, PublishedRow, rows_by_table
 from fairseq_plugins.tables import markdown_table
+from fairseq_plugins.tools.cli.main import COMMANDS
+from fairseq_plugins.tools.pipeline.published import ROWS, PublishedRow, rows_by_table
 
 sys.path.append(str(Path(__file__).resolve().parent))
 import depth_tables
@@ -648,7 +648,7 @@ def branch_scales(model: nn.Module) -> list[Tensor | None]:
 
 def folds_and_exports(method: Method) -> tuple[bool, bool]:
     """Whether ``fairseq-deep fold`` and ``fairseq-deep export`` take a trained model."""
-    from fairseq_plugins.translator.ctranslate2_model import obstacles_to_export  # for this page alone
+    from fairseq_plugins.tools.translator.ctranslate2_model import obstacles_to_export  # for this page alone
 
     model = grown_model(method.name)
     folds = not obstacles(model)

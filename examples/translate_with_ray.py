@@ -14,7 +14,7 @@ from pathlib import Path
 import ray
 
 from fairseq_plugins import Translator
-from fairseq_plugins.translator.blocks import LINES, Blocks
+from fairseq_plugins.tools.translator.blocks import LINES, Blocks
 
 
 class Worker:

@@ -12,24 +12,23 @@ import fairseq_plugins.process  # noqa: F401
 
 # isort: split
 import gc
-import logging
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.process import log_as_fairseq_does
 
-NEED_FAIRSEQ = {"core", "methods", "observe", "patches", "search", "training"}
+TOOLS = f"{__name__}.tools"
+"""The programs around the plugin, which may be absent."""
+NEED_FAIRSEQ = ("core", "methods", "patches", "search", "training", "tools.observe")
 """Parts of this package that :func:`register` imports."""
-WITHOUT_FAIRSEQ = {
-    f"{__name__}.{part}" for part in ("observe", "observe.recorder", "observe.recorder.entries", "search")
-}
+WITHOUT_FAIRSEQ = {*(f"{TOOLS}.observe{part}" for part in ("", ".recorder", ".recorder.entries")), f"{__name__}.search"}
 """Modules in them that need neither fairseq nor torch."""
 
 _begun = False
@@ -65,18 +64,16 @@ def _import_and_register() -> None:
         training,
     )
     from fairseq_plugins.core.families import register_architectures, require_architecture
-    from fairseq_plugins.errors import install_hook
-    from fairseq_plugins.observe import recorder
-    from fairseq_plugins.observe.guard import installing as guard
-    from fairseq_plugins.patches.misspelt_options import EXPLAINED
+    from fairseq_plugins.options import EXPLAINED
+    from fairseq_plugins.process import install_hook
     from fairseq_plugins.search import settings
 
     register_architectures()
     EXPLAINED["--arch"] = require_architecture
     settings.register()
     training.register()
-    guard.install()  # before the recorder, which makes flags of its settings
-    recorder.register()
+    if Path(__file__).with_name("tools").is_dir():
+        import_module(TOOLS).register()
     install_hook()
 
 
@@ -86,7 +83,8 @@ class _RegisterFirst(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Return what the next finder finds, with a loader that registers: a finder holds the lock of all imports."""
         package, _, rest = fullname.partition(".")
-        ours = package == __name__ and rest.partition(".")[0] in NEED_FAIRSEQ and fullname not in WITHOUT_FAIRSEQ
+        ours = package == __name__ and f"{rest}.".startswith(tuple(f"{part}." for part in NEED_FAIRSEQ))
+        ours = ours and fullname not in WITHOUT_FAIRSEQ
         if _begun or not (ours or fullname in ("fairseq", "fairseq_cli")):
             return None
         # By name: importlib.reload makes another class.
@@ -117,35 +115,11 @@ def _without_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def log_as_fairseq_does() -> None:
-    """Set up logging before fairseq is imported, as each of its commands does; no effect if it is set up already.
-
-    Importing fairseq first would leave the root logger at DEBUG: one of its modules logs while it is imported.
-
-    Raises:
-        UserError: LOGLEVEL is no level of Python's logging.
-    """
-    level = os.environ.get("LOGLEVEL", "INFO").upper()
-    if not isinstance(logging.getLevelName(level), int):
-        raise UserError(unknown_name("LOGLEVEL", level, ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG")))
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        level=level,
-        stream=sys.stdout,
-    )
-    # Every import logs a line about a package that only speech synthesis would use.
-    for speech in ("text_to_speech", "frm_text_to_speech"):
-        logging.getLogger(f"fairseq.tasks.{speech}").setLevel(logging.WARNING)
-
-
 def __getattr__(name: str) -> Any:
     """Import :class:`Translator` when it is first asked for: most processes never do."""
     if name != "Translator":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fairseq_plugins.translator.translate import Translator
-
-    return Translator
+    return import_module(f"{TOOLS}.translator.translate").Translator
 
 
 if "fairseq" in sys.modules:

@@ -11,8 +11,7 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from traceback import walk_tb
-from types import TracebackType
+from typing import Any
 
 EXIT_CODE = 2
 DIVERGED_EXIT_CODE = 3
@@ -90,24 +89,16 @@ def report(error: UserError) -> None:
         print(f"error: {visible(problem)}", file=sys.stderr)
 
 
-def install_hook() -> None:
-    """Make a mistake of the user end any command, stock ``fairseq-train`` too, with one line and its code."""
-    previous = sys.excepthook
-    if getattr(previous, "handles_user_errors", False):
-        return
-    from fairseq_plugins.process import users_mistake
+def raise_everywhere(trainer: Any, problem: str | None) -> None:
+    """Raise the first process's problem in every process of a training, so that none waits for it.
 
-    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        # Only in a command of fairseq: the programs of others may show what they like for a missing file.
-        names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(trace))
-        in_command = isinstance(value, Exception) and any(name.startswith("fairseq_cli.") for name in names)
-        mistake = users_mistake(value) if in_command else value
-        if not isinstance(mistake, UserError):
-            previous(kind, value, trace)
-            return
-        report(mistake)
-        # The interpreter turns a SystemExit that leaves the hook into its exit code.
-        raise SystemExit(mistake.exit_code)
+    Raises:
+        UserError: there is a problem.
+    """
+    from fairseq.distributed import utils as distributed_utils
 
-    hook.handles_user_errors = True  # type: ignore[attr-defined]
-    sys.excepthook = hook
+    if trainer.data_parallel_world_size > 1 and not trainer.tpu:
+        group = trainer.data_parallel_process_group
+        problem = distributed_utils.broadcast_object(problem, src_rank=0, group=group, dist_device=trainer.device)
+    if problem:
+        raise UserError(problem)

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from fairseq_plugins.errors import UserError, cause_of
 from fairseq_plugins.files import whole_file
+
+Item = TypeVar("Item")
+
+OVERWRITE = " #fairseq:overwrite"
+"""End of a line of fairseq's dictionaries whose word replaces an earlier one."""
 
 
 def read_lines(*paths: Path) -> Iterator[str]:
@@ -91,6 +96,48 @@ def unequal(paths: Sequence[Path], counts: Sequence[int]) -> str:
     """Message for parallel files of unequal length."""
     counted = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
     return f"{paths[0]}: not parallel: {counted}; line k must translate line k"
+
+
+def check_files(files: Sequence[Path]) -> str:
+    """Check that files are UTF-8, not empty, and have equally many lines, not all of them blank."""
+    count = blank = 0
+    some_text = [False] * len(files)
+    for lines in in_step(files):
+        present = [bool(line) and not line.isspace() for line in lines]
+        count += 1
+        blank += not all(present)
+        some_text = [seen or now for seen, now in zip(some_text, present, strict=True)]
+    if problems := [f"{path}: all lines are blank" for path, seen in zip(files, some_text, strict=True) if not seen]:
+        raise UserError(problems)
+    return f"{' '.join(map(str, files))}: {count:,} lines each" + (f", {blank:,} blank" if blank else "")
+
+
+def grouped(
+    items: Iterable[Item], size: int, weight: Callable[[Item], int] = lambda item: 0, heaviest: int = 1
+) -> Iterator[list[Item]]:
+    """Put items together; those before an error come out before the error does.
+
+    Args:
+        items: in order.
+        size: most items of a group.
+        weight: returns the weight of an item.
+        heaviest: a group of this weight is full, whatever its size.
+    """
+    group: list[Item] = []
+    total = 0
+    try:
+        for item in items:
+            group.append(item)
+            total += weight(item)
+            if len(group) == size or total >= heaviest:
+                yield group
+                group, total = [], 0
+    except Exception:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group
 
 
 @contextmanager

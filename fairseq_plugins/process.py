@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from subprocess import Popen
+    from types import TracebackType
 
     from fairseq_plugins.errors import UserError
 
 PACKAGE = "fairseq_plugins"
-COMMANDS = ("cli", "text")
+COMMANDS = ("tools.cli", "tools.text")
 """Modules to run with ``python -m``."""
 INTERRUPTED = 130
 """128 + SIGINT, as in a shell."""
@@ -100,6 +101,32 @@ def importing() -> Iterator[None]:
 
         message = f"an import has failed ({type(error).__name__}: {error}); fairseq-deep doctor says why"
         raise UserError(message) from error
+
+
+def log_as_fairseq_does() -> None:
+    """Set up logging before fairseq is imported, as each of its commands does; no effect if it is set up already.
+
+    Importing fairseq first would leave the root logger at DEBUG: one of its modules logs while it is imported.
+
+    Raises:
+        UserError: LOGLEVEL is no level of Python's logging.
+    """
+    import logging
+
+    from fairseq_plugins.errors import UserError, unknown_name
+
+    level = os.environ.get("LOGLEVEL", "INFO").upper()
+    if not isinstance(logging.getLevelName(level), int):
+        raise UserError(unknown_name("LOGLEVEL", level, ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG")))
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=level,
+        stream=sys.stdout,
+    )
+    # Every import logs a line about a package that only speech synthesis would use.
+    for speech in ("text_to_speech", "frm_text_to_speech"):
+        logging.getLogger(f"fairseq.tasks.{speech}").setLevel(logging.WARNING)
 
 
 # --- parent and child -----------------------------------------------------------------------------------------------
@@ -233,6 +260,31 @@ def users_mistake(error: BaseException) -> UserError | None:
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
     stated = isinstance(error, AssertionError) and bool(str(error))
     return UserError(str(error)) if stated and modules and modules[-1].startswith("fairseq_cli.") else None
+
+
+def install_hook() -> None:
+    """Make a mistake of the user end any command, stock ``fairseq-train`` too, with one line and its code."""
+    previous = sys.excepthook
+    if getattr(previous, "handles_user_errors", False):
+        return
+    from traceback import walk_tb
+
+    from fairseq_plugins.errors import UserError, report
+
+    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        # Only in a command of fairseq: the programs of others may show what they like for a missing file.
+        names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(trace))
+        in_command = isinstance(value, Exception) and any(name.startswith("fairseq_cli.") for name in names)
+        mistake = users_mistake(value) if in_command else value
+        if not isinstance(mistake, UserError):
+            previous(kind, value, trace)
+            return
+        report(mistake)
+        # The interpreter turns a SystemExit that leaves the hook into its exit code.
+        raise SystemExit(mistake.exit_code)
+
+    hook.handles_user_errors = True  # type: ignore[attr-defined]
+    sys.excepthook = hook
 
 
 def _foreign_name(error: BaseException) -> UserError | None:

@@ -13,6 +13,8 @@ from fairseq_plugins.lines import read_lines
 FILE = "sha256sums"
 QUICK = ("dict.*", "*.idx")
 """What is checked whenever text is read: a ``.bin`` file may be large, and its size is compared with its index."""
+BINARISED = "data-bin"
+"""Binarised data in a prepared directory."""
 
 
 def add_sums(directory: Path, files: Mapping[str, Path]) -> None:
@@ -36,3 +38,9 @@ def require_sums(directory: Path, *patterns: str) -> None:
 def _sums_in(directory: Path) -> dict[str, str]:
     path = directory / FILE
     return {line[66:]: line[:64] for line in (read_lines(path) if path.is_file() else ())}
+
+
+def binarised(data: str) -> str:
+    """Return ``data``, or the binarised data in it if ``data`` is a prepared directory."""
+    inner = Path(data) / BINARISED
+    return str(inner) if inner.is_dir() and not any(Path(data).glob("dict.*txt")) else data

@@ -55,7 +55,7 @@ require_switch DRY_RUN
 trap interrupted INT TERM
 
 # from_environment COMMAND [ARGUMENT ...]: fairseq-deep COMMAND in place of this script; it reads its settings itself.
-from_environment() { exec "$PYTHON" -m fairseq_plugins.cli "$1" --from-environment "${@:2}"; }
+from_environment() { exec "$PYTHON" -m fairseq_plugins.tools.cli "$1" --from-environment "${@:2}"; }
 
 # run COMMAND [ARGUMENT ...]: run it; under DRY_RUN=1 only print it, as one could type it.
 run() {
@@ -70,12 +70,12 @@ run() {
 # fairseq_deep COMMAND [ARGUMENT ...]: the same for a command that reports an interruption itself.
 fairseq_deep() {
     trap 'exit 130' INT TERM
-    run "$PYTHON" -m fairseq_plugins.cli "$@"
+    run "$PYTHON" -m fairseq_plugins.tools.cli "$@"
     trap interrupted INT TERM
 }
 
 # text STEP [ARGUMENT ...]: one step of the preparation of text.
-text() { run "$PYTHON" -m fairseq_plugins.text "$@"; }
+text() { run "$PYTHON" -m fairseq_plugins.tools.text "$@"; }
 
 # once TARGET COMMAND [ARGUMENT ...]: run it unless TARGET is there. For commands that leave it whole or not at all.
 once() {

@@ -28,7 +28,7 @@ for split in train valid test; do
 done
 text describe --tokeniser bytes "$DIR/text.json"
 # fairseq's own binarisation writes the dictionary last.
-once "$DIR/data-bin/dict.txt" run "$PYTHON" -m fairseq_plugins.cli preprocess --destdir "$DIR/data-bin" \
+once "$DIR/data-bin/dict.txt" run "$PYTHON" -m fairseq_plugins.tools.cli preprocess --destdir "$DIR/data-bin" \
     --only-source --workers "${WORKERS:-$(nproc)}" \
     --trainpref "$DIR/text/train.txt" --validpref "$DIR/text/valid.txt" --testpref "$DIR/text/test.txt"
 note_prepared

@@ -27,7 +27,7 @@ fi
 
 text describe --tokeniser none "$DIR/text.json"
 # fairseq's own binarisation writes the dictionary last.
-once "$DIR/data-bin/dict.txt" run "$PYTHON" -m fairseq_plugins.cli preprocess --destdir "$DIR/data-bin" \
+once "$DIR/data-bin/dict.txt" run "$PYTHON" -m fairseq_plugins.tools.cli preprocess --destdir "$DIR/data-bin" \
     --only-source --workers "${WORKERS:-$(nproc)}" \
     --trainpref "$DIR/raw/train" --validpref "$DIR/raw/valid" --testpref "$DIR/raw/test"
 note_prepared

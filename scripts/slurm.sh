@@ -46,5 +46,5 @@ unset SLURM_CPUS_PER_TASK SLURM_CPUS_PER_GPU SLURM_TRES_PER_TASK SLURM_NTASKS_PE
 # shellcheck disable=SC2016  # the rank is known on each machine, not here
 run srun --nodes "$nodes" --ntasks "$nodes" --ntasks-per-node 1 --cpus-per-task "$cpus" \
     --kill-on-bad-exit=0 --wait=120 \
-    bash -c 'exec "$@" --rank "$SLURM_NODEID"' slurm.sh "$PYTHON" -m fairseq_plugins.cli run \
+    bash -c 'exec "$@" --rank "$SLURM_NODEID"' slurm.sh "$PYTHON" -m fairseq_plugins.tools.cli run \
     --nodes "$nodes" --master-addr "$address" --master-port "$port" "$@"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from fairseq_plugins.cli import main as cli
+from fairseq_plugins.tools.cli import main as cli
 from tests import toy
 
 LONGEST = 60.0
@@ -91,7 +91,7 @@ def python(*words: object, cwd: Path | None = None, **environment: str) -> Ended
 
 def in_its_own(directory: Path) -> Command:
     """The command in a new process, as from a shell in ``directory``."""
-    return functools.partial(python, "-m", "fairseq_plugins.cli", cwd=directory)
+    return functools.partial(python, "-m", "fairseq_plugins.tools.cli", cwd=directory)
 
 
 def ends(process: int) -> bool:

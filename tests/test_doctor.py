@@ -14,9 +14,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from fairseq_plugins import doctor
-from fairseq_plugins.cli import main as command
-from fairseq_plugins.doctor import ERROR, NOTE, OK, WARNING, Finding
+from fairseq_plugins.tools import doctor
+from fairseq_plugins.tools.cli import main as command
+from fairseq_plugins.tools.doctor import ERROR, NOTE, OK, WARNING, Finding
 from tests import processes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,7 +120,7 @@ def test_a_broken_fairseq_is_named_by_the_doctor_and_by_all_others(tmp_path: Pat
     (tmp_path / "x.pt").touch()
     for words in (["doctor"], ["fold", "--help"], ["average", "--inputs", "x.pt", "--output", "y"], ["fsck", "x.pt"]):
         path = f"{tmp_path}{os.pathsep}{ROOT}"
-        said.append(processes.python("-m", "fairseq_plugins.cli", *words, cwd=tmp_path, PYTHONPATH=path))
+        said.append(processes.python("-m", "fairseq_plugins.tools.cli", *words, cwd=tmp_path, PYTHONPATH=path))
     line = "error: an import has failed (ValueError: mutable default); fairseq-deep doctor says why\n"
     (code, errors, output), *others = said
     assert (code, errors, others) == (1, "", [(2, line, "")] * 3)

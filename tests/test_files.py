@@ -11,7 +11,7 @@ import pytest
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import locked, no_link, require_no_input, whole_directory, write_whole
-from fairseq_plugins.pipeline.workspace import Workspace
+from fairseq_plugins.tools.pipeline.workspace import Workspace
 
 
 def test_bytes_are_those_of_the_text(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -20,41 +22,38 @@ from fairseq_plugins.core.method import METHODS
 PACKAGE = Path(fairseq_plugins.__file__).parent
 SETUP = PACKAGE.parent / "setup.py"
 MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
-    "files": set(),
-    "integrity": set(),
-    "lines": set(),
-    "options": set(),
-    "outcomes": set(),
-    "plots": set(),
-    "process": set(),
-    "processor": set(),
-    "records": set(),
-    "sums": set(),
-    "tables": set(),
-    "workers": set(),
-    "text": set(),
-    "patches": {"integrity", "text"},
-    "core": set(),
+    **dict.fromkeys(("archives", "sums", "wrapping"), set()),
+    "core": {"wrapping"},
     "methods.shared": {"core"},
     "methods": {"core", "methods.shared"},
-    "training": {"core", "patches"},
-    "search": {"core", "patches"},
-    "checkpoints": {"integrity", "core", "patches"},
-    "scoring": {"text", ""},
-    "pipeline": {"checkpoints", "core", "observe.recorder", "patches", "text", "scoring", ""},
-    "observe.recorder": {"core", "patches"},
-    "observe.guard": {"core", "patches", "observe.recorder"},
-    "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},
-    "translator": {"checkpoints", "core", "patches", "pipeline", "search", "text", ""},
-    "demo": {"core", "pipeline", "scoring", ""},
-    "doctor": {"core", "patches", "pipeline", ""},
-    "cli": {"integrity", "checkpoints", "patches", "core", "text", "demo", "pipeline", ""},
-    "": {"patches", "core", "search", "methods", "observe.guard", "observe.recorder", "training", "translator"},
+    "training": {"core", "wrapping"},
+    "search": {"core", "wrapping"},
+    "checkpoints": {"checkpoints.provenance", "core"},
+    "checkpoints.provenance": set(),
+    "patches": {"archives", "checkpoints.provenance", "core", "sums", "wrapping"},
+    "": {"core", "methods", "patches", "search", "training"},
+    **dict.fromkeys(("tools.arguments", "tools.outcomes", "tools.plots", "tools.workers"), set()),
+    "tools": {"tools.observe.guard", "tools.observe.recorder"},
+    "tools.text": {"archives", "tools.workers"},
+    "tools.scoring": {"tools.arguments", "tools.text"},
+    "tools.observe.recorder": {"core", "wrapping"},
+    "tools.observe.guard": {"core", "tools.observe.recorder", "tools.outcomes", "wrapping"},
+    "tools.observe.diagnostics": {"checkpoints", "core", "tools.observe.recorder", "tools.pipeline", "tools.plots"},
+    "tools.pipeline": {
+        *("archives", "checkpoints", "checkpoints.provenance", "core", "sums", "tools.observe.recorder"),
+        *("tools.outcomes", "tools.plots", "tools.scoring", "tools.text"),
+    },
+    "tools.translator": {
+        *("", "checkpoints", "checkpoints.provenance", "core", "search", "sums"),
+        *("tools.arguments", "tools.pipeline", "tools.text", "tools.workers"),
+    },
+    "tools.demo": {"core", "tools.pipeline", "tools.scoring"},
+    "tools.doctor": {"", "core", "tools.pipeline"},
+    "tools.cli": {"tools.pipeline", "tools.text"},
 }
-"""By part of the package ("" is the package itself), beside itself and :data:`BASE`."""
-BASE = {*("errors", "files", "lines", "options", "outcomes", "plots", "process", "processor", "records", "sums")}
-BASE |= {"tables", "workers"}
+"""By part of the package ("" is the package itself), beside itself and :data:`BASE`; only ``tools`` names ``tools``."""
+BASE = {"errors", "files", "integrity", "lines", "options", "process", "processor", "records", "tables"}
+MAY_IMPORT |= dict.fromkeys(BASE, set())
 FIRST = {
     "fairseq.models": "fairseq.models.ARCH_MODEL_REGISTRY",
     "fairseq_cli.train": "fairseq_cli.train.main",
@@ -67,7 +66,8 @@ FIRST = {
 def part_of(module: str) -> str:
     """``core`` for ``fairseq_plugins.core.layers``, and the empty string for the package itself."""
     names = module.split(".")[1:]
-    return next((part for part in (".".join(names[:2]), *names[:1]) if part in MAY_IMPORT), "")
+    longest_first = (".".join(names[:length]) for length in range(len(names), 0, -1))
+    return next((part for part in longest_first if part in MAY_IMPORT), "")
 
 
 def imports(tree: ast.AST, module: str = "fairseq_plugins.module") -> Iterator[str]:
@@ -90,6 +90,50 @@ def test_every_import_goes_down() -> None:
         assert [name for name in names if part_of(name) not in legal] == [], module
 
 
+def modules() -> dict[str, Path]:
+    paths = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    return {name.removesuffix(".__init__"): path for name, path in paths.items()}
+
+
+def test_no_imports_form_a_circle() -> None:
+    """Imports inside functions and imports for types count, since both would hide a circle."""
+    known = modules()
+    uses: dict[str, set[str]] = {}
+    for name, path in known.items():
+        module = f"{name}.__init__" if path.stem == "__init__" else name
+        found = imports(ast.parse(path.read_text(encoding="utf-8")), module)
+        uses[name] = {each if each in known else each.rpartition(".")[0] for each in found} - {name}
+    TopologicalSorter(uses).prepare()
+
+
+WITHOUT_TOOLS = """
+import logging, sys
+from pathlib import Path
+copy, root, data, place = sys.argv[1:]
+sys.path[:0] = [copy, root]
+import fairseq_plugins
+from fairseq import options
+from fairseq_cli import generate
+from tests import toy
+logging.disable()
+for method in fairseq_plugins.core.method.METHODS:
+    model = toy.train_toy(Path(data), Path(place, method), '--max-update', '1', arch=f'{method}_transformer')
+    flags = [str(data), '--path', str(model), '--cpu', '--results-path', f'{place}/{method}', '--max-tokens', '500']
+    generate.main(options.parse_args_and_arch(options.get_generation_parser(), [*flags, '--quiet', '--beam', '1']))
+assert fairseq_plugins.__file__.startswith(copy)
+assert not any(name.startswith('fairseq_plugins.tools') for name in sys.modules)
+"""
+
+
+@pytest.mark.slow
+def test_every_method_trains_and_translates_without_the_tools(tmp_path: Path, toy_data: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("tools", "__pycache__", "configs"))
+    words = [sys.executable, "-c", WITHOUT_TOOLS, tmp_path, PACKAGE.parent, toy_data, tmp_path / "runs"]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert {path.parent.name for path in tmp_path.glob("runs/*/generate-test.txt")} == set(METHODS)
+
+
 def test_no_method_imports_another() -> None:
     for path in (PACKAGE / "methods").glob("*.py"):
         if path.stem != "__init__":
@@ -98,11 +142,11 @@ def test_no_method_imports_another() -> None:
 
 def test_each_way_to_import_is_seen() -> None:
     lines = {
-        "import fairseq_plugins.cli.main": "cli",
-        "from fairseq_plugins import cli": "cli",
+        "import fairseq_plugins.tools.cli.main": "tools.cli",
+        "from fairseq_plugins.tools import cli": "tools.cli",
         "from fairseq_plugins.methods import admin": "methods",
-        "from .cli import main": "cli",
-        "from . import cli": "cli",
+        "from .core import layers": "core",
+        "from . import core": "core",
         "def f():\n    from fairseq_plugins.core import layers": "core",
     }
     assert {line: [part_of(name) for name in imports(ast.parse(line))] for line in lines} == {
@@ -195,8 +239,11 @@ def test_what_registering_imports_is_named() -> None:
         "register()\n"
         "print(*(name for name in set(sys.modules) - before if name.startswith('fairseq_plugins.')))\n"
     )
-    parts = {name.split(".")[1] for name in run(program).split()} - {"text"}
-    assert parts - BASE - {"integrity"} == fairseq_plugins.NEED_FAIRSEQ
+    parts = {part_of(name) for name in run(program).split()} - BASE - {"archives", "sums", "wrapping"}
+    named = {
+        part for part in parts if f"{part}.".startswith(tuple(f"{each}." for each in fairseq_plugins.NEED_FAIRSEQ))
+    }
+    assert parts - named == {"checkpoints", "checkpoints.provenance", "tools", "tools.outcomes"}
 
 
 def test_every_package_that_is_imported_is_declared() -> None:

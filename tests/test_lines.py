@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import in_step, read_lines, write_lines
-from fairseq_plugins.text.parallel import split
+from fairseq_plugins.tools.text.parallel import split
 from tests.refusals import refused
 from tests.texts import written
 

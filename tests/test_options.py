@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairseq_plugins.cli.main import main
 from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.tools.cli.main import main
 from tests.refusals import refused
 
 MISTAKES = {

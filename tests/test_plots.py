@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins import plots
-from fairseq_plugins.plots import Figure, HeatMap, Line, Lines, Panel, load_pyplot, look
+from fairseq_plugins.tools import plots
+from fairseq_plugins.tools.plots import Figure, HeatMap, Line, Lines, Panel, load_pyplot, look
 
 
 @pytest.fixture

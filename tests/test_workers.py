@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import pytest
 
-from fairseq_plugins import workers
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.tools import workers
 from tests.processes import ends, python
 
 
@@ -57,7 +57,7 @@ def test_a_mistake_in_a_worker_and_a_killed_worker() -> None:
 
 GARBAGE = """
 import gc, os
-from fairseq_plugins.workers import map_lines
+from fairseq_plugins.tools.workers import map_lines
 
 class Engine:
     def __del__(self):
@@ -82,7 +82,7 @@ def test_what_the_parent_has_let_go_of_ends_in_the_parent() -> None:
 def test_a_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     program = (
         "import os, pathlib, sys, time\n"
-        "from fairseq_plugins.workers import map_lines\n"
+        "from fairseq_plugins.tools.workers import map_lines\n"
         "def work(line):\n"
         "    pathlib.Path(sys.argv[1], str(os.getpid())).touch()\n"
         "    time.sleep(600)\n"

@@ -25,6 +25,7 @@ from fairseq_plugins.checkpoints.files import (
     without_training_state,
     write_checkpoint,
 )
+from fairseq_plugins.checkpoints.provenance import recorded
 from fairseq_plugins.checkpoints.running_mean import RunningMean
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
@@ -45,9 +46,6 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
     """
     require_no_input(output, inputs)
     measured = measured_names()
-    # Imported late, as in there.
-    from fairseq_plugins.patches.another_dictionary import recorded
-
     mean, sources = RunningMean(measured), []
     first: dict[str, tuple[Any, Path]] = {}
     for path in inputs:

@@ -44,7 +44,7 @@ def import_fairseq() -> None:
         UserError: fairseq or torch cannot be imported.
     """
     with importing():
-        from fairseq_plugins import patches  # noqa: F401  (whose first import patches and registers everything)
+        import fairseq.models  # noqa: F401  (the first import of fairseq patches and registers everything)
 
 
 def architecture(state: dict[str, Any]) -> str:

@@ -38,6 +38,7 @@ from fairseq_plugins.checkpoints.files import (
     without_training_state,
     write_checkpoint,
 )
+from fairseq_plugins.checkpoints.provenance import other_weights
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.linear_maps import Made
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
@@ -48,7 +49,6 @@ from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.patches.messages import other_weights
 from fairseq_plugins.process import exit_code
 
 STOCK_ARCH = "transformer"

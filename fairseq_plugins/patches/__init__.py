@@ -1,6 +1,6 @@
 """Monkeypatches for bugs of fairseq, one module per bug, named after the bug.
 
-``WRAPPED`` of a module are the arguments of :func:`~fairseq_plugins.patches.wrapping.wrap` for each function that it
+``WRAPPED`` of a module are the arguments of :func:`~fairseq_plugins.wrapping.wrap` for each function that it
 wraps; a few change something else, in their ``apply()``. All may be applied any number of times and do nothing where
 the bug is absent. :func:`apply` runs when fairseq is first imported where the plugin is; a spawned worker, which
 imports it again by ``--user-dir``, is patched too. fairseq's functions are wrapped where they are looked up, never
@@ -20,9 +20,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from fairseq_plugins.patches import unneeded_imports
-from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.wrapping import wrap
 
-MODULES = tuple(module.name for module in iter_modules(__path__) if module.name != "wrapping")
+MODULES = tuple(module.name for module in iter_modules(__path__))
 
 
 def apply() -> None:

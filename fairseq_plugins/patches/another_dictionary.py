@@ -8,48 +8,23 @@ but not for the opposite direction. https://github.com/facebookresearch/fairseq/
 
 from __future__ import annotations
 
-import hashlib
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.checkpoints.provenance import (
+    TRAINED_ON,
+    dictionaries,
+    fingerprint,
+    recorded,
+    refuse_other_text,
+    settings_of,
+    trained_on,
+)
 from fairseq_plugins.integrity import unchecked_content
-
-TRAINED_ON = "trained_on"
-"""Key of languages and dictionaries in a checkpoint's extra state; its configuration does not have them."""
-LANGUAGES = ("source_lang", "target_lang")
-DICTIONARIES = ("source_dictionary", "target_dictionary")
-
-
-def settings_of(task: Any) -> Any:
-    """Return the settings of a task, which older ones keep as ``args``; None if it has neither."""
-    return getattr(task, "cfg", None) or getattr(task, "args", None)
-
-
-def dictionaries(task: Any) -> dict[str, list[str]]:
-    """Return the words of each dictionary of ``task``, in their order."""
-    words = {}
-    for name in DICTIONARIES:
-        with suppress(AttributeError, NotImplementedError):  # this task has none
-            words[name] = list(getattr(task, name).symbols)
-    return words
-
-
-def fingerprint(words: Sequence[str]) -> str:
-    """Return a short hash of words and their order."""
-    return hashlib.sha256("\n".join(words).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
-def trained_on(task: Any) -> dict[str, str]:
-    """Return the languages of ``task``, and a fingerprint of each of its dictionaries."""
-    facts = {name: str(value) for name in LANGUAGES if (value := getattr(settings_of(task), name, None))}
-    return {**facts, **{name: fingerprint(words) for name, words in dictionaries(task).items()}}
 
 
 def save_with_dictionaries(
@@ -58,43 +33,6 @@ def save_with_dictionaries(
     """``Trainer.save_checkpoint`` that also records the dictionaries of the weights, each once by its fingerprint."""
     words = {fingerprint(symbols): "\n".join(symbols) for symbols in dictionaries(trainer.task).values()}
     return save(trainer, filename, {**extra_state, TRAINED_ON: {**trained_on(trainer.task), **words}}, *args, **kwargs)
-
-
-def recorded(state: Any) -> dict[str, str]:
-    """Return what a checkpoint says of :func:`trained_on`: the languages alone if it is stock fairseq's."""
-    if not isinstance(state, Mapping):
-        return {}
-    if stored := (state.get("extra_state") or {}).get(TRAINED_ON):
-        return dict(stored)
-    settings = (state.get("cfg") or {}).get("task") or state.get("args") or {}
-    values = vars(settings) if isinstance(settings, Namespace) else settings
-    return {name: str(values[name]) for name in LANGUAGES if values.get(name)}
-
-
-def refuse_other_text(
-    path: str | Path, stored: Mapping[str, str], now: Mapping[str, str], data: Any, more: str = ""
-) -> None:
-    """Compare what a checkpoint was trained on with the languages and dictionaries of a task, read from ``data``.
-
-    ``more`` is another way out, at the end of a line about dictionaries.
-
-    Raises:
-        UserError: the task translates in the opposite direction, or a dictionary has other words, or the same words in
-            another order.
-    """
-    source, target = (stored.get(name) for name in LANGUAGES)
-    if source and target and source != target and [now.get(name) for name in LANGUAGES] == [target, source]:
-        raise UserError(
-            f"checkpoint {path} translates {source} to {target}, not {target} to {source}: "
-            f"give --source-lang {source} --target-lang {target}, or a checkpoint of the other direction"
-        )
-    changed = [name for name in DICTIONARIES if name in stored and name in now and stored[name] != now[name]]
-    if changed:
-        which = " and the ".join(name.replace("_", " ") for name in changed)
-        raise UserError(
-            f"checkpoint {path} was not trained with the {which} of {data} (other words, or another order): give the "
-            f"directory that it was trained on, or binarise the text with its dictionaries (--srcdict, --tgtdict){more}"
-        )
 
 
 def load_for_its_data(

@@ -25,10 +25,9 @@ from fairseq.registry import REGISTRIES
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
+from fairseq_plugins.checkpoints.provenance import DEFAULT_RESTORE_FILE, TRAINED_ON, trained_on
+from fairseq_plugins.errors import raise_everywhere
 from fairseq_plugins.integrity import plain_content
-from fairseq_plugins.patches.another_dictionary import TRAINED_ON, trained_on
-from fairseq_plugins.patches.two_trainings_at_once import raise_everywhere
-from fairseq_plugins.patches.unreadable_checkpoints import DEFAULT_RESTORE_FILE
 
 NAMED = 6
 """Maximum number of differences in a message."""

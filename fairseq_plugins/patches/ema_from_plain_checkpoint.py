@@ -12,7 +12,7 @@ from typing import Any
 
 from fairseq import checkpoint_utils
 
-from fairseq_plugins.patches.rows_of_other_words import loading
+from fairseq_plugins.checkpoints.provenance import loading
 
 logger = logging.getLogger(__name__)
 

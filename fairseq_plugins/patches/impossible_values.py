@@ -20,7 +20,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError, flag
-from fairseq_plugins.patches.prepared_directory import binarised
+from fairseq_plugins.sums import binarised
 
 logger = logging.getLogger(__name__)
 

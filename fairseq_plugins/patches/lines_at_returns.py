@@ -16,8 +16,7 @@ import torch
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq_cli import interactive
 
-from fairseq_plugins.lines import decoded
-from fairseq_plugins.workers import grouped
+from fairseq_plugins.lines import decoded, grouped
 
 
 def read_to_line_feeds(_: Callable[..., Iterator[list[str]]], input: str, buffer_size: int) -> Iterator[list[str]]:

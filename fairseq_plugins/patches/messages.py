@@ -19,20 +19,13 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.distributed import utils as distributed_utils
 
+from fairseq_plugins.checkpoints.provenance import other_weights
 from fairseq_plugins.errors import EXPLANATIONS, UserError, flag, nearest, unknown_name
-from fairseq_plugins.lines import read_lines
-from fairseq_plugins.patches.unchecked_text import OVERWRITE
+from fairseq_plugins.lines import OVERWRITE, read_lines
 from fairseq_plugins.process import users_mistake
 
 SHOWN = 80
 """Characters of a line of a file in a message; a text in place of a dictionary may have lines of any length."""
-NAMED = 3
-"""Maximum number of differing weights of each kind in a message."""
-QUOTED = re.compile(r'"([^"]+)"')
-SHAPES = re.compile(
-    r"size mismatch for (\S+): copying a param with shape torch.Size\(\[(.*?)\]\) from checkpoint, "
-    r".* model is torch.Size\(\[(.*?)\]\)\.\s"
-)
 
 Line = Callable[[Mapping[str, Any]], "str | None"]
 
@@ -173,24 +166,6 @@ def broken_dictionary(local: Mapping[str, Any]) -> str | None:
 
 
 # --- checkpoints ----------------------------------------------------------------------------------------------------
-
-
-def other_weights(path: str, message: str) -> str | None:
-    """Return the line for weights that do not fit a model, from the message of torch's ``load_state_dict``."""
-    kinds = {
-        "weights are missing from it": re.findall(r"^\s*Missing key\(s\).*", message, re.MULTILINE),
-        "weights are unknown to the model": re.findall(r"^\s*Unexpected key\(s\).*", message, re.MULTILINE),
-    }
-    differences = {kind: QUOTED.findall(" ".join(lines)) for kind, lines in kinds.items()}
-    differences["weights have another shape"] = [
-        f"{name}: ({there}) in it, ({here}) in the model" for name, there, here in SHAPES.findall(message + "\n")
-    ]
-    said = [
-        f"{len(names)} {kind} ({', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''})"
-        for kind, names in differences.items()
-        if names
-    ]
-    return f"checkpoint {path} is of another architecture or dictionary: {'; '.join(said)}" if said else None
 
 
 def other_model(local: Mapping[str, Any]) -> str | None:

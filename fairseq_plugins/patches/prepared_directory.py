@@ -11,15 +11,7 @@ from typing import Any
 
 from fairseq import tasks
 
-from fairseq_plugins.sums import QUICK, require_sums
-
-BINARISED = "data-bin"
-
-
-def binarised(data: str) -> str:
-    """Return ``data``, or the binarised data in it if ``data`` is a prepared directory."""
-    inner = Path(data) / BINARISED
-    return str(inner) if inner.is_dir() and not any(Path(data).glob("dict.*txt")) else data
+from fairseq_plugins.sums import QUICK, binarised, require_sums
 
 
 def setup_on_binarised(setup_task: Callable[..., Any], cfg: Any, *args: Any, **kwargs: Any) -> Any:

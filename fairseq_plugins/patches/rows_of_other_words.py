@@ -10,15 +10,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 from torch import Tensor
 
+from fairseq_plugins.checkpoints import provenance
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches import another_dictionary as known
 
 NAMED = 5
 """Maximum number of words of each kind in a line."""
@@ -26,19 +25,17 @@ TABLE = re.compile(r"\b(embed_tokens|embed_out|output_projection|fc_out|fc3|lm_h
 """Weights of fairseq's models with a row for each word."""
 
 logger = logging.getLogger(__name__)
-loading: ContextVar[tuple[Trainer, bool] | None] = ContextVar("loading", default=None)
-"""The trainer for which a file is being read, and whether its optimizer starts anew."""
 
 
 def say_who_loads(
     load: Callable[..., Any], trainer: Trainer, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any
 ) -> Any:
     """``Trainer.load_checkpoint``."""
-    before = loading.set((trainer, reset_optimizer))
+    before = provenance.loading.set((trainer, reset_optimizer))
     try:
         return load(trainer, filename, reset_optimizer, *args, **kwargs)
     finally:
-        loading.reset(before)
+        provenance.loading.reset(before)
 
 
 def load_by_word(load: Callable[..., dict[str, Any]], path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -49,21 +46,21 @@ def load_by_word(load: Callable[..., dict[str, Any]], path: str, *args: Any, **k
             checkpoint is of a version that did not store words, or the model has tables of another form.
     """
     state = load(path, *args, **kwargs)
-    if (reader := loading.get()) is None:
+    if (reader := provenance.loading.get()) is None:
         return state
-    (trainer, starts_anew), stored = reader, known.recorded(state)
-    data, own = getattr(known.settings_of(trainer.task), "data", "the data"), trainer.get_model().state_dict()
+    (trainer, starts_anew), stored = reader, provenance.recorded(state)
+    data, own = getattr(provenance.settings_of(trainer.task), "data", "the data"), trainer.get_model().state_dict()
     if not starts_anew:
         advice = f", or start a new training from its weights (--finetune-from-model {path})"
-        known.refuse_other_text(path, stored, known.trained_on(trainer.task), data, advice)
+        provenance.refuse_other_text(path, stored, provenance.trained_on(trainer.task), data, advice)
         return state
-    dictionaries = known.dictionaries(trainer.task)
+    dictionaries = provenance.dictionaries(trainer.task)
     if dictionaries and not dictionaries.keys() & stored.keys():
         logger.warning(f"checkpoint {path} does not hold its dictionaries: its rows are used for the words of {data}")
         return state
     for name, words in dictionaries.items():
         tables, which = tables_of(own, name), name.replace("_", " ")
-        if stored.get(name) != known.fingerprint(words):
+        if stored.get(name) != provenance.fingerprint(words):
             if stored.get(name) not in stored or not tables:
                 raise UserError(
                     f"checkpoint {path} was not trained with the {which} of {data}, and its rows cannot follow their "
@@ -84,7 +81,7 @@ def tables_of(own: dict[str, Tensor], dictionary: str) -> list[str]:
     """Return the names of the weights with a row for each word of ``dictionary``; none if some are in other parts."""
     source = "encoder." if any(name.startswith("encoder.") for name in own) else ""
     read = [name for name in own if TABLE.search(name) and "embed_tokens" in name and name.startswith(source)]
-    if dictionary == known.DICTIONARIES[0]:
+    if dictionary == provenance.DICTIONARIES[0]:
         return read
     adaptive = any(".adaptive_softmax." in name for name in own)
     return [] if adaptive else [name for name in own if TABLE.search(name) and name not in read]

@@ -16,7 +16,7 @@ from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import raise_everywhere
 from fairseq_plugins.files import no_link
 
 logger = logging.getLogger(__name__)
@@ -24,19 +24,6 @@ logger = logging.getLogger(__name__)
 LOCK = ".lock"
 _held: dict[Path, IO[str]] = {}
 """The locked file of the training of this process, if there is one."""
-
-
-def raise_everywhere(trainer: Trainer, problem: str | None) -> None:
-    """Raise the first process's problem in every process, so that none waits for it.
-
-    Raises:
-        UserError: there is a problem.
-    """
-    if trainer.data_parallel_world_size > 1 and not trainer.tpu:
-        group = trainer.data_parallel_process_group
-        problem = distributed_utils.broadcast_object(problem, src_rank=0, group=group, dist_device=trainer.device)
-    if problem:
-        raise UserError(problem)
 
 
 def release() -> None:

@@ -18,10 +18,7 @@ from fairseq import tasks
 from fairseq_cli import preprocess
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.lines import raw_lines, read_lines
-from fairseq_plugins.text.parallel import check_files
-
-OVERWRITE = " #fairseq:overwrite"
+from fairseq_plugins.lines import OVERWRITE, check_files, raw_lines, read_lines
 
 
 def check_options(args: Namespace) -> None:

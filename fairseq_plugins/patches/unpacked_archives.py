@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairseq import file_utils
 
-from fairseq_plugins.text.archives import unpack
+from fairseq_plugins.archives import unpack
 
 
 def unpack_inside(load: Callable[[str], str | None], archive_file: str) -> str | None:

@@ -14,10 +14,9 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
+from fairseq_plugins.checkpoints.provenance import DEFAULT_RESTORE_FILE
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import plain_content
-
-DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
 
 def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:

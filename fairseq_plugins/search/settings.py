@@ -20,12 +20,12 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError, flag, unknown_name
-from fairseq_plugins.patches.wrapping import replace_settings, wrap
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
 from fairseq_plugins.search.length_penalty import in_gnmt_form
 from fairseq_plugins.search.precision import FLOAT32, PRECISIONS, lower
 from fairseq_plugins.search.step_graphs import StepGraphs
+from fairseq_plugins.wrapping import replace_settings, wrap
 
 LEAN = "lean"
 FORMS, SEARCHES = (STOCK, GNMT), (LEAN, STOCK)

@@ -54,8 +54,8 @@ from fairseq_plugins.core.recorded import (
     why,
 )
 from fairseq_plugins.core.stacks import HAS_PADS
-from fairseq_plugins.patches.wrapping import replace_settings, wrap
 from fairseq_plugins.training.flat_gradients import FlatGradients
+from fairseq_plugins.wrapping import replace_settings, wrap
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from fairseq.trainer import Trainer
 from torch import Tensor
 
 from fairseq_plugins.core.stacks import HAS_PADS
-from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.wrapping import wrap
 
 DICTIONARIES = {"src_tokens": "source_dictionary", "prev_output_tokens": "target_dictionary"}
 """Inputs of a model that are batches of tokens, and the task's dictionary of each."""

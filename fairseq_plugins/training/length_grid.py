@@ -25,8 +25,8 @@ from fairseq.dataclass.configs import DatasetConfig
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.wrapping import replace_settings, wrap
 from fairseq_plugins.training import cuda_graphs
+from fairseq_plugins.wrapping import replace_settings, wrap
 
 logger = logging.getLogger(__name__)
 

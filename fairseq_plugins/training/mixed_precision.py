@@ -33,8 +33,8 @@ from fairseq.trainer import Trainer
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.wrapping import wrap
 from fairseq_plugins.processor import has_bf16
+from fairseq_plugins.wrapping import wrap
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from torch import nn
 from fairseq_plugins.core.initialisation import FACTORS, factors_of
 from fairseq_plugins.core.sub_layers import place_of
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.wrapping import wrap
 
 MATRIX = "matrix of a layer"
 """``param_group`` of the weights of linear maps in the layers: no embedding, no weights of a few streams."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.patches.wrapping import wrap
+from fairseq_plugins.wrapping import wrap
 
 EVERY = 25
 """Number of updates after which memory is given back."""

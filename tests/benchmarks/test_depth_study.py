@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.pipeline.results import read_run
+from fairseq_plugins.tools.pipeline.results import read_run
 from tests.benchmarks.test_run_all import script
 from tests.pipeline.making import write_run
 

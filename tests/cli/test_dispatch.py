@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from fairseq_plugins.cli.main import COMMANDS, main
-from fairseq_plugins.cli.stock import USER_DIR
+from fairseq_plugins.tools.cli.main import COMMANDS, main
+from fairseq_plugins.tools.cli.stock import USER_DIR
 
 
 @pytest.fixture

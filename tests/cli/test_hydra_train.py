@@ -16,9 +16,9 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fairseq_plugins.cli.hydra_train import configuration_error, run_job
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.cli.stock import USER_DIR
+from fairseq_plugins.tools.cli.hydra_train import configuration_error, run_job
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.cli.stock import USER_DIR
 from tests import processes, toy
 from tests.refusals import refused
 
@@ -51,7 +51,7 @@ import os
 import sys
 
 from fairseq_cli import hydra_train
-from fairseq_plugins.cli.main import main
+from fairseq_plugins.tools.cli.main import main
 
 for directory in sys.argv[1:]:
     child = os.fork()
@@ -82,7 +82,7 @@ def test_hydra_train(tmp_path: Path) -> None:
         (directory / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
         (directory / "overrides").write_text(override, encoding="utf-8")
     alone = runs.pop("alone")
-    run("-m", "fairseq_plugins.cli", "hydra-train", "--config-dir", ".", "--config-name", "tiny", cwd=alone)
+    run("-m", "fairseq_plugins.tools.cli", "hydra-train", "--config-dir", ".", "--config-name", "tiny", cwd=alone)
     run("-c", FORKED, *map(str, runs.values()), cwd=tmp_path)
     errors = {override: (directory / "stderr").read_text(encoding="utf-8") for override, directory in runs.items()}
     codes = {override: (directory / "code").read_text() for override, directory in runs.items()}

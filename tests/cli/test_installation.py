@@ -39,7 +39,7 @@ if __name__ == "__main__":
 """
 FIND = """
 from pathlib import Path
-from fairseq_plugins.pipeline.checkout import checkout, commit, configuration_file
+from fairseq_plugins.tools.pipeline.checkout import checkout, commit, configuration_file
 print(configuration_file(Path("iwslt14_de_en/admin_6e6d")), checkout(), commit())
 """
 slow = pytest.mark.slow
@@ -92,7 +92,8 @@ def test_wheel_says_what_it_is(site: Path) -> None:
     assert {"fairseq-fixed", "torch", "sacrebleu", "sacremoses", "sentencepiece", "subword-nmt"} <= requirements
     (python_versions,) = (line.split(": ")[1] for line in metadata if line.startswith("Requires-Python"))
     assert set(python_versions.split(",")) == {">=3.10", "<3.14"}
-    assert "fairseq-deep = fairseq_plugins.cli.main:run" in (info / "entry_points.txt").read_text(encoding="utf-8")
+    entries = (info / "entry_points.txt").read_text(encoding="utf-8")
+    assert "fairseq-deep = fairseq_plugins.tools.cli.main:run" in entries
     version = info.name[len("fairseq_deep-") : -len(".dist-info")]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins import log_as_fairseq_does
-from fairseq_plugins.cli.main import main
+from fairseq_plugins.process import log_as_fairseq_does
+from fairseq_plugins.tools.cli.main import main
 from tests import toy
 from tests.refusals import refused
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.cli.stock import USER_DIR
 from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.patches.impossible_values import refuse_configuration
 from fairseq_plugins.patches.messages import DECAY, NO_FAIRSCALE, OLD_SCORER, run_or_explain
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.cli.stock import USER_DIR
 from tests import processes, toy
 
 MODEL = "run/checkpoint_last.pt"
@@ -196,8 +196,8 @@ def test_a_user_directory_that_cannot_be_imported(place: Path, capfd: pytest.Cap
 
 
 def test_another_copy_of_this_package_is_no_user_directory(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (place / "copy" / "cli").mkdir(parents=True)
-    (place / "copy" / "cli" / "stock.py").touch()
+    (place / "copy" / "core").mkdir(parents=True)
+    (place / "copy" / "core" / "designed.py").touch()
     for name, why in {
         "copy": "another copy of this package",
         "mine": "write `import fairseq_plugins` in mine/",

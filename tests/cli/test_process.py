@@ -69,7 +69,7 @@ def test_reader_that_has_left(unbuffered: str) -> None:
     os.close(reader)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "fairseq_plugins.cli", "--help"],
+            [sys.executable, "-m", "fairseq_plugins.tools.cli", "--help"],
             stdout=writer,
             stderr=subprocess.PIPE,
             cwd=CHECKOUT,
@@ -104,7 +104,7 @@ def test_ctrl_c_while_a_command_imports_ends_it_at_once(command: str, tmp_path: 
 def test_a_result_that_a_full_disk_has_not_taken_is_one_line_and_code_2(unbuffered: str, tmp_path: Path) -> None:
     """On /dev/full nothing can be written; the limit lets the first part of the help through, as a disk that fills."""
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
-    call = "from fairseq_plugins.cli.main import run; import sys; sys.argv[1:] = {!r}; run()"
+    call = "from fairseq_plugins.tools.cli.main import run; import sys; sys.argv[1:] = {!r}; run()"
     unwritten = "error: {}: nothing more can be written\n"
     for before, words, output, cause in (
         ("", ["--help"], Path("/dev/full"), "No space left on device"),

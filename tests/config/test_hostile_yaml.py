@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from fairseq_plugins.pipeline.configuration import read_configuration
+from fairseq_plugins.tools.pipeline.configuration import read_configuration
 from tests import processes
 from tests.refusals import refused
 

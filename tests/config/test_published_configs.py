@@ -18,7 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from fairseq_plugins.core.method import Axis
-from fairseq_plugins.pipeline.published import ROWS, rows_of
+from fairseq_plugins.tools.pipeline.published import ROWS, rows_of
 from tests.config.published import CONFIGS, NAMES, completed, completed_file, composed, content
 from tests.models import dictionary
 from tests.models import task as translation_task

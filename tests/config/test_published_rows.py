@@ -11,7 +11,7 @@ from statistics import fmean
 
 import pytest
 
-from fairseq_plugins.pipeline.published import FILE, ROWS, WITHOUT_NUMBER, PublishedRow, rows_by_table, rows_of
+from fairseq_plugins.tools.pipeline.published import FILE, ROWS, WITHOUT_NUMBER, PublishedRow, rows_by_table, rows_of
 from tests.config.published import CONFIGS, NAMES
 
 PAPERS = ("Admin", "admin-torch", "DS-Init", "ReZero", "B2T")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 from omegaconf import OmegaConf
 
-from fairseq_plugins.pipeline.published import rows_of
+from fairseq_plugins.tools.pipeline.published import rows_of
 from tests.config.published import CONFIGS, NAMES, completed_file, content
 
 ENTRIES = yaml.safe_load(Path(__file__).with_name("stated.yaml").read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from fairseq_plugins.demo.corpus import (
+from fairseq_plugins.tools.demo.corpus import (
     Clause,
     Pair,
     Word,

@@ -12,8 +12,8 @@ from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
 
 from fairseq_plugins.core.method import METHODS as REGISTERED
-from fairseq_plugins.demo.command import METHODS, checked_methods, configuration, main, parser, prepare
-from fairseq_plugins.demo.corpus import write_corpus
+from fairseq_plugins.tools.demo.command import METHODS, checked_methods, configuration, main, parser, prepare
+from fairseq_plugins.tools.demo.corpus import write_corpus
 from tests.scripts.running import report_of
 
 CHANGES = "dataset.max_tokens=200 optimization.max_update=12 checkpoint.save_interval_updates=3 generation.beam=1"

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 import fairseq_plugins
-from fairseq_plugins.cli.main import COMMANDS, main
-from fairseq_plugins.demo.command import METHODS as DEMO_METHODS
-from fairseq_plugins.pipeline.published import ROWS, WITHOUT_NUMBER
+from fairseq_plugins.tools.cli.main import COMMANDS, main
+from fairseq_plugins.tools.demo.command import METHODS as DEMO_METHODS
+from fairseq_plugins.tools.pipeline.published import ROWS, WITHOUT_NUMBER
 from tests import toy
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -25,7 +25,6 @@ from typing import Any
 
 from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
-import fairseq_plugins
 from fairseq_plugins import process
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -104,7 +103,7 @@ def _forget(environment: dict[str, str]) -> None:
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
     logging.getLogger().handlers.clear()
-    fairseq_plugins.log_as_fairseq_does()
+    process.log_as_fairseq_does()
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -138,7 +137,7 @@ class Job:
             self._screen = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=output, start_new_session=True)
         self._before = set(_descendants(os.getpid()))
         self._said = said
-        command = [sys.executable, "-m", "fairseq_plugins.cli", *words]
+        command = [sys.executable, "-m", "fairseq_plugins.tools.cli", *words]
         self.process = ForkingPopen(
             command,
             stdin=subprocess.DEVNULL,

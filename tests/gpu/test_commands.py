@@ -16,10 +16,10 @@ import pytest
 import torch
 from fairseq.logging import progress_bar
 
-from fairseq_plugins import plots
-from fairseq_plugins.cli import main as cli
-from fairseq_plugins.translator.engines import FAIRSEQ
-from fairseq_plugins.translator.translate import Translator
+from fairseq_plugins.tools import plots
+from fairseq_plugins.tools.cli import main as cli
+from fairseq_plugins.tools.translator.engines import FAIRSEQ
+from fairseq_plugins.tools.translator.translate import Translator
 from tests import toy
 from tests.gpu.pretend import REAL, on_gpu
 from tests.pipeline.making import write_run

@@ -26,7 +26,7 @@ from tests.gpu.pretend import on_gpu, pretended
 from tests.gpu.watching import IN_FLOAT32, Training, of_package, parsed, train, watched
 from tests.representatives import slow_but
 
-PER_UPDATE = {"fairseq_plugins/observe/guard/guarding.py _seen": 1}
+PER_UPDATE = {"fairseq_plugins/tools/observe/guard/guarding.py _seen": 1}
 """How often this package reads a number in an update: the norm of the gradient, which stock fairseq reads itself right
 afterwards."""
 PRECISIONS: dict[str, dict[str, bool]] = {
@@ -163,9 +163,9 @@ def test_the_recorder_reads_at_its_interval_alone_and_gathered(toy_data: Path, t
     flags = ("--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--diagnostics-interval", "2", "--fp16")
     expected = {
         **PER_UPDATE,
-        "fairseq_plugins/observe/recorder/recording.py values_of": 1,
-        "fairseq_plugins/observe/recorder/gradients.py gradient_norms": 1,
-        "fairseq_plugins/observe/recorder/activations.py scales": 1,
+        "fairseq_plugins/tools/observe/recorder/recording.py values_of": 1,
+        "fairseq_plugins/tools/observe/recorder/gradients.py gradient_norms": 1,
+        "fairseq_plugins/tools/observe/recorder/activations.py scales": 1,
     }
     for layers in ("2", "4"):
         found = on_gpu(
@@ -173,7 +173,7 @@ def test_the_recorder_reads_at_its_interval_alone_and_gathered(toy_data: Path, t
         )
         assert of_package(found.updates[2].reads) == PER_UPDATE
         assert of_package(found.updates[3].reads) == expected
-        assert of_package(found.updates[3].sends) == {"fairseq_plugins/observe/recorder/activations.py vector": 1}
+        assert of_package(found.updates[3].sends) == {"fairseq_plugins/tools/observe/recorder/activations.py vector": 1}
         assert len((tmp_path / layers / "recorder.jsonl").read_text().splitlines()) == 2
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
+from fairseq_plugins.checkpoints.provenance import TRAINED_ON, recorded
 from fairseq_plugins.errors import EXIT_CODE, UserError
 from fairseq_plugins.patches import another_training
-from fairseq_plugins.patches.another_dictionary import TRAINED_ON, recorded
-from fairseq_plugins.translator.packaging import main as package
+from fairseq_plugins.tools.translator.packaging import main as package
 from tests import toy
 from tests.language_model import text as language_model
 from tests.processes import Command

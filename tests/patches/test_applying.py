@@ -7,28 +7,30 @@ import sys
 
 import pytest
 
-from fairseq_plugins import patches
-from fairseq_plugins.patches import wrapping
+from fairseq_plugins import patches, wrapping
 
 SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.trainer.Trainer.__init__": (
-        "observe.guard.installing.attach",
-        "observe.recorder.recording.attach",
+        "tools.observe.guard.installing.attach",
+        "tools.observe.recorder.recording.attach",
         "search.settings.refuse_in_training",
         "training.mixed_precision.build_mixed",
     ),
     "fairseq.trainer.Trainer.train_step": (
         "training.returned_memory.step",
-        "observe.recorder.recording.step",
-        "observe.guard.guarding.step",
+        "tools.observe.recorder.recording.step",
+        "tools.observe.guard.guarding.step",
     ),
     "fairseq.trainer.Trainer.get_train_iterator": (
         "patches.short_max_tokens.train_on_all",
         "training.length_grid.train_on_grid",
     ),
-    "fairseq.trainer.Trainer.clip_grad_norm": ("observe.recorder.recording.clip", "observe.guard.guarding.judge"),
+    "fairseq.trainer.Trainer.clip_grad_norm": (
+        "tools.observe.recorder.recording.clip",
+        "tools.observe.guard.guarding.judge",
+    ),
     "fairseq.trainer.Trainer.load_checkpoint": (
-        "observe.guard.installing.load",
+        "tools.observe.guard.installing.load",
         "patches.validation_lost_at_resume.tell_schedule",
         "patches.ema_interval_at_resume.count_from_start",
         "patches.rows_of_other_words.say_who_loads",
@@ -49,7 +51,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.unreadable_checkpoints.load_or_explain",
     ),
     "fairseq.trainer.Trainer._build_optimizer": ("training.cuda_graphs.attach", "training.rates.mark_and_build"),
-    "fairseq_cli.train.train": ("observe.guard.installing.keep_last", "training.cuda_graphs.summarise"),
+    "fairseq_cli.train.train": ("tools.observe.guard.installing.keep_last", "training.cuda_graphs.summarise"),
     "fairseq.distributed.utils.call_main": (
         "training.mixed_precision.say_what_it_costs",
         "patches.messages.call_main_explained",

@@ -22,7 +22,7 @@ from tests import processes
 CHECKOUT = Path(__file__).resolve().parents[2]
 LAUNCHER = """
 import subprocess, sys
-subprocess.Popen([sys.executable, "-u", "-m", "fairseq_plugins.cli", "hydra-train", "--help"]).wait()
+subprocess.Popen([sys.executable, "-u", "-m", "fairseq_plugins.tools.cli", "hydra-train", "--help"]).wait()
 """
 KILLED_EARLY = """
 import multiprocessing, os, signal, time

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.pipeline.commands import run
+from fairseq_plugins.tools.pipeline.commands import run
 from tests.scripts.running import ROOT, environment, wait_for
 
 
@@ -26,9 +26,9 @@ def test_settings_reach_the_command_and_a_failure_ends_us_with_its_code(tmp_path
 
 JOB = """
 import sys
-sys.orig_argv[1:] = ['-m', 'fairseq_plugins.text']  # which needs no fairseq
+sys.orig_argv[1:] = ['-m', 'fairseq_plugins.tools.text']  # which needs no fairseq
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.pipeline.commands import interruptible, run
+from fairseq_plugins.tools.pipeline.commands import interruptible, run
 def job():
     with interruptible():
         run(*sys.argv[1:])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.pipeline.download import get
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.pipeline.download import get
 from tests.processes import full_disk_after
 from tests.scripts.archives import packed
 from tests.scripts.server import Server, serving
@@ -206,7 +206,7 @@ def test_nothing_is_downloaded_through_a_link_or_without_end(
     assert "a link, through which nothing is written; remove it" in capsys.readouterr().err
     assert (tmp_path / "secret").read_text() == "mine"
     (cache / "x.tgz.part").unlink()
-    monkeypatch.setattr("fairseq_plugins.pipeline.download.LARGEST", len(ARCHIVE) - 1)
+    monkeypatch.setattr("fairseq_plugins.tools.pipeline.download.LARGEST", len(ARCHIVE) - 1)
     assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2
     assert "more than 0 GB" in capsys.readouterr().err
     assert not (cache / "x.tgz.part").stat().st_size

@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import files
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.pipeline import averaging, decoding, evaluate
-from fairseq_plugins.pipeline.decoding import Plan, TestSet, make_plan
-from fairseq_plugins.pipeline.evaluate import parser
-from fairseq_plugins.pipeline.generated import Texts, texts_of, write_perplexity
-from fairseq_plugins.pipeline.results import read_run
-from fairseq_plugins.text.description import Description
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.pipeline import averaging, decoding, evaluate
+from fairseq_plugins.tools.pipeline.decoding import Plan, TestSet, make_plan
+from fairseq_plugins.tools.pipeline.evaluate import parser
+from fairseq_plugins.tools.pipeline.generated import Texts, texts_of, write_perplexity
+from fairseq_plugins.tools.pipeline.results import read_run
+from fairseq_plugins.tools.text.description import Description
 from tests import toy
 from tests.pipeline.making import write_run
 from tests.refusals import refused
@@ -122,7 +122,7 @@ def test_what_fairseq_preprocess_alone_has_made_needs_the_references_and_what_th
     assert refusal(run, alone) == f"{alone}: no text.json describes its text {meant}"
     (data / "text.json").unlink()
     assert refusal(run, alone) == (
-        f"{alone}: no text.json describes its text; write it: python -m fairseq_plugins.text describe "
+        f"{alone}: no text.json describes its text; write it: python -m fairseq_plugins.tools.text describe "
         f"--tokeniser moses|none|bytes --subwords subword_nmt|sentencepiece|none {alone}/text.json"
     )
     describe(alone, tokeniser="none")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fairseq_plugins.observe.guard.guarding import record as guard_record
-from fairseq_plugins.outcomes import DIVERGED
-from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
+from fairseq_plugins.tools.observe.guard.guarding import record as guard_record
+from fairseq_plugins.tools.outcomes import DIVERGED
+from fairseq_plugins.tools.pipeline.fairseq_log import LogReader, TrainingLog
 from tests.pipeline.making import train_line, valid_line
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.cli.main import main
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.recorder.entries import Entry
-from fairseq_plugins.pipeline import page
-from fairseq_plugins.pipeline.report import make_report
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.observe.recorder.entries import Entry
+from fairseq_plugins.tools.pipeline import page
+from fairseq_plugins.tools.pipeline.report import make_report
 from tests.pipeline.making import write_run
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.pipeline import progress as module
-from fairseq_plugins.pipeline.fairseq_log import LogReader, TrainingLog
-from fairseq_plugins.pipeline.progress import Progress, Screen, glance, status
+from fairseq_plugins.tools.pipeline import progress as module
+from fairseq_plugins.tools.pipeline.fairseq_log import LogReader, TrainingLog
+from fairseq_plugins.tools.pipeline.progress import Progress, Screen, glance, status
 
 FIRST = """\
 2026-01-01 | INFO | fairseq_cli.train | {'optimization': {'max_update': 100}}

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.pipeline import page, report
-from fairseq_plugins.pipeline.checkout import CONFIGS
-from fairseq_plugins.pipeline.leaderboard import Column
-from fairseq_plugins.pipeline.report import Report, as_text, make_report, report_on
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.pipeline import page, report
+from fairseq_plugins.tools.pipeline.checkout import CONFIGS
+from fairseq_plugins.tools.pipeline.leaderboard import Column
+from fairseq_plugins.tools.pipeline.report import Report, as_text, make_report, report_on
 from tests.pipeline.making import SIGNATURE, write_run, write_scores
 
 REFERENCES = [
@@ -352,7 +352,7 @@ def test_what_a_run_says_of_itself_is_no_command(
         path = write_run(runs / name, record=devices, finished={}, config=f"x/{name}", valid={100: 4.0})
         line = json.dumps({"divergence_guard": "lost \x1b]0;x\x07 <script>", "update": 150, "ends": "lost \x1b <b>"})
         with (path / "train.log").open("a") as log:
-            log.write(f"| INFO | fairseq_plugins.observe.guard | {line}\n")
+            log.write(f"| INFO | fairseq_plugins.tools.observe.guard | {line}\n")
     assert main(["report", str(runs), "--output", str(tmp_path / "report")]) == 0
     said = capsys.readouterr().out
     texts = {name: (tmp_path / "report" / f"report.{name}").read_text() for name in ("md", "csv")}
@@ -365,7 +365,7 @@ def test_what_a_run_says_of_itself_is_no_command(
 
 
 def test_what_a_paper_reads_from_its_training_is_read_from_ours(runs, monkeypatch):
-    monkeypatch.setattr("fairseq_plugins.pipeline.leaderboard.differences", lambda *_: ())
+    monkeypatch.setattr("fairseq_plugins.tools.pipeline.leaderboard.differences", lambda *_: ())
     write_run(runs / "a", config="enwik8/rezero_12d", valid={100: 1.31, 200: 1.2, 300: 1.1})
     write_run(runs / "b", config="enwik8/pre_ln_12d", valid={100: 1.31, 200: 1.25})
     shown = make_report([runs])
@@ -379,7 +379,7 @@ def test_what_a_paper_reads_from_its_training_is_read_from_ours(runs, monkeypatc
 
 def test_the_best_validation_is_shown_where_a_paper_draws_the_best(runs, monkeypatch):
     """B2T's figure 9; the loss at the end is higher. Its 6 layers are those of Table 1, whose number is printed."""
-    monkeypatch.setattr("fairseq_plugins.pipeline.leaderboard.differences", lambda *_: ())
+    monkeypatch.setattr("fairseq_plugins.tools.pipeline.leaderboard.differences", lambda *_: ())
     write_run(runs / "a", config="wmt16_en_de/b2t_6e6d", valid={100: 4.5, 200: 2.125, 300: 3.5})
     write_run(runs / "b", config="wmt16_en_de/b2t_36e36d", valid={100: 2.25, 200: float("nan")})
     header, first, second = report.table(make_report([runs]))

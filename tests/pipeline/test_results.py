@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.pipeline.results import find_runs, read_run
-from fairseq_plugins.pipeline.verdicts import unigram_entropy, verdict_of
+from fairseq_plugins.tools.pipeline.results import find_runs, read_run
+from fairseq_plugins.tools.pipeline.verdicts import unigram_entropy, verdict_of
 from tests.pipeline.making import write_run, write_scores
 from tests.refusals import problems_of, refused
 

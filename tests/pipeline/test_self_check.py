@@ -13,14 +13,14 @@ import pytest
 from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, Plan, TestSet
-from fairseq_plugins.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.pipeline.results import Run
-from fairseq_plugins.pipeline.self_check import Result, compare, write_check
-from fairseq_plugins.text.bytes import tokens_of
-from fairseq_plugins.text.description import Description
-from fairseq_plugins.text.markup import segments
-from fairseq_plugins.text.moses import normaliser, tokeniser
+from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, Plan, TestSet
+from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
+from fairseq_plugins.tools.pipeline.results import Run
+from fairseq_plugins.tools.pipeline.self_check import Result, compare, write_check
+from fairseq_plugins.tools.text.bytes import tokens_of
+from fairseq_plugins.tools.text.description import Description
+from fairseq_plugins.tools.text.markup import segments
+from fairseq_plugins.tools.text.moses import normaliser, tokeniser
 from tests.refusals import problems_of
 from tests.scripts.archives import TED_SETS
 from tests.speech_to_text import audio

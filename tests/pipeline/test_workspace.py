@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.workspace import Workspace
+from fairseq_plugins.tools.pipeline.workspace import Workspace
 from tests.refusals import refused
 from tests.scripts.running import environment, wait_for
 
@@ -46,11 +46,11 @@ def test_a_second_job_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> N
 def test_a_child_that_outlives_a_killed_job_keeps_the_lock(tmp_path: Path) -> None:
     program = f"""
 import sys
-sys.orig_argv[1:] = ['-m', 'fairseq_plugins.text']  # which needs no fairseq
+sys.orig_argv[1:] = ['-m', 'fairseq_plugins.tools.text']  # which needs no fairseq
 WAIT = 'trap "" TERM; echo $$ >{tmp_path}/child.partial; mv {tmp_path}/child.partial {tmp_path}/child; read'
 from pathlib import Path
-from fairseq_plugins.pipeline.commands import run
-from fairseq_plugins.pipeline.workspace import Workspace
+from fairseq_plugins.tools.pipeline.commands import run
+from fairseq_plugins.tools.pipeline.workspace import Workspace
 with Workspace(Path({str(tmp_path)!r})).claimed():
     run("bash", "-c", WAIT)
 """

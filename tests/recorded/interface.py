@@ -12,8 +12,8 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
 
-from fairseq_plugins.cli import main as cli
-from fairseq_plugins.text import __main__ as corpora
+from fairseq_plugins.tools.cli import main as cli
+from fairseq_plugins.tools.text import __main__ as corpora
 
 HYDRA = "hydra-train"
 """The one command without our options: it has Hydra's."""

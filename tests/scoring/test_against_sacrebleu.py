@@ -12,11 +12,11 @@ import pytest
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.scoring.metrics import METRICS, value_of
-from fairseq_plugins.scoring.scores import score
-from fairseq_plugins.scoring.significance import compare
-from fairseq_plugins.scoring.text import moses, split_compounds
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.scoring.metrics import METRICS, value_of
+from fairseq_plugins.tools.scoring.scores import score
+from fairseq_plugins.tools.scoring.significance import compare
+from fairseq_plugins.tools.scoring.text import moses, split_compounds
 from tests.scoring.made_up import dropped, swapped
 from tests.texts import read, write
 

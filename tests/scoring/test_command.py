@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins import scoring
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.scoring.metrics import METRICS, TASKS, value_of
-from fairseq_plugins.scoring.suspicions import suspicions
+from fairseq_plugins.tools import scoring
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.scoring.metrics import METRICS, TASKS, value_of
+from fairseq_plugins.tools.scoring.suspicions import suspicions
 from tests.refusals import refused
 from tests.scoring.made_up import dropped, swapped
 from tests.texts import read, write

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.scoring import significance
-from fairseq_plugins.scoring.metrics import METRICS, value_of
-from fairseq_plugins.scoring.significance import WELCH, compare
+from fairseq_plugins.tools.scoring import significance
+from fairseq_plugins.tools.scoring.metrics import METRICS, value_of
+from fairseq_plugins.tools.scoring.significance import WELCH, compare
 from tests.refusals import refused
 from tests.scoring.made_up import dropped, swapped
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
-from fairseq_plugins.pipeline.published import ROWS
-from fairseq_plugins.scoring import score
-from fairseq_plugins.scoring.metrics import METRICS, TASKS, value_of
-from fairseq_plugins.scoring.text import moses, split_compounds
+from fairseq_plugins.tools.pipeline.published import ROWS
+from fairseq_plugins.tools.scoring import score
+from fairseq_plugins.tools.scoring.metrics import METRICS, TASKS, value_of
+from fairseq_plugins.tools.scoring.text import moses, split_compounds
 from tests.refusals import refused
 from tests.scoring.made_up import WORDS, dropped, swapped
 

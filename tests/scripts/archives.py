@@ -20,7 +20,7 @@ from html import escape
 from itertools import islice
 from pathlib import Path
 
-from fairseq_plugins.demo.corpus import pairs
+from fairseq_plugins.tools.demo.corpus import pairs
 
 Files = dict[str, bytes]
 """Content by path inside an archive."""
@@ -204,7 +204,7 @@ CORPORA: Mapping[str, Callable[[Source, int], Archives]] = {
 
 def headlines(directory: Path) -> None:
     """A prepared text without words that Moses would know how to split: the headlines have no script."""
-    from fairseq_plugins.cli.main import main
+    from fairseq_plugins.tools.cli.main import main
 
     if not (directory / "test_sets").exists():
         raw = directory.parent / f"{directory.name}.text"

@@ -20,7 +20,7 @@ def without_binarising(here: Path) -> str:
     (here / "stand-in" / "sitecustomize.py").write_text(
         f"""import os, sys
 words = sys.orig_argv[1:]
-if words[:3] == ["-m", "fairseq_plugins.cli", "preprocess"]:
+if words[:3] == ["-m", "fairseq_plugins.tools.cli", "preprocess"]:
     with open({str(here / "asked")!r}, "a") as asked:
         print(*words, file=asked)
     os.makedirs(words[words.index("--destdir") + 1], exist_ok=True)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.pipeline import compare
-from fairseq_plugins.pipeline.checkout import configuration_file
-from fairseq_plugins.pipeline.compare import How, Training, run_directory, train_all
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.pipeline import compare
+from fairseq_plugins.tools.pipeline.checkout import configuration_file
+from fairseq_plugins.tools.pipeline.compare import How, Training, run_directory, train_all
 from tests import toy
 from tests.refusals import refused
 from tests.scripts import test_evaluate, test_train
@@ -27,7 +27,7 @@ def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd
     assert main(["compare", str(tmp_path), str(tmp_path / "out"), *words.split()]) == 0
     output, errors = capfd.readouterr()
     assert errors == ""
-    commands = [line.partition(" fairseq_plugins.cli ")[2] for line in output.splitlines()]
+    commands = [line.partition(" fairseq_plugins.tools.cli ")[2] for line in output.splitlines()]
     places = [f"{tmp_path}/out/admin_3e3d/seed{seed}" for seed in (1, 2)]
     config = test_train.ADMIN
     assert commands[:-1] == [
@@ -121,7 +121,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int) -> tuple
     """Trainings of a and b, and a Python whose ``run`` waits until so many are begun."""
     (tmp_path / "step.py").write_text(STEP)
     python = program(tmp_path / "python", f'#!/usr/bin/env bash\nexec {sys.executable} {tmp_path}/step.py "$@"\n')
-    monkeypatch.setattr(compare, "DEEP", (python, "-m", "fairseq_plugins.cli"))
+    monkeypatch.setattr(compare, "DEEP", (python, "-m", "fairseq_plugins.tools.cli"))
     monkeypatch.setenv("WANTED", str(wanted))
     trainings = [
         Training(Path(f"{name}.yaml"), tmp_path, run_directory(tmp_path, Path(f"{name}.yaml"), 1), ()) for name in "ab"
@@ -221,7 +221,7 @@ def test_from_prepared_text_to_a_report(tmp_path: Path) -> None:
     changes += ("optimization.max_update=111", "checkpoint.save_interval_updates=37")
     options = (*test_evaluate.OPTIONS, "--average=last-updates=2", "--quiet")
     words = ["compare", data, out, test_train.POST_LN, *changes, *options, "--seeds", "3"]
-    subprocess.run([sys.executable, "-m", "fairseq_plugins.cli", *map(str, words)], check=True)
+    subprocess.run([sys.executable, "-m", "fairseq_plugins.tools.cli", *map(str, words)], check=True)
 
     place = out / "post_ln_3e3d" / "seed3"
     checkpoints = [place / "checkpoints" / name for name in ("checkpoint_8_74.pt", "checkpoint_12_111.pt")]

@@ -46,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def run(directory: Path, data: Path, *options: str) -> processes.Ended:
-    return processes.python("-m", "fairseq_plugins.cli", "evaluate", directory, data, *options)
+    return processes.python("-m", "fairseq_plugins.tools.cli", "evaluate", directory, data, *options)
 
 
 def bits_per_token(checkpoint: Path) -> float:

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from fairseq.data import Dictionary, data_utils
 
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.pipeline import commands
-from fairseq_plugins.pipeline import prepare as prepare_command
-from fairseq_plugins.pipeline.prepare_settings import Settings
-from fairseq_plugins.pipeline.workspace import SETTINGS, Workspace
-from fairseq_plugins.text.parallel import check_files, copy
-from fairseq_plugins.text.steps import tokenise
+from fairseq_plugins.lines import check_files
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.pipeline import commands
+from fairseq_plugins.tools.pipeline import prepare as prepare_command
+from fairseq_plugins.tools.pipeline.prepare_settings import Settings
+from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace
+from fairseq_plugins.tools.text.parallel import copy
+from fairseq_plugins.tools.text.steps import tokenise
 from tests import toy
 from tests.scripts.running import contents
 from tests.texts import read as lines

@@ -77,7 +77,7 @@ def test_wikitext103(here: Path) -> None:
 def test_asked_for_a_dry_run_nothing_is_made(tmp_path: Path) -> None:
     for script in ("prepare_enwik8.sh", "prepare_wikitext103.sh", "prepare_librispeech.sh"):
         printed = completed(script, tmp_path / "made", DRY_RUN="1", CACHE=str(tmp_path / "cache"))
-        assert " -m fairseq_plugins.cli download " in printed
+        assert " -m fairseq_plugins.tools.cli download " in printed
         assert refusal(script, tmp_path / "one", tmp_path / "two").startswith("one directory, not 2")
     assert list(tmp_path.iterdir()) == []
 

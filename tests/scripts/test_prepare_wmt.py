@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.cli.main import main
+from fairseq_plugins.tools.cli.main import main
 from tests.scripts import archives
 from tests.scripts.fakes import without_binarising
 from tests.scripts.running import completed, contents, refusal

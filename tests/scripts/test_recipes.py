@@ -10,8 +10,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.pipeline.prepare import _parser
-from fairseq_plugins.pipeline.prepare_settings import Settings
+from fairseq_plugins.tools.pipeline.prepare import _parser
+from fairseq_plugins.tools.pipeline.prepare_settings import Settings
 from tests.scripts.fakes import program
 from tests.scripts.running import ROOT, dry_run, environment, refusal, run
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.cli.main import main
-from fairseq_plugins.pipeline import reproduce
-from fairseq_plugins.pipeline.compare import run_directory
-from fairseq_plugins.pipeline.published import rows_by_table
+from fairseq_plugins.tools.cli.main import main
+from fairseq_plugins.tools.pipeline import reproduce
+from fairseq_plugins.tools.pipeline.compare import run_directory
+from fairseq_plugins.tools.pipeline.published import rows_by_table
 from tests.refusals import refused
 from tests.scripts.fakes import program
 from tests.scripts.running import ROOT, completed, contents, refusal, report_of
@@ -75,7 +75,7 @@ def test_options_for_an_unknown_corpus_are_refused_and_those_for_all_test_sets_k
 def test_a_dry_run_names_every_training_or_at_toy_size_one_of_each_method(tmp_path: Path) -> None:
     for smoke, corpora, seeds in (("0", ["iwslt14_de_en"], 5), ("1", ["iwslt14_de_en", "wmt14_en_de"], 1)):
         printed = chain("admin_table2.sh", tmp_path / "out", *corpora, SMOKE=smoke, DRY_RUN="1").splitlines()
-        commands = [line.partition(" fairseq_plugins.cli run ")[2] for line in printed]
+        commands = [line.partition(" fairseq_plugins.tools.cli run ")[2] for line in printed]
         trained = [Path(command.split()[0]) for command in commands if command]
         methods = ("post_ln", "pre_ln", "admin")
         assert [f"{config.parent.name}/{config.stem}" for config in trained] == [

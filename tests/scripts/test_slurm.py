@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.distributed.elastic.utils.distributed import get_free_port
 
-from fairseq_plugins.pipeline.run import Request
+from fairseq_plugins.tools.pipeline.run import Request
 from tests import toy
 from tests.scripts.fakes import program, slurm_of_two_nodes
 from tests.scripts.running import ROOT

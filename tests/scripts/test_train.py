@@ -17,8 +17,8 @@ from fairseq_cli import hydra_train
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from fairseq_plugins.pipeline.machine import Machine
-from fairseq_plugins.pipeline.run import Request, make_plan
+from fairseq_plugins.tools.pipeline.machine import Machine
+from fairseq_plugins.tools.pipeline.run import Request, make_plan
 from tests import toy
 from tests.faults.exact import differences
 from tests.scripts.running import ROOT, refusal, wait_for
@@ -54,7 +54,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(data: Path, run: Path, *changes: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "fairseq_plugins.cli", "run", *map(str, (ADMIN, data, run)), *TINY, *changes]
+    command = [sys.executable, "-m", "fairseq_plugins.tools.cli", "run", *map(str, (ADMIN, data, run)), *TINY, *changes]
     return subprocess.Popen(
         [*command, "--quiet"],
         cwd=run.parent,

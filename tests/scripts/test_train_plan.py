@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.pipeline.configuration import quoted
-from fairseq_plugins.pipeline.continuing import check_unchanged, finished, say_how_it_ended
-from fairseq_plugins.pipeline.machine import Machine, chosen
-from fairseq_plugins.pipeline.run import Plan, Request, begun, main, make_plan
-from fairseq_plugins.pipeline.sharing import Batches, share
+from fairseq_plugins.tools.pipeline.configuration import quoted
+from fairseq_plugins.tools.pipeline.continuing import check_unchanged, finished, say_how_it_ended
+from fairseq_plugins.tools.pipeline.machine import Machine, chosen
+from fairseq_plugins.tools.pipeline.run import Plan, Request, begun, main, make_plan
+from fairseq_plugins.tools.pipeline.sharing import Batches, share
 from tests import toy
 from tests.config.published import CONFIGS
 from tests.processes import Command
@@ -289,11 +289,11 @@ def test_the_file_of_the_page_for_a_corpus_of_one_s_own(data: Path, tmp_path: Pa
 
 
 def test_loggers(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairseq_plugins.pipeline.run.find_spec", lambda _: None)
+    monkeypatch.setattr("fairseq_plugins.tools.pipeline.run.find_spec", lambda _: None)
     for wanted, package in (({"tensorboard": True}, "tensorboardX"), ({"wandb_project": "deep"}, "wandb")):
         line = refused(planned, data, tmp_path, **wanted)
         assert line.endswith(f"needs a package that is not installed: pip install {package}")
-    monkeypatch.setattr("fairseq_plugins.pipeline.run.find_spec", lambda _: True)
+    monkeypatch.setattr("fairseq_plugins.tools.pipeline.run.find_spec", lambda _: True)
     told = overrides(planned(data, tmp_path, tensorboard=True, wandb_project="deep"))
     assert told["common.tensorboard_logdir"] == f"'{tmp_path}/tensorboard'"
     assert told["common.wandb_project"] == "'deep'"
@@ -489,7 +489,7 @@ def test_a_run_is_made_longer_neither_without_checkpoints_nor_with_what_was_made
 
 ENDLESS_CHECK = """
 import os, time
-from fairseq_plugins.pipeline import run
+from fairseq_plugins.tools.pipeline import run
 
 def check(request):
     print("checking", flush=True)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from fairseq_plugins.cli.stock import USER_DIR
 from fairseq_plugins.integrity import NON_FINITE_ALLOWED
+from fairseq_plugins.tools.cli.stock import USER_DIR
 from tests import processes, toy
 from tests.refusals import line_of
 from tests.search.searching import gnmt

@@ -16,9 +16,9 @@ from fairseq import file_utils
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.text import archives
-from fairseq_plugins.text.__main__ import main
-from fairseq_plugins.text.archives import is_web_page, known_checksums, unpack
+from fairseq_plugins import archives
+from fairseq_plugins.archives import is_web_page, known_checksums, unpack
+from fairseq_plugins.tools.text.__main__ import main
 from tests.refusals import refused
 from tests.scripts.archives import packed, write_archive
 

@@ -9,7 +9,7 @@ from fairseq.tokenizer import tokenize_line
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairseq_plugins.text.bytes import cut, write_tokens
+from fairseq_plugins.tools.text.bytes import cut, write_tokens
 from tests.refusals import refused
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.dataset import DATASETS
 
-from fairseq_plugins.text.markup import extract_sgm, extract_ted, segments
+from fairseq_plugins.tools.text.markup import extract_sgm, extract_ted, segments
 from tests.refusals import refused
 from tests.scripts.archives import sgm
 from tests.texts import read, write, written

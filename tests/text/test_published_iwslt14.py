@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.text.markup import segments
-from fairseq_plugins.text.moses import tokeniser
-from fairseq_plugins.text.subwords import load_bpe
+from fairseq_plugins.tools.text.markup import segments
+from fairseq_plugins.tools.text.moses import tokeniser
+from fairseq_plugins.tools.text.subwords import load_bpe
 from tests.scripts.archives import TED_SETS
 from tests.texts import write
 

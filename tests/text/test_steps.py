@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.text import description, markup, moses, parallel, steps, subwords
-from fairseq_plugins.text.__main__ import STEPS, main
-from fairseq_plugins.text.moses import detokeniser, tokeniser
-from fairseq_plugins.text.steps import detokenise, tokenise
-from fairseq_plugins.text.words import joined, lower_case, straightened
+from fairseq_plugins.tools.text import description, markup, moses, parallel, steps, subwords
+from fairseq_plugins.tools.text.__main__ import STEPS, main
+from fairseq_plugins.tools.text.moses import detokeniser, tokeniser
+from fairseq_plugins.tools.text.steps import detokenise, tokenise
+from fairseq_plugins.tools.text.words import joined, lower_case, straightened
 from tests.refusals import refused
 from tests.texts import read, write
 
@@ -32,7 +32,7 @@ def test_every_step_explains_itself_and_a_misspelt_one_gets_the_nearest(capsys: 
     for step in STEPS:
         with pytest.raises(SystemExit):
             main([step, "--help"])
-        assert capsys.readouterr().out.startswith(f"usage: python -m fairseq_plugins.text {step} ")
+        assert capsys.readouterr().out.startswith(f"usage: python -m fairseq_plugins.tools.text {step} ")
     assert main(["--help"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == list(STEPS)
     assert main(["tokenize"]) == main([]) == 2

@@ -12,10 +12,10 @@ import torch
 from fairseq.trainer import Trainer
 from torch import Tensor
 
-from fairseq_plugins.cli import main as cli
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.processor import has_bf16
+from fairseq_plugins.tools.cli import main as cli
 from fairseq_plugins.training import mixed_precision
 from tests import models, toy
 from tests.representatives import for_each

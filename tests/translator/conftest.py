@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from fairseq_plugins.cli import main as cli
-from fairseq_plugins.pipeline import commands
-from fairseq_plugins.translator import packaging
-from fairseq_plugins.translator.package import open_package, write_manifest
+from fairseq_plugins.tools.cli import main as cli
+from fairseq_plugins.tools.pipeline import commands
+from fairseq_plugins.tools.translator import packaging
+from fairseq_plugins.tools.translator.package import open_package, write_manifest
 from tests import processes, toy
 
 UPDATES = "40"

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.translator.blocks import Blocks, part_of, translate_missing
-from fairseq_plugins.translator.translate import Translator, main
+from fairseq_plugins.tools.translator.blocks import Blocks, part_of, translate_missing
+from fairseq_plugins.tools.translator.translate import Translator, main
 from tests.refusals import refused
 from tests.translator.conftest import Made
 
@@ -99,7 +99,7 @@ def test_what_would_be_lost_or_mixed_is_refused(tmp_path: Path) -> None:
 def test_where_a_disk_has_no_locks_two_machines_join_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    monkeypatch.setattr("fairseq_plugins.translator.blocks.locked", lambda path: nullcontext())
+    monkeypatch.setattr("fairseq_plugins.tools.translator.blocks.locked", lambda path: nullcontext())
     source, output = written(tmp_path / "in", TEXT), tmp_path / f"out{end}"
     first, second = (Blocks(source, output, {}, lines=5) for _ in range(2))
     monkeypatch.setattr(second, "_own", lambda number: second.file(number).with_name(f"{number:07d}.elsewhere.7"))
@@ -175,7 +175,7 @@ def test_the_command_and_a_job_array_write_what_translate_prints(
 def test_a_command_that_is_interrupted_says_that_it_continues(made: Made, tmp_path: Path) -> None:
     source = written(tmp_path / "in", ["x y z"] * 100_000)
     words = ["translate", made.package, source, "--output", tmp_path / "out", "--block", "5", "--buffer", "5"]
-    command = [sys.executable, "-m", "fairseq_plugins.cli", *map(str, words)]
+    command = [sys.executable, "-m", "fairseq_plugins.tools.cli", *map(str, words)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as job:
         while job.poll() is None and not (tmp_path / "out.blocks" / "0000001").exists():
             time.sleep(0.02)

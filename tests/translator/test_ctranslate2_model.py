@@ -15,10 +15,14 @@ pytest.importorskip("ctranslate2")
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.translator.ctranslate2_model import ModelConverter, obstacles_to_export, without_scaled_streams
-from fairseq_plugins.translator.engines import CTranslate2Engine, How
-from fairseq_plugins.translator.fairseq_engine import FairseqEngine
-from fairseq_plugins.translator.proof import LARGEST_DIFFERENCE
+from fairseq_plugins.tools.translator.ctranslate2_model import (
+    ModelConverter,
+    obstacles_to_export,
+    without_scaled_streams,
+)
+from fairseq_plugins.tools.translator.engines import CTranslate2Engine, How
+from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
+from fairseq_plugins.tools.translator.proof import LARGEST_DIFFERENCE
 from tests.models import CASES, configuration, dictionary, task, trained
 from tests.representatives import for_each
 

@@ -16,10 +16,10 @@ import pytest
 pytest.importorskip("ctranslate2")
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.translator import ctranslate2_model, engines, export, proof
-from fairseq_plugins.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, How, choose
-from fairseq_plugins.translator.package import Package, open_package
-from fairseq_plugins.translator.translate import Translator
+from fairseq_plugins.tools.translator import ctranslate2_model, engines, export, proof
+from fairseq_plugins.tools.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, How, choose
+from fairseq_plugins.tools.translator.package import Package, open_package
+from fairseq_plugins.tools.translator.translate import Translator
 from tests import models
 from tests.translator.conftest import Made
 
@@ -119,7 +119,7 @@ print(*(translation.text for translation in Translator(sys.argv[1]).translate(sy
 
 
 @pytest.mark.parametrize(
-    "how", [["-m", "fairseq_plugins.cli", "translate"], ["-c", PROGRAM]], ids=["command", "program"]
+    "how", [["-m", "fairseq_plugins.tools.cli", "translate"], ["-c", PROGRAM]], ids=["command", "program"]
 )
 def test_an_export_translates_without_torch_and_fairseq(how: Sequence[str], package: Path, run: Run) -> None:
     """Importing the two takes seconds, the export none; the weights that only they read may be gone."""

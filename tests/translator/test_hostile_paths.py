@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.pipeline.configuration import quoted
+from fairseq_plugins.tools.pipeline.configuration import quoted
 from tests import hostile
 from tests.processes import Command
 from tests.translator.conftest import Made

@@ -14,7 +14,7 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 from fairseq_plugins.errors import EXIT_CODE
-from fairseq_plugins.translator import translate
+from fairseq_plugins.tools.translator import translate
 from tests import hostile
 from tests.processes import Command, Ended
 from tests.translator.conftest import Made

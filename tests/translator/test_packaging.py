@@ -13,19 +13,19 @@ import torch
 from safetensors.torch import save_file
 
 from fairseq_plugins.checkpoints.fold import build
-from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum
-from fairseq_plugins.pipeline import commands
-from fairseq_plugins.pipeline.results import read_run
-from fairseq_plugins.pipeline.workspace import settings_in
-from fairseq_plugins.text import moses
-from fairseq_plugins.text.description import described
-from fairseq_plugins.translator import packaging
-from fairseq_plugins.translator.form import form_of
-from fairseq_plugins.translator.model import options_of, read_weights, write_weights
-from fairseq_plugins.translator.package import open_package
-from fairseq_plugins.translator.translate import Translator
+from fairseq_plugins.tools.cli import main as cli
+from fairseq_plugins.tools.pipeline import commands
+from fairseq_plugins.tools.pipeline.results import read_run
+from fairseq_plugins.tools.pipeline.workspace import settings_in
+from fairseq_plugins.tools.text import moses
+from fairseq_plugins.tools.text.description import described
+from fairseq_plugins.tools.translator import packaging
+from fairseq_plugins.tools.translator.form import form_of
+from fairseq_plugins.tools.translator.model import options_of, read_weights, write_weights
+from fairseq_plugins.tools.translator.package import open_package
+from fairseq_plugins.tools.translator.translate import Translator
 from tests import models, toy
 from tests.pipeline.making import write_run
 from tests.refusals import refused

@@ -14,7 +14,7 @@ import torch
 from fairseq.data import Dictionary
 
 try:  # first, because it keeps a torchaudio for another torch away from transformers
-    from fairseq_plugins.translator import transformers_model
+    from fairseq_plugins.tools.translator import transformers_model
 except (ImportError, OSError, RuntimeError) as error:
     reason = f"transformers cannot be imported: {error}".partition("\n")[0]
     pytest.skip(reason, allow_module_level=True)
@@ -25,17 +25,17 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.text import steps, subwords
-from fairseq_plugins.text.tokenization_prepared_text import PreparedTextTokenizer
-from fairseq_plugins.translator import export
-from fairseq_plugins.translator.engines import How
-from fairseq_plugins.translator.fairseq_engine import FairseqEngine
-from fairseq_plugins.translator.form import CODES, TRUECASER, VOCABULARY, Form
-from fairseq_plugins.translator.model import write_weights
-from fairseq_plugins.translator.package import FORMAT, WEIGHTS, checksums, write_manifest
-from fairseq_plugins.translator.proof import LARGEST_DIFFERENCE, compare_scores, drawn_sentences
-from fairseq_plugins.translator.transformers_model import TransformersEngine, converted, search_settings
-from fairseq_plugins.translator.translate import Translator
+from fairseq_plugins.tools.text import steps, subwords
+from fairseq_plugins.tools.text.tokenization_prepared_text import PreparedTextTokenizer
+from fairseq_plugins.tools.translator import export
+from fairseq_plugins.tools.translator.engines import How
+from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
+from fairseq_plugins.tools.translator.form import CODES, TRUECASER, VOCABULARY, Form
+from fairseq_plugins.tools.translator.model import write_weights
+from fairseq_plugins.tools.translator.package import FORMAT, WEIGHTS, checksums, write_manifest
+from fairseq_plugins.tools.translator.proof import LARGEST_DIFFERENCE, compare_scores, drawn_sentences
+from fairseq_plugins.tools.translator.transformers_model import TransformersEngine, converted, search_settings
+from fairseq_plugins.tools.translator.translate import Translator
 from tests import processes, toy
 from tests.models import CASES, configuration, dictionary, task, trained
 from tests.pipeline.making import write_run

@@ -23,15 +23,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairseq_plugins
-from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.lines import decoded
-from fairseq_plugins.text.moses import detokeniser
-from fairseq_plugins.translator import translate as module
-from fairseq_plugins.translator.engines import Hypothesis, batches
-from fairseq_plugins.translator.form import Form
-from fairseq_plugins.translator.translate import Candidate, NBest, Translation, Translator, longest_of
-from fairseq_plugins.workers import grouped
+from fairseq_plugins.lines import decoded, grouped
+from fairseq_plugins.tools.cli import main as cli
+from fairseq_plugins.tools.text.moses import detokeniser
+from fairseq_plugins.tools.translator import translate as module
+from fairseq_plugins.tools.translator.engines import Hypothesis, batches
+from fairseq_plugins.tools.translator.form import Form
+from fairseq_plugins.tools.translator.translate import Candidate, NBest, Translation, Translator, longest_of
 from tests import toy
 from tests.processes import full_disk_after
 from tests.translator.conftest import MOST, Made
@@ -396,7 +395,7 @@ def test_a_file_that_takes_some_of_the_bytes_is_an_error(
     assert (tmp_path / "out").stat().st_size == 100
 
 
-COMMAND = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins.cli", "translate"]
+COMMAND = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins.tools.cli", "translate"]
 
 
 @pytest.mark.slow

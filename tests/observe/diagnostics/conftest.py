@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairseq_plugins import plots
+from fairseq_plugins.tools import plots
 
 
 @pytest.fixture

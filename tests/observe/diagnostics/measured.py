@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.checkpoints.fold import made_up_task
-from fairseq_plugins.observe.diagnostics.batches import Batch, zipf_batch
-from fairseq_plugins.observe.diagnostics.models import Subject, of_options
+from fairseq_plugins.tools.observe.diagnostics.batches import Batch, zipf_batch
+from fairseq_plugins.tools.observe.diagnostics.models import Subject, of_options
 from tests.models import TINY
 
 WORDS = 60

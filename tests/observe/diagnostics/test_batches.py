@@ -9,7 +9,7 @@ import torch
 
 from fairseq_plugins.checkpoints.fold import made_up_task
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.diagnostics.batches import read_data, zipf, zipf_batch
+from fairseq_plugins.tools.observe.diagnostics.batches import read_data, zipf, zipf_batch
 
 
 def test_words_follow_zipfs_law() -> None:

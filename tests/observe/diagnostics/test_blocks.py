@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_plugins.observe.diagnostics.blocks import Block, blocks, kinds
-from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT
-from fairseq_plugins.observe.diagnostics.observation import recording
+from fairseq_plugins.tools.observe.diagnostics.blocks import Block, blocks, kinds
+from fairseq_plugins.tools.observe.diagnostics.models import NO_DROPOUT
+from fairseq_plugins.tools.observe.diagnostics.observation import recording
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 TABLE_1 = {

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.core.method import METHODS, Axis
-from fairseq_plugins.observe.diagnostics import gradients, jacobian, papers
-from fairseq_plugins.observe.diagnostics.command import OF_MODELS, jobs, main, parse
-from fairseq_plugins.observe.diagnostics.models import of_checkpoint
-from fairseq_plugins.observe.diagnostics.results import STACKS, Settings, Table
+from fairseq_plugins.tools.observe.diagnostics import gradients, jacobian, papers
+from fairseq_plugins.tools.observe.diagnostics.command import OF_MODELS, jobs, main, parse
+from fairseq_plugins.tools.observe.diagnostics.models import of_checkpoint
+from fairseq_plugins.tools.observe.diagnostics.results import STACKS, Settings, Table
 from tests.observe.diagnostics.measured import batch, rows
 from tests.observe.diagnostics.measured import subject as small
 from tests.representatives import representatives

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.diagnostics.dependency import dependency, growth, newest, run_dependency
-from fairseq_plugins.observe.diagnostics.observation import Visit, recording
-from fairseq_plugins.observe.diagnostics.output_change import changes, outputs, random_step
-from fairseq_plugins.observe.diagnostics.results import Settings
+from fairseq_plugins.tools.observe.diagnostics.dependency import dependency, growth, newest, run_dependency
+from fairseq_plugins.tools.observe.diagnostics.observation import Visit, recording
+from fairseq_plugins.tools.observe.diagnostics.output_change import changes, outputs, random_step
+from fairseq_plugins.tools.observe.diagnostics.results import Settings
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 

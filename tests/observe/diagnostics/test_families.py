@@ -13,14 +13,14 @@ import torch.nn.functional as F
 from fairseq_plugins.checkpoints.fold import made_up_task
 from fairseq_plugins.core.stacks import Decoder
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.diagnostics.batches import Batch, read_data
-from fairseq_plugins.observe.diagnostics.command import OF_MODELS, main
-from fairseq_plugins.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of
-from fairseq_plugins.observe.diagnostics.jacobian import jacobian
-from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT, Subject, of_options
-from fairseq_plugins.observe.diagnostics.results import Settings
-from fairseq_plugins.observe.diagnostics.scales import run_scales
-from fairseq_plugins.observe.diagnostics.similarity import cosines, similarity
+from fairseq_plugins.tools.observe.diagnostics.batches import Batch, read_data
+from fairseq_plugins.tools.observe.diagnostics.command import OF_MODELS, main
+from fairseq_plugins.tools.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of
+from fairseq_plugins.tools.observe.diagnostics.jacobian import jacobian
+from fairseq_plugins.tools.observe.diagnostics.models import NO_DROPOUT, Subject, of_options
+from fairseq_plugins.tools.observe.diagnostics.results import Settings
+from fairseq_plugins.tools.observe.diagnostics.scales import run_scales
+from fairseq_plugins.tools.observe.diagnostics.similarity import cosines, similarity
 from tests.language_model import text
 from tests.models import TINY_LANGUAGE_MODEL, TINY_SPEECH_TO_TEXT
 from tests.observe.diagnostics.measured import WORDS, padded, rows

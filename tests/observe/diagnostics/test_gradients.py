@@ -10,10 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.observe.diagnostics import gradients
-from fairseq_plugins.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of
-from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT
-from fairseq_plugins.observe.recorder.activations import hooked
+from fairseq_plugins.tools.observe.diagnostics import gradients
+from fairseq_plugins.tools.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of
+from fairseq_plugins.tools.observe.diagnostics.models import NO_DROPOUT
+from fairseq_plugins.tools.observe.recorder.activations import hooked
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 

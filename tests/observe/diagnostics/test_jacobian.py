@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.observe.diagnostics.batches import Batch
-from fairseq_plugins.observe.diagnostics.jacobian import jacobian, of_tensors
+from fairseq_plugins.tools.observe.diagnostics.batches import Batch
+from fairseq_plugins.tools.observe.diagnostics.jacobian import jacobian, of_tensors
 from tests.observe.diagnostics.measured import batch, padded, subject
 
 

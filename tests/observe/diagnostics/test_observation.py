@@ -9,7 +9,7 @@ from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import sub_layers
-from fairseq_plugins.observe.diagnostics.observation import finished, recording
+from fairseq_plugins.tools.observe.diagnostics.observation import finished, recording
 from tests.observe.diagnostics.measured import padded, subject
 
 

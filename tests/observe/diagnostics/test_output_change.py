@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.diagnostics.models import NO_DROPOUT, depends_on_depth
-from fairseq_plugins.observe.diagnostics.output_change import (
+from fairseq_plugins.tools.observe.diagnostics.models import NO_DROPOUT, depends_on_depth
+from fairseq_plugins.tools.observe.diagnostics.output_change import (
     ADAM_SIZE,
     RANDOM_SIZE,
     STEPS,
@@ -26,7 +26,7 @@ from fairseq_plugins.observe.diagnostics.output_change import (
     random_step,
     run_output_change,
 )
-from fairseq_plugins.observe.diagnostics.results import Settings
+from fairseq_plugins.tools.observe.diagnostics.results import Settings
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 DEPTH_IN_THE_EQUATION = {

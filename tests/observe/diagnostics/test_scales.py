@@ -10,14 +10,14 @@ import torch
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.diagnostics.models import Subject
-from fairseq_plugins.observe.diagnostics.results import Settings
-from fairseq_plugins.observe.diagnostics.scales import mixtures, numbers, run_scales, scales
-from fairseq_plugins.observe.diagnostics.similarity import cosines, similarity
-from fairseq_plugins.observe.diagnostics.timeline import run_timeline
-from fairseq_plugins.observe.diagnostics.updates import pairs, run_updates, updates
-from fairseq_plugins.observe.recorder import Entry
-from fairseq_plugins.observe.recorder.activations import scales as recorded_scales
+from fairseq_plugins.tools.observe.diagnostics.models import Subject
+from fairseq_plugins.tools.observe.diagnostics.results import Settings
+from fairseq_plugins.tools.observe.diagnostics.scales import mixtures, numbers, run_scales, scales
+from fairseq_plugins.tools.observe.diagnostics.similarity import cosines, similarity
+from fairseq_plugins.tools.observe.diagnostics.timeline import run_timeline
+from fairseq_plugins.tools.observe.diagnostics.updates import pairs, run_updates, updates
+from fairseq_plugins.tools.observe.recorder import Entry
+from fairseq_plugins.tools.observe.recorder.activations import scales as recorded_scales
 from tests.observe.diagnostics.measured import batch, padded, subject
 
 

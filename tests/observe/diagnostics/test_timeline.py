@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins import plots
-from fairseq_plugins.observe.diagnostics import timeline
-from fairseq_plugins.observe.diagnostics.command import main
-from fairseq_plugins.observe.recorder import Entry
+from fairseq_plugins.tools import plots
+from fairseq_plugins.tools.observe.diagnostics import timeline
+from fairseq_plugins.tools.observe.diagnostics.command import main
+from fairseq_plugins.tools.observe.recorder import Entry
 from tests import toy
 from tests.observe.diagnostics.measured import rows
 from tests.observe.recording import FEW, ON

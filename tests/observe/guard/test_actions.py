@@ -11,9 +11,9 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged, UserError
-from fairseq_plugins.observe.guard.guarding import guard_of
-from fairseq_plugins.observe.recorder import read
 from fairseq_plugins.patches.messages import explain
+from fairseq_plugins.tools.observe.guard.guarding import guard_of
+from fairseq_plugins.tools.observe.recorder import read
 from tests.faults.exact import differences
 from tests.observe.guard.conftest import Faults, Training, checkpoint
 

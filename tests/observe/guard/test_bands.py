@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.observe.guard.signals import LEAST_HISTORY, Band, Signals, Update, hopeless
+from fairseq_plugins.tools.observe.guard.signals import LEAST_HISTORY, Band, Signals, Update, hopeless
 
 seeds = st.integers(0, 2**32)
 scales = st.floats(-8, 8).map(lambda exponent: 10.0**exponent)

@@ -17,13 +17,13 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.cli import main as cli
 from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, UserError, raised_in_worker
-from fairseq_plugins.observe.guard.guarding import record as guard_record
-from fairseq_plugins.observe.guard.installing import check_norms
-from fairseq_plugins.pipeline import continuing
-from fairseq_plugins.pipeline.fairseq_log import read_log
-from fairseq_plugins.pipeline.verdicts import judge
+from fairseq_plugins.tools.cli import main as cli
+from fairseq_plugins.tools.observe.guard.guarding import record as guard_record
+from fairseq_plugins.tools.observe.guard.installing import check_norms
+from fairseq_plugins.tools.pipeline import continuing
+from fairseq_plugins.tools.pipeline.fairseq_log import read_log
+from fairseq_plugins.tools.pipeline.verdicts import judge
 from tests import processes, toy
 from tests.observe.recording import ON
 

@@ -10,7 +10,7 @@ import torch
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged
-from fairseq_plugins.observe.recorder import read
+from fairseq_plugins.tools.observe.recorder import read
 from tests.observe.guard.conftest import Faults, Training, places
 from tests.observe.recording import overflow_on_a_cpu
 

@@ -15,12 +15,12 @@ from fairseq.tasks.translation import TranslationTask
 
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import Diverged
-from fairseq_plugins.observe.guard import plateau
-from fairseq_plugins.observe.guard.guarding import Guard
-from fairseq_plugins.observe.guard.plateau import PlateauWatch, begins, target_entropy
-from fairseq_plugins.observe.guard.signals import Update
-from fairseq_plugins.observe.recorder import read
-from fairseq_plugins.pipeline.verdicts import unigram_entropy
+from fairseq_plugins.tools.observe.guard import plateau
+from fairseq_plugins.tools.observe.guard.guarding import Guard
+from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch, begins, target_entropy
+from fairseq_plugins.tools.observe.guard.signals import Update
+from fairseq_plugins.tools.observe.recorder import read
+from fairseq_plugins.tools.pipeline.verdicts import unigram_entropy
 from tests import toy
 from tests.faults.exact import differences
 from tests.observe.guard.conftest import Training

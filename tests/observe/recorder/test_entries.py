@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.recorder import Entry, read
-from fairseq_plugins.observe.recorder.entries import EntryFile, parse
+from fairseq_plugins.tools.observe.recorder import Entry, read
+from fairseq_plugins.tools.observe.recorder.entries import EntryFile, parse
 
 NUMBERS = st.floats(allow_nan=False)
 

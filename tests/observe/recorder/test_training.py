@@ -22,7 +22,7 @@ from fairseq_cli import train
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.observe.recorder import Entry, read
+from fairseq_plugins.tools.observe.recorder import Entry, read
 from tests import processes, toy
 from tests.faults.exact import differences
 from tests.language_model import text

@@ -1,6 +1,0 @@
-"""``python -m fairseq_plugins.cli`` is ``fairseq-deep`` for when the console script is not on the path."""
-
-from fairseq_plugins.cli.main import run
-
-if __name__ == "__main__":
-    run()

@@ -1,0 +1,51 @@
+"""fairseq's own commands, with the user directory of this package already set."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+from unittest import mock
+
+from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.tools.cli.short_log import short_log
+from fairseq_plugins.tools.pipeline.checkout import USER_DIR, refuse_other_user_dir
+
+CHATTER = (
+    r"\s*(hydra\.experimental|The version_base|In 'config'|'.+' is validated|The strict flag|"
+    r"'pin_memory' argument|`torch\.cuda\.amp\.autocast|Support for mismatched)"
+)
+"""Beginnings of the warnings that Hydra and torch print on every run about fairseq's calls."""
+
+
+def plain(name: str, module: Any, argv: Sequence[str]) -> int:
+    """Run a command of fairseq that builds no model; it needs the patches of this package, not the user directory."""
+    # fairseq's commands read sys.argv, and argparse finds the name there that it prints.
+    with mock.patch.object(sys, "argv", [f"fairseq-deep {name}", *argv]):
+        module.cli_main()
+    return 0
+
+
+def with_user_dir(name: str, module: Any, argv: Sequence[str]) -> int:
+    """Run a command of fairseq with ``--user-dir`` set.
+
+    Raises:
+        UserError: if ``argv`` names another user directory.
+    """
+    parser = OneLineParser(add_help=False)
+    parser.add_argument("--user-dir")
+    given, rest = parser.parse_known_args(argv)
+    refuse_other_user_dir(given.user_dir)
+    return plain(name, module, ["--user-dir", USER_DIR, *rest])
+
+
+def train(name: str, module: Any, argv: Sequence[str]) -> int:
+    """Run ``fairseq-train`` with a log that begins with a few lines instead of hundreds."""
+    with short_log():
+        return with_user_dir(name, module, argv)
+
+
+def hydra_train(name: str, module: Any, argv: Sequence[str]) -> int:
+    """Run ``fairseq-hydra-train``, whose modules other commands need not import."""
+    return int(import_module("fairseq_plugins.tools.cli.hydra_train").run(name, module, argv))

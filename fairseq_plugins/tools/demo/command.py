@@ -1,0 +1,156 @@
+"""``fairseq-deep demo``: train several methods on one corpus and compare them.
+
+Each method is the configuration of ``recipe.yaml`` with its architecture; ``fairseq-deep compare`` does the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.options import OneLineParser, at_least
+from fairseq_plugins.process import exit_code, importing
+from fairseq_plugins.processor import core_count
+from fairseq_plugins.tools.demo.corpus import write_corpus
+from fairseq_plugins.tools.pipeline.compare import How, compare
+from fairseq_plugins.tools.pipeline.configuration import CHANGE
+from fairseq_plugins.tools.pipeline.prepare import Preparation
+from fairseq_plugins.tools.pipeline.prepare_settings import Settings, sets_of
+from fairseq_plugins.tools.pipeline.workspace import Workspace, say
+
+METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
+"""Default of ``--methods``: the method that fails, and those of this package's first papers."""
+SENTENCES = 8000
+"""Training pairs of the embedded corpus; a fortieth of them is the validation set, and as many are the test set."""
+RECIPE = Path(__file__).with_name("recipe.yaml")
+VALID_NAMES = ("valid", "val", "dev")
+PARALLEL = 2
+"""Trainings at a time; they share the cores."""
+
+
+def parser() -> OneLineParser:
+    """Flags of ``fairseq-deep demo``; the defaults train on the embedded corpus."""
+    flags = OneLineParser(
+        prog="fairseq-deep demo", description="Train several methods on one corpus and compare what they learn."
+    )
+    text = flags.add_argument_group("text")
+    text.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="your own train.L, valid.L and test.L of both languages; default: the embedded corpus",
+    )
+    text.add_argument("--source-lang", default="de", metavar="L", help="default: de")
+    text.add_argument("--target-lang", default="en", metavar="L", help="default: en")
+    text.add_argument("--bpe-operations", type=at_least(1), default=1000, metavar="N", help="default: 1000")
+    flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results; default: demo-run")
+    flags.add_argument(
+        "--methods", default=",".join(METHODS), metavar="A,B,…", help=f"default: {','.join(METHODS)}; all: every method"
+    )
+    flags.add_argument("--seed", type=at_least(0), default=1, metavar="N", help="default: 1")
+    flags.add_argument(
+        "changes",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="changes to the recipe, for example optimization.max_update=1000 model.dropout=0.1",
+    )
+    return flags
+
+
+def run(args: Namespace) -> None:
+    """Prepare, train, evaluate, compare; finished stages are skipped.
+
+    Raises:
+        UserError: the flags or the text are wrong, or ``--out`` contains something else.
+        SystemExit: a command failed and has printed its error.
+    """
+    methods = checked_methods(args)
+    # Hide the warnings of libraries.
+    logging.getLogger().setLevel(logging.WARNING)
+    out: Path = args.out.resolve()
+    say(f"{len(methods)} methods; translations: {out}/METHOD/seed{args.seed}/evaluation/test/hypotheses.txt")
+    data = prepare(args, out)
+    configs = [out / "configs" / f"{method}.yaml" for method in methods]
+    for method, config in zip(methods, configs, strict=True):
+        config.parent.mkdir(exist_ok=True)
+        write_whole(config, configuration(method, args))
+    parallel = min(len(methods), PARALLEL, core_count())
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, core_count() // parallel)))
+    how = How(
+        training=("--quiet", "--precision", "fp32"),
+        evaluation=("--average=last-updates=4",),
+        parallel=parallel,
+        output=out / "commands.log",
+    )
+    compare(data, out, configs, args.changes, [args.seed], how)
+
+
+def configuration(method: str, args: Namespace) -> str:
+    """Return the YAML file of ``method``, whose architecture is ``<method>_transformer``."""
+    recipe = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))
+    recipe["task"].update(source_lang=args.source_lang, target_lang=args.target_lang)
+    recipe["model"]["_name"] = f"{method}_transformer"
+    return yaml.safe_dump(recipe, sort_keys=False)
+
+
+def prepare(args: Namespace, out: Path) -> Path:
+    """Write the embedded corpus if there is no other text, and return the prepared directory."""
+    valid = VALID_NAMES[0]
+    if args.data is None:
+        workspace = Workspace(out / "corpus")
+        directory = workspace.directory / "text"
+        with workspace.claimed():
+            workspace.remember({"sentences": SENTENCES})
+            workspace.make(directory, lambda place: write_corpus(place, SENTENCES, SENTENCES // 40, SENTENCES // 40))
+    else:
+        directory = args.data
+        valid = next((name for name in VALID_NAMES if list(directory.glob(f"{name}.{args.source_lang}*"))), valid)
+    train, valid, test = (str(directory / name) for name in ("train", valid, "test"))
+    settings = Settings(
+        source=args.source_lang,
+        target=args.target_lang,
+        clean="subwords",
+        max_length=100,
+        ratio=100,
+        size=args.bpe_operations,
+    )
+    Preparation(out / "data", sets_of([train], [valid], [f"test={test}"], [], []), settings).run()
+    return out / "data"
+
+
+def checked_methods(args: Namespace) -> list[str]:
+    """Return the methods to train.
+
+    Raises:
+        UserError: all problems with the flags.
+    """
+    named = [name.strip() for name in args.methods.split(",") if name.strip()]
+    registered: list[str] = []
+    if not set(METHODS).issuperset(named):
+        with importing():
+            from fairseq_plugins.core.method import METHODS as known
+
+        registered = list(known)
+    methods = dict.fromkeys(method for name in named for method in (registered if name == "all" else [name]))
+    legal = {"all", *METHODS, *registered}
+    problems = [unknown_name("method", name, legal) for name in methods if name not in legal]
+    problems += [] if methods else ["--methods is empty"]
+    problems += [f"unexpected: '{word}' is not KEY=VALUE" for word in args.changes if not CHANGE.fullmatch(word)]
+    if args.data is None and {args.source_lang, args.target_lang} != {"de", "en"}:
+        problems.append("the embedded corpus is de-en or en-de; give your own files with --data")
+    if problems:
+        raise UserError(problems)
+    return list(methods)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo; 0, 2 for bad input, 130 when interrupted, or the code of a command that failed."""
+    return exit_code(lambda: run(parser().read(argv)))

@@ -1,0 +1,121 @@
+"""Sentences to measure with: words by Zipf's law, or a batch of a binarised corpus.
+
+Legend: B sentences, S source tokens, T target tokens.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import load_indexed_dataset
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.tools.pipeline.corpus import binarised
+
+
+class Batch(NamedTuple):
+    """Sentence pairs as fairseq's collater lays them out.
+
+    Attributes:
+        source: ``(B, S)``, pads on the left; for speech features ``(B, S, F)`` without pads; ``(B, 0)`` for a language
+            model.
+        lengths: lengths of the sources, ``(B)``.
+        previous: the target shifted right, ``(B, T)``, pads on the right.
+        target: ``(B, T)``.
+    """
+
+    source: Tensor
+    lengths: Tensor
+    previous: Tensor
+    target: Tensor
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Return the inputs of the model."""
+        return (self.source, self.lengths, self.previous) if self.source.numel() else (self.previous,)
+
+    def words(self, stack: str, pad: int, stream: Tensor) -> Tensor:
+        """Return true where a stack reads a word and not a pad, ``(T, B)`` like ``stream``, ``(T, B, C)``."""
+        tokens = self.source if stack == "encoder" else self.previous
+        return tokens.ne(pad).t() if tokens.dim() == 2 else torch.ones(stream.shape[:2], dtype=torch.bool)
+
+
+def zipf(sentences: int, length: int, vocabulary: int, generator: torch.Generator) -> Tensor:
+    """Draw token numbers ``(sentences, length)``; the n-th word of ``vocabulary`` types has weight 1 / n."""
+    special = Dictionary().nspecial
+    frequencies = 1 / torch.arange(1, vocabulary - special + 1, dtype=torch.float)
+    drawn = torch.multinomial(frequencies, sentences * length, replacement=True, generator=generator)
+    return drawn.view(sentences, length) + special
+
+
+def zipf_batch(task: Any, sentences: int, length: int, seed: int = 1) -> Batch:
+    """Return pairs of made-up sentences of one length, each ending in ``</s>``."""
+    generator = torch.Generator().manual_seed(seed)
+    source, target = (
+        zipf(sentences, length, len(words), generator) for words in (task.source_dictionary, task.target_dictionary)
+    )
+    end = task.target_dictionary.eos()
+    source[:, -1] = target[:, -1] = end
+    return Batch(source, torch.full((sentences,), length), target.roll(1, dims=1), target)
+
+
+def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
+    """Return the task of a binarised corpus, and a function that makes a batch of its validation split.
+
+    Args:
+        directory: made by fairseq-preprocess or ``fairseq-deep prepare``.
+
+    Returns:
+        The task, and a function of the number of sentences and the most tokens that one may have on either side.
+
+    Raises:
+        UserError: there is no such corpus, or no sentence is that short.
+    """
+    data = binarised(directory)
+    if (data / "dict.txt").is_file():
+        return read_text(data)
+    if not list(data.glob("dict.*.txt")):
+        raise UserError(f"{directory}: no binarised corpus (there is no dict.*.txt)")
+    # Values that other groups of the configuration would provide.
+    config = TranslationConfig(data=str(data), dataset_impl=None, required_seq_len_multiple=1, train_subset="train")
+    task = TranslationTask.setup_task(config)
+
+    def first_sentences(sentences: int, length: int) -> Batch:
+        if "valid" not in task.datasets:
+            task.load_dataset("valid")
+        dataset = task.dataset("valid")
+        short = (number for number in range(len(dataset)) if dataset.num_tokens(number) <= length)
+        chosen = [dataset[number] for number in islice(short, sentences)]
+        if not chosen:
+            raise UserError(f"{data}: no validation sentence has at most {length} tokens; give a larger --length")
+        sample = dataset.collater(chosen)
+        inputs = Namespace(**sample["net_input"])
+        return Batch(inputs.src_tokens, inputs.src_lengths, inputs.prev_output_tokens, sample["target"])
+
+    return task, first_sentences
+
+
+def read_text(data: Path) -> tuple[Any, Callable[[int, int], Batch]]:
+    """As :func:`read_data` for a language model's text, cut into blocks; a UserError if there is too little."""
+    words = Dictionary.load(str(data / "dict.txt"))
+    lines = load_indexed_dataset(str(data / "valid"), words) or ()
+
+    def first_blocks(blocks: int, length: int) -> Batch:
+        # A line has at least one token, its end.
+        text = torch.cat([torch.tensor([words.eos()]), *islice(lines, blocks * length)]).long()
+        blocks = min(blocks, (len(text) - 1) // length)
+        if not blocks:
+            raise UserError(f"{data}: no validation text of {length} tokens; give a smaller --length")
+        previous, target = (text[first : first + blocks * length].view(blocks, length) for first in (0, 1))
+        return Batch(target[:, :0], torch.full((blocks,), length), previous, target)
+
+    return SimpleNamespace(source_dictionary=words, target_dictionary=words), first_blocks

@@ -1,0 +1,188 @@
+"""Residual dependency: the share of each branch in a sub-layer's output. Liu et al., EMNLP 2020, figure 7.
+
+Every stream is a sum: the embedding and all branches so far, each scaled by what residuals, LayerNorms and histories
+have done to it since. A residual is linear in its inputs, and so is a LayerNorm once its division by the standard
+deviation is held fixed. So each summand is propagated separately; beta_ij is the standard deviation of summand j in the
+output of sub-layer i over the width, mean over the words, and a row's squares sum to one. What LayerNorms and shifts
+add equally to every word is not a summand of a branch and is left out. C is that of theorem 2: a random step changes
+the output of the first stack by Var[F(x, W) - F(x, W*)] = C * (sum of beta_ii squared).
+
+Legend: K summands, T time, B batch, C width.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.norm import NormPlace
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.tools.observe.diagnostics.batches import Batch
+from fairseq_plugins.tools.observe.diagnostics.models import Subject
+from fairseq_plugins.tools.observe.diagnostics.observation import Visit, recording
+from fairseq_plugins.tools.observe.diagnostics.output_change import variance
+from fairseq_plugins.tools.observe.diagnostics.results import (
+    STACKS,
+    Analysis,
+    Result,
+    Settings,
+    each,
+    of_matrices,
+    ratio,
+)
+from fairseq_plugins.tools.observe.recorder.activations import hooked
+from fairseq_plugins.tools.plots import Figure, HeatMap, Line, Lines, Panel
+
+LINEAR_IN_SUMMANDS = (nn.LayerNorm, nn.RMSNorm)
+"""Norms that are linear once their divisor is given."""
+TOLERANCE = 1e-3
+"""Largest difference between a stream and its summands, relative to the stream's standard deviation."""
+
+
+def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
+    """Return beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
+
+    Raises:
+        UserError: an output is not a weighted sum of embedding and branches.
+    """
+    model.eval()
+    norms: dict[Any, list[Tensor]] = {
+        norm: [] for _, stack in model.stacks() for norm in stack.modules() if isinstance(norm, LINEAR_IN_SUMMANDS)
+    }
+    seen = {norm: lambda module, inputs, output: norms[module].append(deviation(module, inputs[0])) for norm in norms}
+    with torch.no_grad():
+        with hooked(seen.items()), recording(model) as record:
+            model.run_stacks(*batch.inputs)
+        result = {}
+        for name, stack in model.stacks():
+            words = batch.words(name, stack.padding_idx, record.bottoms[name])
+            with hooked((norm, frozen(seen[-1])) for norm, seen in norms.items() if seen):
+                streams = summands(stack, record.bottoms[name], record.of(name))
+                result[name] = torch.stack([row(stream, words) for stream in streams])
+    return result
+
+
+def deviation(norm: Any, x: Tensor) -> Tensor:
+    """Return the divisor of ``norm`` for ``x``, ``(T, B, C)``: ``(T, B, 1)``."""
+    if isinstance(norm, nn.RMSNorm):
+        eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
+        return (x.pow(2).mean(dim=-1, keepdim=True) + eps).sqrt()
+    return (x.var(dim=-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+
+
+def frozen(divisor: Tensor) -> Any:
+    """Return a hook that makes a norm linear in summands ``(K, T, B, C)``; its bias goes to the last one."""
+
+    def hook(norm: Any, inputs: Any, output: Tensor) -> Tensor:
+        x = inputs[0]
+        plain = isinstance(norm, nn.RMSNorm)
+        result = (x if plain else x - x.mean(dim=-1, keepdim=True)) / divisor
+        if norm.elementwise_affine:
+            result = result * norm.weight
+            if not plain:
+                result[-1] += norm.bias
+        return result
+
+    return hook
+
+
+def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor]:
+    """Yield the summands of each sub-layer's output, ``(K, T, B, C)``: embedding, branches, and the remainder.
+
+    Raises:
+        UserError: they do not add up to the output.
+    """
+    start = bottom.new_zeros(len(visits) + 2, *bottom.shape)
+    start[0] = bottom
+    states = [start]
+    for _, members in groupby(enumerate(visits, start=1), key=lambda numbered: numbered[1].sub.number):
+        layer_input = x = stack.history(states)
+        for number, visit in members:
+            x = join(visit, number, x, layer_input)
+            yield x
+        states = stack.history.remember(states, x)
+
+
+def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
+    """Apply one residual connection, whose branch is summand ``number``, and the norm after it to summands.
+
+    Raises:
+        UserError: they do not add up to the output.
+    """
+    sub, zero = visit.sub, x.new_zeros(1).expand_as(x)
+    x = sub.residual(zero, x, layer_input).clone()
+    x[number] += sub.residual(visit.branch, zero[0], zero[0])
+    if NormPlace.AFTER in sub.norms:
+        x = sub.residual.after_norm(sub.norms[NormPlace.AFTER](x), layer_input)
+    error = float((x.sum(dim=0) - visit.output).abs().max())
+    if not error <= TOLERANCE * max(float(visit.output.std()), 1e-6):
+        raise UserError(
+            f"dependency: the output of {sub.name} is not a weighted sum of the embedding and the branches below "
+            f"(off by {error:.2g}), so their shares are not defined"
+        )
+    return x
+
+
+def row(x: Tensor, words: Tensor) -> Tensor:
+    """Return beta of one output from its summands ``(K, T, B, C)``; ``words`` ``(T, B)`` excludes pads. ``(K - 1)``."""
+    deviations = x[:-1].std(dim=-1, unbiased=False)[:, words].mean(dim=1)
+    return deviations / deviations.norm()
+
+
+def newest(beta: Tensor) -> list[float]:
+    """Return beta_ii squared: the share of the newest branch in each sub-layer's output."""
+    return [float(beta[number, number + 1]) ** 2 for number in range(len(beta))]
+
+
+def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
+    measured = each(subjects, settings, lambda model, b: (dependency(model, b), variance(model, b, settings.seed)))
+    by_label = {label: betas for label, (betas, _) in measured.items()}
+    maps: list[Panel] = []
+    shown: list[Sequence[Any]] = []
+    lines: dict[str, list[Line]] = {stack: [] for stack in STACKS}
+    for label, stack, beta in ((label, *item) for label, betas in by_label.items() for item in betas.items()):
+        # Branches above have no value.
+        values = [[v if j <= i + 1 else None for j, v in enumerate(row)] for i, row in enumerate(beta.tolist())]
+        axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
+        maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (0.0, 1.0)))
+        share = newest(beta)
+        lines[stack].append(Line(label, list(enumerate(share, start=1))))
+        # A changed encoder would change what a decoder reads.
+        constant = ratio(measured[label][1], sum(share)) if stack == next(iter(by_label[label])) else None
+        shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share), sum(share), constant))
+    curves: list[Panel] = []
+    for stack, curve in lines.items():
+        longest = max((len(line.points) for line in curve), default=1)
+        guide = Line("1 / i", [(i, 1 / i) for i in range(2, longest + 1)], guide=True)
+        axis = "sub-layer i, from the bottom"
+        curves.append(Lines(stack, axis, "beta_ii squared", [*curve, guide], log_x=True, log_y=True))
+    table = of_matrices("", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
+    header = ("model", "stack", "beta_11^2", "middle", "top", "growth of 1 / beta_ii^2", "sum of beta_ii^2", "C")
+    figures = [Figure("", "Residual dependency", maps), Figure("-newest", "Share of the newest branch", curves)]
+    return Result([table], figures, header, shown)
+
+
+def growth(share: Sequence[float]) -> float | None:
+    """Return the growth of 1 / beta_ii^2 per sub-layer, by least squares: 0 for a constant share, 1 for 1 / i.
+
+    Branches of one variance v over an embedding of variance w have the share v / (w + i v), so it is 1 from the start.
+    """
+    points = [(float(i), 1 / value) for i, value in enumerate(share, start=1) if value > 0]
+    if len(points) < 2:
+        return None
+    return statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+ANALYSIS = Analysis(
+    "dependency",
+    "share of each branch below in each sub-layer's output",
+    "Admin Fig. 7, 8, Theorem 2",
+    run_dependency,
+    sentences=2,
+)

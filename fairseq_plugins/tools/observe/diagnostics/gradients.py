@@ -1,0 +1,234 @@
+"""Gradient norms: of every layer's and sub-layer's output, at the points around each norm, and of the parameters.
+
+Liu et al., EMNLP 2020, figure 3 (sub-layer outputs); Takase et al., Findings of ACL 2023, figures 3, 4 and 7 (layer
+outputs, points inside a layer); Zhang et al., EMNLP 2019, figure 1 (layers). The gradient of a tensor counts every path
+from it to the loss, and norms are Frobenius norms over the whole tensor. The output of a layer is all that it hands on:
+a side stream counts, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fairseq_plugins.core.sub_layers import sub_layers
+from fairseq_plugins.tools.observe.diagnostics.batches import Batch
+from fairseq_plugins.tools.observe.diagnostics.models import Subject
+from fairseq_plugins.tools.observe.diagnostics.observation import recording
+from fairseq_plugins.tools.observe.diagnostics.results import (
+    BY_LAYER,
+    BY_SUB_LAYER,
+    STACKS,
+    Analysis,
+    Result,
+    Settings,
+    Table,
+    each,
+    ratio,
+)
+from fairseq_plugins.tools.plots import Figure, Line, Lines, Panel
+
+LABEL_SMOOTHING = 0.1
+LAYER = "layer"
+TOKENS_AT_ONCE = 500
+"""Tokens of the longer side per pass: 18 layers of base size on either side then need about 2 GB."""
+POINTS = ("stream", "norm_input", "norm_output", "branch", "total", "output")
+"""Tensors of a sub-layer, by their names in :class:`~fairseq_plugins.tools.observe.diagnostics.observation.Visit`."""
+
+
+class Point(NamedTuple):
+    """The gradient norm of one tensor; of a whole layer if ``site`` is ``layer``. Layers count from 0."""
+
+    stack: str
+    layer: int
+    site: str
+    point: str
+    norm: float
+
+
+def loss_of(model: Any, batch: Batch) -> Tensor:
+    """Label-smoothed cross-entropy of ``batch``, natural log, mean over its tokens; plain with an adaptive softmax."""
+    pad, target = model.decoder.padding_idx, batch.target.flatten()
+    if (softmax := model.decoder.adaptive_softmax) is not None:
+        # The log-probabilities of all words, which it computes in place, have no gradient.
+        kept = target.ne(pad)
+        bands = zip(*softmax(model(*batch.inputs)[0].flatten(0, 1)[kept], target[kept]), strict=True)
+        losses = [cross_entropy(x, own, reduction="sum") for x, own in bands if own is not None]
+        return torch.stack(losses).sum() / kept.sum()
+    sample = {"target": batch.target}
+    log_probabilities = model.get_normalized_probs(model(*batch.inputs), log_probs=True, sample=sample)
+    return cross_entropy(log_probabilities.flatten(0, 1), target, ignore_index=pad, label_smoothing=LABEL_SMOOTHING)
+
+
+Key = tuple[str, int, str, str]
+"""Stack, layer, site (``layer`` for a whole one) and point."""
+
+
+class Backward:
+    """Results of backward passes, added up over parts of a batch; only scalars are kept.
+
+    Sentences do not interact in a pass, so the squared norm over a batch is the sum of those over its parts.
+    """
+
+    def __init__(self) -> None:
+        self._squares: dict[Key, float] = {}
+        self._moments: dict[Key, Tensor] = {}
+
+    def watch(self, key: Key, tensor: Tensor | None) -> None:
+        """Add the gradient of ``tensor`` once it is known."""
+        if tensor is not None and tensor.requires_grad:
+            self._squares.setdefault(key, 0.0)
+            tensor.register_hook(partial(self._add, key))
+
+    def _add(self, key: Key, gradient: Tensor) -> None:
+        self._squares[key] += float(gradient.norm()) ** 2
+
+    def see(self, key: Key, tensor: Tensor) -> None:
+        """Add the elements of ``tensor`` to the variance of ``key``."""
+        values = tensor.detach().double()
+        moments = torch.stack([values.sum(), values.square().sum(), values.new_tensor(values.numel())])
+        self._moments[key] = self._moments.get(key, torch.zeros(3).double()) + moments
+
+    def norm(self, key: Key) -> float | None:
+        """Return the norm of the gradient; None for a tensor that was not watched, 0 without a gradient."""
+        square = self._squares.get(key)
+        return None if square is None else square**0.5
+
+    def variance(self, key: Key) -> float:
+        """Return the variance of all elements that were seen, around their common mean."""
+        total, squares, count = self._moments[key].tolist()
+        return squares / count - (total / count) ** 2
+
+
+def parts_of(batch: Batch) -> Iterator[Batch]:
+    """Split ``batch`` into parts whose activations fit into a small machine's memory."""
+    sentences = max(1, TOKENS_AT_ONCE // max(batch.source.size(1), batch.target.size(1)))
+    for first in range(0, len(batch.target), sentences):
+        yield Batch(*(tensor[first : first + sentences] for tensor in batch))
+
+
+def watched_backward(model: Any, batch: Batch) -> Backward:
+    """Run passes in training mode, with the model's dropout; the gradients of the parameters stay in the model."""
+    model.train()
+    model.zero_grad()
+    seen, pad = Backward(), model.decoder.padding_idx
+    words = int(batch.target.ne(pad).sum())
+    for part in parts_of(batch):
+        with recording(model) as record:
+            loss = loss_of(model, part) * (int(part.target.ne(pad).sum()) / words)
+        for visit in record.visits:
+            key = (visit.sub.stack, visit.sub.number, visit.sub.site.value)
+            seen.see((*key, "total"), visit.total[part.words(visit.sub.stack, pad, visit.total)])
+            for point in POINTS:
+                seen.watch((*key, point), getattr(visit, point))
+        for (stack, layer), output in record.layer_outputs.items():
+            for tensor in output:
+                seen.watch((stack, layer, LAYER, "output"), tensor)
+        loss.backward()
+    model.eval()
+    return seen
+
+
+def gradient_norms(model: Any, batch: Batch) -> list[Point]:
+    """Return every point of the model, the encoder's first, from the bottom up.
+
+    A layer has another row with the point ``output`` and one with ``parameters``, over all its trained parameters.
+    """
+    seen = watched_backward(model, batch)
+    points: list[Point] = []
+    for sub in sub_layers(model):
+        keys = [(sub.stack, sub.number, sub.site.value, point) for point in POINTS]
+        points += [Point(*key, norm) for key in keys if (norm := seen.norm(key)) is not None]
+    for name, stack in model.stacks():
+        for number, layer in enumerate(stack.layers.children()):
+            points.append(Point(name, number, LAYER, "output", seen.norm((name, number, LAYER, "output")) or 0.0))
+            squares = [float(p.grad.norm()) ** 2 for p in layer.parameters() if p.grad is not None]
+            points.append(Point(name, number, LAYER, "parameters", sum(squares) ** 0.5))
+    return points
+
+
+def norms_of(points: Sequence[Point], stack: str, layers: bool = True, point: str = "output") -> list[float]:
+    """Return the norms at one point of the layers, or of the sub-layers, of a stack, bottom to top."""
+    return [p.norm for p in points if p.stack == stack and (p.site == LAYER) == layers and p.point == point]
+
+
+def _largest(points: Sequence[Point], point: str) -> float:
+    return max(p.norm for p in points if p.point == point) or 1.0
+
+
+def _top(points: Sequence[Point]) -> float:
+    """Return the norm at the output of the top decoder layer."""
+    return norms_of(points, points[-1].stack)[-1] or 1.0
+
+
+def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result:
+    """Measure the points of each model; norms relative to its largest sub-layer and to its top decoder layer."""
+    by_label: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
+    rows: list[tuple[Any, ...]] = []
+    shown: list[Sequence[Any]] = []
+    for label, points in by_label.items():
+        top, largest = _top(points), {point: _largest(points, point) for point in ("output", "parameters")}
+        for point in points:
+            kind, by_top = ("output", point.norm / top) if point.point != "parameters" else ("parameters", None)
+            rows.append((label, *point, point.norm / largest[kind], by_top))
+        for at, unit in (("output", top), ("parameters", largest["parameters"])):
+            of_layers = [norms_of(points, stack, point=at) for stack in STACKS]
+            ends = [own[end] / unit if own else None for own in of_layers for end in (0, -1)]
+            shown.append((label, at, *ends, ratio(*ends[-2:])))
+    panels: list[Panel] = []
+    for what, x_label, by, layers, at in (
+        ("sub-layer outputs", BY_SUB_LAYER, "largest", False, "output"),
+        ("layer outputs", BY_LAYER, "top decoder layer's", True, "output"),
+        ("parameters of a layer", BY_LAYER, "largest", True, "parameters"),
+    ):
+        for stack in STACKS:
+            lines = []
+            for label, points in by_label.items():
+                unit = _largest(points, at) if by == "largest" else _top(points)
+                norms = [norm / unit for norm in norms_of(points, stack, layers, at)]
+                lines.append(Line(label, list(enumerate(norms, start=1))))
+            panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {by}", lines, log_y=True))
+    figures = [
+        Figure("", "Gradient norms", panels, share_y="row"),
+        Figure("-points", "Gradient norms inside a decoder layer", _point_panels(by_label), 3, 4.0, "row"),
+    ]
+    table = Table("", ("model", *Point._fields, "relative_to_largest", "relative_to_top"), rows)
+    header = ("model", "of", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
+    return Result([table], figures, header, shown)
+
+
+def _point_panels(by_label: Mapping[str, Sequence[Point]]) -> list[Panel]:
+    """Follow the stream of the bottom, the middle and the top layer of the decoder; models may differ in depth."""
+    panels: list[Panel] = []
+    for name, part in (("bottom", 0.0), ("middle", 0.5), ("top", 1.0)):
+        paths = {}
+        for label, points in by_label.items():
+            number = int(part * max(p.layer for p in points if p.stack == "decoder"))
+            inside = [p for p in points if (p.stack, p.layer) == ("decoder", number) and p.site != LAYER]
+            # The input of the layer, then each sum and the point after it.
+            path = {"layer input": next(p.norm for p in inside if p.point == "stream")}
+            for p in inside:
+                if p.point in ("total", "output"):
+                    path[f"{p.site} {p.point.replace('total', 'sum')}"] = p.norm
+            paths[label] = {tick: norm / _top(points) for tick, norm in path.items()}
+        ticks = max((list(path) for path in paths.values()), key=len)
+        lines = [
+            Line(label, [(place, path[tick]) for place, tick in enumerate(ticks, start=1) if tick in path])
+            for label, path in paths.items()
+        ]
+        x_label, y_label = "point, from the bottom", "gradient norm / top decoder layer's"
+        panels.append(Lines(f"decoder, {name} layer", x_label, y_label, lines, log_y=True, x_ticks=ticks))
+    return panels
+
+
+ANALYSIS = Analysis(
+    "gradient-norm",
+    "gradient norms of layers, sub-layers, points around each norm, parameters",
+    "Admin Fig. 3, B2T Fig. 3, 4, 7, DS-Init Fig. 1",
+    run_gradient_norm,
+)

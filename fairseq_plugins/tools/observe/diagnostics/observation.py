@@ -1,0 +1,129 @@
+"""Observe a model: its sub-layers in the order in which they run, and the tensors of one pass.
+
+Everything comes from hooks on residuals, norms, layers and histories; leaving the context removes them.
+
+Legend: T time, B batch, C width.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.tools.observe.recorder.activations import hooked
+
+
+@dataclass(eq=False)
+class Visit:
+    """Tensors of one sub-layer in one pass, each ``(T, B, C)``.
+
+    Attributes:
+        sub: the sub-layer.
+        branch: input of its residual connection.
+        stream: input of its residual connection.
+        layer_input: input of its residual connection.
+        total: output of the residual connection.
+        output: input of the next sub-layer, or of the module above the layer.
+        norm_input: input of its norm; None without a norm.
+        norm_output: output of its norm.
+    """
+
+    sub: SubLayer
+    branch: Tensor
+    stream: Tensor
+    layer_input: Tensor
+    total: Tensor
+    output: Tensor
+    norm_input: Tensor | None = None
+    norm_output: Tensor | None = None
+
+
+@dataclass(eq=False)
+class Recording:
+    """Tensors of a model in one pass.
+
+    Attributes:
+        visits: its sub-layers as they ran, each once.
+        layer_outputs: stack and number of a layer, from 0, to what it hands on, before any history mixes it: the
+            stream and, in a stack that has one, the side stream.
+        mixtures: stack to the inputs of its layers and, at the end, the stack's output before the norm on top.
+        bottoms: stack to its embedding output.
+    """
+
+    visits: list[Visit] = field(default_factory=list)
+    layer_outputs: dict[tuple[str, int], tuple[Tensor, ...]] = field(default_factory=dict)
+    mixtures: dict[str, list[Tensor]] = field(default_factory=dict)
+    bottoms: dict[str, Tensor] = field(default_factory=dict)
+    _norm: tuple[Tensor, Tensor] | None = None
+    """Input and output of a norm whose residual connection has not run yet."""
+
+    def of(self, stack: str) -> list[Visit]:
+        """Return the visits of one stack."""
+        return [visit for visit in self.visits if visit.sub.stack == stack]
+
+    def see_mixture(self, stack: str, history: nn.Module, inputs: Any, mixture: Tensor) -> None:
+        """Hook of a stack's history."""
+        self.bottoms.setdefault(stack, inputs[0][0])
+        self.mixtures.setdefault(stack, []).append(mixture)
+
+    def see_layer(self, stack: str, number: int, layer: nn.Module, inputs: Any, result: Any) -> None:
+        """Hook of a layer."""
+        x, *_, side = result
+        self.visits[-1].output = x
+        self.layer_outputs[stack, number] = (x,) if side is None else (x, side)
+
+    def see_solver(self, stack: str, solver: nn.Module, inputs: Any, state: Tensor) -> None:
+        """Hook of a stack's solver, whose state stands for what the last evaluation of the layer has returned."""
+        self.layer_outputs[stack, self.visits[-1].sub.number] = (state,)
+
+    def see_norm(self, norm: nn.Module, inputs: Any, output: Tensor) -> None:
+        """Hook of a sub-layer's norm; after its residual connection, it belongs to the visit that already exists."""
+        if self.visits and self.visits[-1].sub.norm is norm:
+            self.visits[-1].norm_input, self.visits[-1].norm_output = inputs[0], output
+        else:
+            self._norm = inputs[0], output
+
+    def see_residual(self, sub: SubLayer, residual: nn.Module, inputs: Any, total: Tensor) -> None:
+        """Hook of a residual connection."""
+        branch, stream, layer_input = inputs
+        # A solver evaluates a layer several times: the last evaluation counts.
+        again = next((number for number, visit in enumerate(self.visits) if visit.sub is sub), len(self.visits))
+        del self.visits[again:]
+        if self.visits and self.visits[-1].sub.layer is sub.layer:
+            self.visits[-1].output = stream
+        visit = Visit(sub, branch, stream, layer_input, total, total)
+        if self._norm is not None:
+            (visit.norm_input, visit.norm_output), self._norm = self._norm, None
+        self.visits.append(visit)
+
+
+@contextlib.contextmanager
+def recording(model: Any) -> Iterator[Recording]:
+    """Record the forward pass inside the context; tensors keep their graph if there is one."""
+    record = Recording()
+    hooks: list[tuple[nn.Module, Any]] = []
+    for name, stack in model.stacks():
+        hooks.append((stack.history, partial(record.see_mixture, name)))
+        layers = enumerate(stack.layers.children())
+        hooks += [(layer, partial(record.see_layer, name, number)) for number, layer in layers]
+        if stack.solver is not None:
+            hooks.append((stack.solver, partial(record.see_solver, name)))
+    for sub in sub_layers(model):
+        if sub.norm is not None:
+            hooks.append((sub.norm, record.see_norm))
+        hooks.append((sub.residual, partial(record.see_residual, sub)))
+    with hooked(hooks):
+        yield record
+
+
+@torch.no_grad()
+def finished(stack: Any, x: Tensor, *side: Tensor) -> Tensor:
+    """Return what would leave ``stack``, below its norm on top, if the layer that hands on these were the last."""
+    return stack.side_stream.finish(x, *side) if side else x

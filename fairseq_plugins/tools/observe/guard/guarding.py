@@ -1,0 +1,297 @@
+"""The guard of one training: judges each update before the weights are changed.
+
+An update is judged where ``Trainer.clip_grad_norm`` is called: the gradients of all processes are added up, the weights
+are not changed yet. An abnormal update leaves ``Trainer.train_step`` by its own exception, which none of fairseq's
+handlers catches, and the caller gets ``None``, as after an overflow. Loss and norm are the same in every process, so
+all decide alike without communication.
+
+Without an action the guard only ends a training where fairseq gives up: fairseq itself prints the norm of every weight,
+every gradient that is not finite, and a trace.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+from fairseq.trainer import Trainer
+
+from fairseq_plugins.errors import Diverged
+from fairseq_plugins.tools.observe.guard.places import Place, PlaceBands, weakest
+from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch, begins
+from fairseq_plugins.tools.observe.guard.repeating import (
+    REPEATING,
+    LeftUpdate,
+    Repeated,
+    balanced_meters,
+    repeat,
+    reset_factor,
+)
+from fairseq_plugins.tools.observe.guard.signals import Finding, Signals, Update, hopeless
+from fairseq_plugins.tools.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
+from fairseq_plugins.tools.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
+from fairseq_plugins.tools.observe.recorder.recording import recorder_of
+
+# Child of fairseq_cli.train's logger, so that --log-file contains these messages.
+logger = logging.getLogger("fairseq_cli.train.guard")
+
+ATTRIBUTE = "divergence_guard"
+"""Attribute of a trainer that holds its guard."""
+NOTED = "noted"
+"""No action: the update is logged and applied."""
+ENDS = "the training ends here"
+
+
+class Abnormal(LeftUpdate):
+    """Leaves an update that is abnormal."""
+
+    def __init__(self, update: Update, finding: Finding, action: str, says: str) -> None:
+        super().__init__(finding.reason)
+        self.update, self.finding, self.action, self.says = update, finding, action, says
+
+
+class Guard:
+    """The guard of one training.
+
+    Args:
+        trainer: its trainer, which has a recorder if there is an action.
+        criterion: its criterion, which reports the losses if there is an action.
+
+    Attributes:
+        acts: whether the user has chosen an action.
+        signals: bands over loss and gradient norm.
+        places: bands over the recorder's statistics.
+        outputs: results of the criterion in the current update.
+        in_a_row: abnormal updates since the last normal one.
+    """
+
+    def __init__(self, trainer: Trainer, criterion: Any) -> None:
+        self.settings = criterion.settings if isinstance(criterion, WithDiagnostics) else Diagnostics()
+        self.acts = self.settings.divergence_action is not None
+        dictionary = getattr(trainer.task, "target_dictionary", None)
+        even = math.log2(len(dictionary)) if dictionary is not None else 0.0
+        self.signals, self.places = Signals(self.settings.divergence_band, even), PlaceBands()
+        self.plateau = PlateauWatch(begins(trainer.cfg.lr_scheduler, self.settings.divergence_plateau))
+        self.in_a_row = 0
+        self.outputs: list[dict[str, Any]] = []
+        self._pending: Update | None = None
+        if self.acts and (recorder := recorder_of(trainer)):
+            recorder.observers.append(self.places)
+            criterion.listeners = (*criterion.listeners, lambda result: self.outputs.append(result[2]))
+            logger.info("divergence guard: %s", self.settings.divergence_action)
+
+    def end(self, trainer: Trainer, update: int, reason: str, says: str = "") -> NoReturn:
+        """End the training.
+
+        Raises:
+            Diverged: always.
+        """
+        self._tell(trainer, update, reason, says, ends=True)
+        raise Diverged(f"diverged at update {update}: {reason}") from None
+
+    def _decide(self, finding: Finding) -> tuple[str, str]:
+        """Return the action on an abnormal update, and its description for the log.
+
+        Clipping handles a single large gradient, and most trainings continue as before; if one does not, its loss shows
+        it at the next update. Skipping costs one batch, so `skip` acts immediately.
+        """
+        if not self.acts:
+            return STOP, ""
+        number, patience = self.in_a_row, self.settings.divergence_patience
+        if self.settings.divergence_action == SKIP:
+            if number >= patience:
+                return STOP, f"skip, then stop: {number} abnormal updates in a row; {ENDS}"
+            return SKIP, f"skip: the update is dropped ({number} in a row, {patience} end it)"
+        if finding.gradient_alone and number < patience:
+            kept = "noted: the loss is within its band, so the update is kept"
+            return NOTED, f"{kept} ({number} in a row, stop at {patience})"
+        return STOP, f"stop: {f'{number} abnormal updates in a row; ' if finding.gradient_alone else ''}{ENDS}"
+
+    def _seen(self, trainer: Trainer, norm: Any) -> Update:
+        """Return the numbers of the update, read from the device at once."""
+
+        def total(name: str) -> Any:
+            values = (output.get(name, 0) for output in self.outputs)
+            return sum(v.detach().double().sum() if isinstance(v, torch.Tensor) else float(v) for v in values)
+
+        values = [*map(total, ("loss", "nll_loss", "ntokens", "sample_size")), norm]
+        # What is a number already is not sent to a GPU, for which this process would wait.
+        on_device = [number for number, value in enumerate(values) if isinstance(value, torch.Tensor)]
+        if on_device:
+            device = values[on_device[0]].device
+            stacked = torch.stack([values[number].to(device, torch.float64) for number in on_device])
+            for number, value in zip(on_device, stacked.tolist(), strict=True):
+                values[number] = value
+        loss, nll, tokens, size, length = values
+        criterion = trainer.get_criterion()
+        if not any("nll_loss" in output for output in self.outputs):
+            nll = loss
+        elif getattr(criterion, "rdrop_alpha", 0) > 0:
+            nll /= 2  # R-Drop computes each sentence twice, and fairseq counts its tokens once
+        if getattr(criterion, "sentence_avg", False):
+            loss, size = nll, tokens  # a loss per sentence grows with the length of the sentences
+        return Update(
+            trainer.get_num_updates() + 1,
+            loss / (size or 1.0) / math.log(2),
+            nll / (tokens or 1.0) / math.log(2),
+            length,
+            float(trainer.get_lr()),
+            has_scale(trainer.optimizer),
+            tokens,
+        )
+
+    def _place(self, update: Update, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Place | None:
+        """Repeat the same update under the hooks of the recorder and of the search for its place.
+
+        Returns:
+            None where processes do not compute each update together.
+        """
+        if trainer.cfg.optimization.use_bmuf or trainer.cfg.distributed_training.ddp_backend == "slowmo":
+            return None
+        recorder = recorder_of(trainer)
+        if recorder is not None:
+            recorder.measured = {}
+            recorder.start(trainer, samples)
+        try:
+            search = repeat(train_step, trainer, samples)
+        finally:
+            if recorder is not None:
+                recorder.stop()
+        modules = (trainer.get_model(), trainer.get_criterion())
+        values = recorder.measured if recorder else gradient_norms(modules, remaining_factor(trainer.optimizer))
+        return search.place(trainer) or self.places.place(update.number, values)
+
+    def _drop(self, trainer: Trainer) -> None:
+        """Drop an update as if there had been no batch."""
+        scaler = getattr(trainer.optimizer, "scaler", None)
+        # Torch's scaler unscales once per update, and must be told that the update is over.
+        if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
+            scaler.update()
+        reset_factor(trainer.optimizer)
+        trainer.zero_grad()
+
+    def _tell(self, trainer: Trainer, update: int, reason: str, says: str, ends: bool = False) -> None:
+        """Log the action for readers and for programs, in the first process."""
+        if not trainer.is_data_parallel_master:
+            return
+        text = f"{reason}; {says}" if says else reason
+        if self.acts:
+            logger.warning("divergence guard: update %d: %s", update, text)
+        # The terminal gets the line of the exception, which a log file would lack.
+        if self.acts or trainer.cfg.common.log_file:
+            logger.info(record(update, text, reason if ends else ""))
+
+    def _look_for_plateau(self, trainer: Trainer) -> None:
+        """Look at the loss of an update that was applied.
+
+        Raises:
+            Diverged: the training has failed to train, and the action is to stop.
+        """
+        # Torch's automatic mixed precision repeats an update inside itself: the repeated one counts.
+        update, self._pending = self._pending, None
+        if not self.acts or update is None or trainer.get_num_updates() != update.number:
+            return
+        reason = self.plateau.look(update.number, update.nll, trainer.task, trainer.cfg.dataset.train_subset)
+        if reason is None:
+            return
+        place = weakest(self.places.last)
+        reason += f"; stuck in {place.name} ({place.how})" if place else ""
+        stops = self.settings.divergence_action == STOP
+        says = f"stop: {ENDS}" if stops else "nothing is done: skip would not help"
+        self._tell(trainer, update.number, reason, says, ends=stops)
+        if stops:
+            raise Diverged(reason)
+
+
+def record(update: int, text: str, ends: str = "") -> str:
+    """Return an action of the guard as the line of a log that programs read.
+
+    Args:
+        update: number of the update.
+        text: the problem and the action, for a reader.
+        ends: why the training ends here, if it does.
+    """
+    line = json.dumps({"divergence_guard": text, "update": update, "ends": ends})
+    # Without inner braces it can be found at the end of a line of the log.
+    return "{" + line[1:-1].replace("{", "\\u007b").replace("}", "\\u007d") + "}"
+
+
+def with_place(reason: str, rate: float, place: Place | None) -> str:
+    """Return why a training ends, with its learning rate and the place where that shows first."""
+    return f"{reason}; learning rate {rate:.3g}" + (f"; first in {place.name} ({place.how})" if place else "")
+
+
+def guard_of(trainer: Trainer) -> Guard:
+    """Return the guard of a training."""
+    guard: Guard = getattr(trainer, ATTRIBUTE)
+    return guard
+
+
+def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.train_step`` under guard.
+
+    Raises:
+        Diverged: the training ends.
+    """
+    guard = guard_of(trainer)
+    guard.outputs, guard._pending = [], None
+    try:
+        with balanced_meters():
+            result = train_step(trainer, samples, *args, **kwargs)
+    except Abnormal as abnormal:
+        update = abnormal.update
+        place = guard._place(update, train_step, trainer, samples)
+        guard._drop(trainer)
+        if recorder := recorder_of(trainer):
+            # The last numbers of a failing run are the interesting ones, whatever the interval.
+            recorder.finish(trainer, repeated=True)
+        reason = with_place(abnormal.finding.reason, update.learning_rate, place)
+        if abnormal.action == STOP:
+            guard.end(trainer, update.number, reason, abnormal.says)
+        guard._tell(trainer, update.number, reason, abnormal.says)
+        return None
+    guard._look_for_plateau(trainer)
+    return result
+
+
+def judge(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.clip_grad_norm``, where fairseq itself detects overflows.
+
+    Raises:
+        Abnormal: the update must be left.
+        Repeated: it was made only for its statistics.
+    """
+    if getattr(trainer, REPEATING, False):
+        raise Repeated
+    guard = guard_of(trainer)
+    norm: Any = math.inf
+    refusal: Exception | None = None
+    try:
+        norm = clip_grad_norm(trainer, *args, **kwargs)
+    except (OverflowError, FloatingPointError) as error:
+        refusal = error
+    guard._pending = update = guard._seen(trainer, norm)
+    if reason := hopeless(update, given_up=isinstance(refusal, FloatingPointError)):
+        finding: Finding | None = Finding(reason)
+    else:
+        finding = guard.signals.judge(update) if guard.acts else None
+    if finding is not None:
+        guard.in_a_row += 1
+        action, says = guard._decide(finding)
+        if action != NOTED:
+            raise Abnormal(update, finding, action, says)
+        guard.signals.take(update)
+        # Clipping has scaled all gradients alike.
+        norms = gradient_norms((trainer.get_model(), trainer.get_criterion()), 1.0)
+        by = update.norm / (norms["gradient_norm"] or 1.0)
+        place = guard.places.place(update.number, {name: by * value for name, value in norms.items()})
+        guard._tell(trainer, update.number, with_place(finding.reason, update.learning_rate, place), says)
+    elif math.isfinite(update.norm):
+        guard.in_a_row = 0
+    if refusal is not None:
+        raise refusal
+    return norm

@@ -1,0 +1,21 @@
+"""Recorder of a training: writes activations, gradients and residual weights to a file that survives a crash.
+
+``--criterion label_smoothed_cross_entropy_with_diagnostics`` trains as the criterion without the suffix does, bit for
+bit, and records every ``--diagnostics-interval`` updates into ``<save-dir>/recorder.jsonl``; :func:`read` reads it.
+
+Legend: T time, B batch, C width.
+"""
+
+from __future__ import annotations
+
+from fairseq_plugins.tools.observe.recorder.entries import Entry, read
+
+__all__ = ["Entry", "read", "register"]
+
+
+def register() -> None:
+    """Register the criteria with fairseq and let its trainer record; a second call does nothing."""
+    from fairseq_plugins.tools.observe.recorder import criteria, recording
+
+    criteria.register()
+    recording.install()

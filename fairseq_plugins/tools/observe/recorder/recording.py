@@ -1,0 +1,194 @@
+"""The recorder inside fairseq's trainer: it watches every N-th update and passes its entry to observers.
+
+Gradients are measured after the processes have added theirs and the trainer has divided by the sample size, before
+anything is clipped: that is where ``Trainer.clip_grad_norm`` is called. Observers get the entry after the update, even
+if it ends the training, since the last gradients of a failing run are the interesting ones.
+
+A model of 60 layers has a thousand numbers. fairseq's meters, which TensorBoard and Weights & Biases read, have all
+under ``diagnostics/``; the progress bars that print lines omit them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import metrics
+from fairseq.logging.progress_bar import BaseProgressBar, JsonProgressBar
+from fairseq.trainer import Trainer
+from torch import nn
+
+from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.tools.observe.recorder import activations, gradients
+from fairseq_plugins.tools.observe.recorder.activations import BRANCH_GRADIENT, ActivationWatch
+from fairseq_plugins.tools.observe.recorder.criteria import WithDiagnostics
+from fairseq_plugins.tools.observe.recorder.entries import NAME, Entry, EntryFile
+from fairseq_plugins.wrapping import wrap
+
+logger = logging.getLogger(__name__)
+
+Observer = Callable[[Entry], None]
+ATTRIBUTE = "diagnostics_recorder"
+"""Attribute of a trainer that holds its recorder."""
+PREFIX = "diagnostics/"
+
+
+class Recorder:
+    """Recorder of one training.
+
+    Attributes:
+        observers: each is called with every entry, in order, in every process, which all have the same entries; the
+            last statements of an update. To watch a run, append to this list of ``recorder_of(trainer)``.
+        measured: the numbers of the current update; empty until they are measured.
+    """
+
+    def __init__(self, trainer: Trainer, criterion: WithDiagnostics) -> None:
+        self.observers: list[Observer] = [log_metrics]
+        self._criterion = criterion
+        self._file: EntryFile | None = None
+        where = ""
+        if trainer.is_data_parallel_master:
+            self._file = EntryFile(Path(trainer.cfg.checkpoint.save_dir) / NAME)
+            self.observers.append(self._file)
+            where = f" to {self._file.path}"
+        model = trainer.get_model()
+        self._sub_layers = sub_layers(model)
+        self._norms = activations.norms(model)
+        self._begun = False
+        self._watch: ActivationWatch | None = None
+        self._hooks = contextlib.ExitStack()
+        self._update = 0
+        self.measured: Mapping[str, float] = {}
+        what = f"gradients, {len(self._sub_layers)} residual connections and {len(self._norms)} norms"
+        logger.info("every %d updates the recorder writes%s: %s", criterion.settings.diagnostics_interval, where, what)
+
+    def is_due(self, made: int) -> bool:
+        """Return whether the update after ``made`` ones is recorded; before the first of them the file is cut there."""
+        if not self._begun and self._file is not None:
+            self._file.resume(made)
+        self._begun = True
+        return (made + 1) % self._criterion.settings.diagnostics_interval == 0
+
+    def start(self, trainer: Trainer, samples: Any) -> None:
+        """Watch the next forward and backward passes."""
+        # Torch's automatic mixed precision repeats an update from inside of it after an overflow.
+        self.finish(trainer, repeated=True)
+        empty = [sample is None or len(sample) == 0 for sample in samples]
+        self._watch = ActivationWatch(trainer.get_model(), self._sub_layers, self._norms, empty)
+        self._hooks.enter_context(self._watch.hooked())
+        self._criterion.watch = self._watch
+
+    def stop(self) -> None:
+        """Remove every hook, if there are any."""
+        self._criterion.watch = self._watch = None
+        self._hooks.close()
+
+    def measure(self, trainer: Trainer) -> None:
+        """Read the numbers of the update, and stop watching. Every process calls this at the same time."""
+        watch = self._watch
+        if watch is not None:
+            self.stop()
+            self._update = trainer.get_num_updates() + 1
+            self.measured = values_of(trainer, watch, self._sub_layers, trainer.get_criterion())
+
+    def finish(self, trainer: Trainer, repeated: bool = False) -> None:
+        """Pass the entry, if there is one, to the observers."""
+        self.stop()
+        values, self.measured = self.measured, {}
+        if values:
+            made = not repeated and trainer.get_num_updates() == self._update
+            entry = Entry(self._update, made and math.isfinite(values["gradient_norm"]), values)
+            for observer in self.observers:
+                observer(entry)
+
+
+def log_metrics(entry: Entry) -> None:
+    """Put the entry into fairseq's meters, the latest value of each name."""
+    for name, value in entry.values.items():
+        metrics.log_scalar(PREFIX + name, value, weight=0, priority=10000)
+
+
+def without_diagnostics(format_stats: Callable[..., Any], bar: Any, stats: Any, *args: Any, **kwargs: Any) -> Any:
+    """``_format_stats``, which only the progress bars that print lines call, without the recorder's names."""
+    kept = {name: value for name, value in stats.items() if PREFIX not in name}
+    return format_stats(bar, kept, *args, **kwargs)
+
+
+def values_of(
+    trainer: Trainer, watch: ActivationWatch, connections: list[SubLayer], criterion: nn.Module
+) -> dict[str, float]:
+    """Return all numbers of an update whose gradients are ready for clipping; the same in every process."""
+    device = next(trainer.get_model().parameters()).device
+    vector = watch.vector(device)
+    if trainer.data_parallel_world_size > 1:
+        vector = distributed_utils.all_reduce(vector, group=trainer.data_parallel_process_group)
+    loss_sum, size, *sums = vector.tolist()
+    scale = gradients.loss_scale(trainer.optimizer)
+    values = {"loss": loss_sum / (size or 1.0) / math.log(2), "learning_rate": float(trainer.get_lr())}
+    if scale is not None:
+        values["loss_scale"] = scale
+    # As in the trainer, so that the mean over the batch is the same here.
+    factor = gradients.remaining_factor(trainer.optimizer)
+    values.update(gradients.gradient_norms((trainer.get_model(), criterion), factor))
+    values.update(activations.scales(connections))
+    values.update(activations.history_weights(trainer.get_model()))
+    for name, squares, count in watch.read(sums):
+        by = (scale or 1.0) * (size or 1.0)
+        values[name] = math.sqrt(squares) / by if name.endswith(BRANCH_GRADIENT) else math.sqrt(squares / count)
+    return values
+
+
+def recorder_of(trainer: Trainer) -> Recorder | None:
+    """Return the recorder of a training; ``None`` if nothing is recorded."""
+    return getattr(trainer, ATTRIBUTE, None)
+
+
+def attach(
+    build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
+) -> None:
+    """``Trainer.__init__`` that gives the trainer a recorder if the criterion has one.
+
+    Raises:
+        UserError: the parameters are sharded over processes, so no sub-layer has its own gradient.
+    """
+    recorded = isinstance(criterion, WithDiagnostics)
+    if recorded and cfg.distributed_training.ddp_backend == "fully_sharded":
+        raise UserError("a criterion with diagnostics cannot read the gradients of --ddp-backend fully_sharded")
+    build(trainer, cfg, task, model, criterion, quantizer)
+    if recorded:
+        setattr(trainer, ATTRIBUTE, Recorder(trainer, criterion))
+
+
+def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.train_step``, watched if the update is to be recorded."""
+    recorder = recorder_of(trainer)
+    if recorder is None or not recorder.is_due(trainer.get_num_updates()):
+        return train_step(trainer, samples, *args, **kwargs)
+    recorder.start(trainer, samples)
+    try:
+        return train_step(trainer, samples, *args, **kwargs)
+    finally:
+        recorder.finish(trainer)
+
+
+def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.clip_grad_norm``, before which the gradients are measured."""
+    recorder = recorder_of(trainer)
+    if recorder is not None:
+        recorder.measure(trainer)
+    return clip_grad_norm(trainer, *args, **kwargs)
+
+
+def install() -> None:
+    """Let fairseq's trainer record; a second call changes nothing."""
+    wrap(Trainer, "__init__", attach, order=10)
+    wrap(Trainer, "train_step", step, order=20)
+    wrap(Trainer, "clip_grad_norm", clip, order=10)
+    for bar in (BaseProgressBar, JsonProgressBar):
+        wrap(bar, "_format_stats", without_diagnostics)

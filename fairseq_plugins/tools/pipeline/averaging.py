@@ -1,0 +1,71 @@
+"""Choose the checkpoints to average: the user's choice, else the published row's, else the last ones saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairseq_plugins.checkpoints.damaged import LAST
+from fairseq_plugins.checkpoints.files import (
+    EPOCH_CHECKPOINT,
+    UPDATE_CHECKPOINT,
+    last_checkpoints,
+    numbered_checkpoints,
+)
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.tools.pipeline.decoding import COUNTED
+from fairseq_plugins.tools.pipeline.published import published_rows
+from fairseq_plugins.tools.pipeline.results import Run
+
+MOST = {"last-updates": 5, "last-epochs": 10}
+"""Default for the number of checkpoints, as in most of the papers."""
+_SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
+
+
+def choose(run: Run, requested: str) -> str:
+    """The checkpoints to average, as ``--average`` names them.
+
+    If none is requested, the published row of the configuration decides; without a row, the last :data:`MOST`
+    checkpoints, or fewer if there are fewer.
+
+    Raises:
+        UserError: the published rows of the configuration disagree.
+    """
+    if requested:
+        return requested
+    published = sorted({row.average for row in published_rows(run)})
+    if len(published) > 1:
+        raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); set --average")
+    if published:
+        return published[0]
+    for kind, pattern in _SAVED.items():
+        if saved := numbered_checkpoints(run.checkpoints, pattern):
+            return f"{kind}={min(len(saved), MOST[kind])}"
+    return "none"
+
+
+def inputs(choice: str, checkpoints: Path) -> list[Path]:
+    """The checkpoints of a result of :func:`choose`, the newest last.
+
+    Raises:
+        UserError: there are fewer than chosen.
+    """
+    counted = COUNTED.fullmatch(choice)
+    if not counted:
+        return [checkpoints / LAST if choice == "none" else Path(choice)]
+    kind, count = counted[1], int(counted[2])
+    return last_checkpoints(checkpoints, count, _SAVED[kind], kind.removeprefix("last-").removesuffix("s"))
+
+
+def newest(checkpoints: Path) -> Path:
+    """The newest checkpoint of a run.
+
+    Raises:
+        UserError: there is none.
+    """
+    last = checkpoints / LAST
+    if last.is_file():
+        return last
+    for pattern in _SAVED.values():
+        if saved := numbered_checkpoints(checkpoints, pattern):
+            return saved[-1]
+    raise UserError(f"{checkpoints}: contains no checkpoint")

@@ -1,0 +1,80 @@
+"""Run the commands of a pipeline."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import ParamSpec
+
+from fairseq_plugins.process import end_children, start_child
+
+Parameters = ParamSpec("Parameters")
+
+DEEP = (sys.executable, "-m", "fairseq_plugins.tools.cli")
+"""The command ``fairseq-deep``."""
+SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
+"""The process whose interruption ends all others: Ctrl-C at a terminal reaches each, and one line is enough."""
+
+
+def step(function: Callable[Parameters, str | None], *files: Parameters.args, **options: Parameters.kwargs) -> None:
+    """Call a step of :mod:`fairseq_plugins.tools.text`, and print the line that it says.
+
+    Raises:
+        UserError: the step failed.
+    """
+    if line := function(*files, **options):
+        # Flushed, or the next child process would print before it.
+        print(line, flush=True)
+
+
+def run(*words: object, environment: Mapping[str, str] | None = None, output: int | None = None) -> None:
+    """Run any command, with more variables of the environment. A command that fails prints its own error message.
+
+    ``output`` is its standard output, as for :class:`subprocess.Popen`.
+
+    Raises:
+        SystemExit: as :func:`require_success`.
+    """
+    child = start_child([str(word) for word in words], env={**os.environ, **(environment or {})}, stdout=output)
+    try:
+        code = child.wait()
+    finally:
+        end_children([child])
+    require_success(code)
+
+
+def require_success(code: int) -> None:
+    """End this process as a command has ended that failed and has printed its error.
+
+    Raises:
+        SystemExit: it failed, with the command's exit code, or 128 + its signal as in a shell.
+    """
+    if code:
+        raise SystemExit(code if code > 0 else 128 - code)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, and print that the same command continues.
+
+    The commands that it starts leave that line to it.
+
+    Raises:
+        KeyboardInterrupt: at Ctrl-C or SIGTERM.
+    """
+    # As Python's own handler of Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    outermost = os.environ.setdefault(SAYS_HOW_TO_CONTINUE, str(os.getpid())) == str(os.getpid())
+    try:
+        yield
+    except KeyboardInterrupt:
+        if outermost:
+            print("\ninterrupted; the same command continues where this one stopped", file=sys.stderr)
+        raise
+    finally:
+        if outermost:
+            os.environ.pop(SAYS_HOW_TO_CONTINUE, None)
+        signal.signal(signal.SIGTERM, before)

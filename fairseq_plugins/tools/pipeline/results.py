@@ -1,0 +1,210 @@
+"""Read a training from the disk: its settings, its log, whether it finished, and its scores.
+
+A run can be read in any state. Each missing or damaged file is a line in :attr:`Run.problems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.records import read_json
+from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog, read_log
+from fairseq_plugins.tools.pipeline.workspace import settings_in
+
+SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
+AVERAGED, AVERAGE_WARNING = "averaged.pt", "average.warning"
+SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"
+
+SEED = "common.seed"
+TEXTS, COUNT, GROUP = ([str], None), range(1 << 60), ({str: object}, None)
+FORMATS: Mapping[str, Any] = {
+    SETTINGS: {
+        **dict.fromkeys(("config", "precision", "data", "data_content", "prepared_by"), (str, None)),
+        **{"overrides": TEXTS, "devices": TEXTS, "seed": (int, None), "parameters": (COUNT, None)},
+        "configuration": ({str: GROUP, "optimization": ({"max_update": (float, None)}, None)}, None),
+    },
+    FINISHED: {"num_updates": COUNT, "epochs": (COUNT, None), "reason": (str, None), "outcome": (str, None)},
+    SCORES: {"metrics": ([{"name": str, "value": float, "signature": (str, None)}], None)},
+}
+"""The formats of JSON files, as :mod:`fairseq_plugins.records` writes them; older versions left out entries."""
+
+Settings = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class Metric(NamedTuple):
+    """One score of a test set: its name (``sacreBLEU``), its value, and how it was computed."""
+
+    name: str
+    value: float
+    signature: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results of ``fairseq-deep evaluate`` for one test set.
+
+    Attributes:
+        test_set: its name.
+        directory: place of its files.
+        metrics: the scores by name; empty if they are missing.
+        decoding: settings by name, such as beam and length penalty.
+    """
+
+    test_set: str
+    directory: Path
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    decoding: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One directory of ``fairseq-deep run``.
+
+    Attributes:
+        directory: its path.
+        settings: the content of ``run.json``; empty if that is missing or damaged.
+        finished: the content of ``finished``; None if the training has not ended.
+        log: the numbers of ``train.log``.
+        evaluations: by test set, in the order of their names.
+        problems: one line for each file that is missing or damaged.
+    """
+
+    directory: Path
+    settings: Settings
+    finished: Settings | None
+    log: TrainingLog
+    evaluations: Mapping[str, Evaluation]
+    problems: tuple[str, ...]
+
+    @property
+    def config(self) -> str | None:
+        """The YAML file below ``configs/``, without ``.yaml``; None if ``run.json`` lacks it."""
+        return self._value("config", str)
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The KEY=VALUE changes of the configuration, including the seed."""
+        return tuple(map(str, self._value("overrides", list) or ()))
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The changes of the configuration without the seed, sorted."""
+        return tuple(sorted(change for change in self.overrides if not sets_seed(change)))
+
+    @property
+    def precision(self) -> str | None:
+        """Precision of the training, ``fp32``, ``fp16``, ``bf16`` or ``amp``; None if ``run.json`` lacks it."""
+        return self._value("precision", str)
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the training; None if ``run.json`` lacks it."""
+        return self._value("seed", int)
+
+    @property
+    def parameters(self) -> int | None:
+        """Number of parameters; None if ``run.json`` lacks it."""
+        return self._value("parameters", int)
+
+    @property
+    def updates(self) -> int:
+        """Updates made, from ``finished``, else from the log."""
+        return int((self.finished or {}).get("num_updates", self.log.updates))
+
+    @property
+    def checkpoints(self) -> Path:
+        """Directory of its checkpoints."""
+        return self.directory / CHECKPOINTS
+
+    @property
+    def data(self) -> Path | None:
+        """The prepared directory that it was trained on; None if ``run.json`` lacks it."""
+        if (path := self._value("data", str)) is None:
+            return None
+        return Path(path).parent if Path(path).name == "data-bin" else Path(path)
+
+    def score(self, test_set: str, metric: str) -> float | None:
+        """A score by the name of its metric, such as ``sacreBLEU``; None without one."""
+        evaluation = self.evaluations.get(test_set)
+        scored = evaluation.metrics.get(metric) if evaluation else None
+        return scored.value if scored else None
+
+    def configured(self, group: str, key: str) -> Any:
+        """A value of the complete configuration in ``run.json``; None if it is missing."""
+        return ((self.settings.get("configuration") or {}).get(group) or {}).get(key)
+
+    def _value(self, key: str, kind: type[T]) -> T | None:
+        value = self.settings.get(key)
+        return value if isinstance(value, kind) else None
+
+
+def sets_seed(change: str) -> bool:
+    """Whether a KEY=VALUE change of a configuration sets the seed."""
+    return change.lstrip("+").startswith(f"{SEED}=")
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory is a training, in any state."""
+    return any((directory / name).exists() for name in (SETTINGS, LOG, FINISHED, CHECKPOINTS))
+
+
+def read_run(directory: Path) -> Run:
+    """Read one run.
+
+    Raises:
+        UserError: the directory does not exist or is not a training.
+    """
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such directory")
+    if not is_run(directory):
+        raise UserError(f"{directory}: not a run: it contains none of {SETTINGS}, {LOG}, {FINISHED}, {CHECKPOINTS}/")
+    problems: list[str] = []
+    settings = _read_object(directory / SETTINGS, problems) or {}
+    finished = _read_object(directory / FINISHED, problems) if (directory / FINISHED).exists() else None
+    if not (directory / LOG).is_file():
+        problems.append(f"{directory / LOG}: no such file")
+    places = sorted(place for place in (directory / EVALUATION).glob("*") if place.is_dir())
+    evaluations = {
+        place.name: _read_evaluation(place, problems) for place in places if not place.name.endswith(".partial")
+    }
+    return Run(directory, settings, finished, read_log(directory / LOG), evaluations, tuple(problems))
+
+
+def find_runs(paths: list[Path]) -> list[Path]:
+    """The runs among ``paths`` and below the others, each once, in a fixed order.
+
+    Raises:
+        UserError: a path does not exist, or there is no run in it.
+    """
+    runs = {
+        path: [path] if is_run(path) else sorted({mark.parent for name in (SETTINGS, LOG) for mark in path.rglob(name)})
+        for path in paths
+    }
+    if empty := [path for path, below in runs.items() if not below]:
+        none = f"not a run, and no run below it (no {SETTINGS} or {LOG})"
+        raise UserError([f"{path}: {none if path.is_dir() else 'no such directory'}" for path in empty])
+    return list({run.resolve(): run for below in runs.values() for run in below}.values())
+
+
+def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
+    try:
+        return dict(read_json(path, FORMATS[path.name]))
+    except UserError as error:
+        problems.append(str(error))
+    return None
+
+
+def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
+    scores = (_read_object(directory / SCORES, problems) or {}).get("metrics") or []
+    found = [Metric(score["name"], score["value"], score.get("signature") or "") for score in scores]
+    try:
+        decoding = settings_in(directory)
+    except UserError as error:
+        problems.append(str(error))
+        decoding = {}
+    return Evaluation(directory.name, directory, {metric.name: metric for metric in found}, decoding)

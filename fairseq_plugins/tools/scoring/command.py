@@ -1,0 +1,120 @@
+"""``fairseq-deep score``: scores of translations, each with its signature, and significance of differences.
+
+  fairseq-deep score HYP REF [REF ...]
+  fairseq-deep score --systems NAME=HYP ... --references REF [REF ...]
+
+HYP and REF are UTF-8 files with one sentence a line, detokenised and as published. Several runs (seeds) of one system:
+NAME=HYP1,HYP2,HYP3, or NAME several times. Systems are compared with the first one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.files import require_no_input, write_whole
+from fairseq_plugins.lines import read_lines
+from fairseq_plugins.options import OneLineParser, at_least
+from fairseq_plugins.process import exit_code
+from fairseq_plugins.tools.scoring.metrics import METRICS
+from fairseq_plugins.tools.scoring.scores import Scores, score
+from fairseq_plugins.tools.scoring.significance import FEWEST_SENTENCES, TESTS, compare
+from fairseq_plugins.tools.scoring.tables import as_json, as_text
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``fairseq-deep score``; returns 0, or 2 after one line per problem. Warnings go to standard error."""
+    flags = OneLineParser(
+        prog="fairseq-deep score",
+        description=__doc__.replace("``", ""),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="fairseq-deep score HYP REF [REF ...] | --systems NAME=HYP ... --references REF ...",
+    )
+    flags.add_argument("files", nargs="*", metavar="HYP REF", help="the translations of one system, then references")
+    text = flags.add_argument_group("text")
+    several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
+    text.add_argument("--systems", **several, metavar="NAME=HYP[,HYP...]", help="several systems")
+    text.add_argument("--references", **several, type=Path, metavar="REF")
+    text.add_argument("--language-pair", metavar="SRC-TGT", help="such as en-de; to tokenise and to split compounds")
+    text.add_argument("--lower-case", action="store_true", help="lower-case both sides, as IWSLT'14 tables do")
+    scores = flags.add_argument_group("scores")
+    scores.add_argument("--metrics", metavar="A,B,...", help=f"default: all of a translation; {', '.join(METRICS)}")
+    group = flags.add_argument_group("comparison of systems by the first of the scores")
+    group.add_argument("--baseline", metavar="NAME", help="the system the others are compared with; default: the first")
+    legal = (*TESTS, "both", "none")
+    tests = f"{', '.join(legal)}; default: both"
+    group.add_argument("--significance", choices=legal, default="both", metavar="TEST", help=tests)
+    group.add_argument("--seed", type=at_least(1), metavar="N", help="default: SACREBLEU_SEED, else 12345")
+    written: dict[str, Any] = {"type": Path, "action": "append", "default": [], "metavar": "FILE"}
+    flags.add_argument("--output", **written, help="write there, FILE.json as JSON; several times for several files")
+    # Log lines of sacreBLEU and rouge-score are not meant for users of this command.
+    logging.getLogger("sacrebleu").setLevel(logging.ERROR)
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    return exit_code(lambda: _score(flags.read(argv)))
+
+
+def _score(args: argparse.Namespace) -> None:
+    systems, references = _files(args)
+    if args.baseline not in (None, *systems):
+        raise UserError(unknown_name("--baseline", args.baseline, systems))
+    for path in args.output:
+        require_no_input(path, [*references, *chain(*systems.values())])
+    scores = score(
+        {name: [list(read_lines(file)) for file in files] for name, files in systems.items()},
+        [list(read_lines(file)) for file in references],
+        language_pair=args.language_pair,
+        metrics=None if args.metrics is None else [name.strip() for name in args.metrics.split(",")],
+        lower_case=args.lower_case,
+    )
+    if args.significance != "none" and len(systems) > 1:
+        scores = _compared(scores, args)
+    for warning in scores.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if not args.output:
+        print(as_text(scores), end="")
+    for path in args.output:
+        write_whole(path, as_json(scores) if path.suffix == ".json" else as_text(scores), follow=True)
+
+
+def _compared(scores: Scores, args: argparse.Namespace) -> Scores:
+    """Add the tests on one of the scores, and a warning about too few sentences; or a remark where none has tests."""
+    metric = next((metric for metric in scores.metrics if metric.sacre), None)
+    if metric is None:
+        return replace(scores, remarks=(*scores.remarks, "not compared: sacreBLEU tests none of these scores"))
+    text = scores.test_set.text(metric.reads)
+    comparisons = compare(
+        text.systems,
+        text.references,
+        metric=metric,
+        baseline=args.baseline,
+        tests=tuple(TESTS) if args.significance == "both" else (args.significance,),
+        seed=args.seed,
+        lower_case=args.lower_case,
+    )
+    count, warnings = len(text.references[0]), scores.warnings
+    if count < FEWEST_SENTENCES:
+        warnings += (f"{count} sentences are too few for paired tests",)
+    return replace(scores, significance=comparisons, warnings=warnings)
+
+
+def _files(args: argparse.Namespace) -> tuple[Mapping[str, Sequence[Path]], list[Path]]:
+    """Return the files of each system, one for each of its runs, and the references."""
+    if not args.files and args.systems and args.references:
+        systems: dict[str, list[Path]] = {}
+        for argument in args.systems:
+            name, _, files = argument.partition("=")
+            if not name or not files:
+                raise UserError(f"--systems {argument}: must be NAME=HYP or NAME=HYP1,HYP2,...")
+            systems.setdefault(name, []).extend(map(Path, files.split(",")))
+        return systems, args.references
+    if args.systems or args.references or len(args.files) < 2:
+        raise UserError("which files? Give HYP REF [REF ...], or --systems NAME=HYP ... --references REF ...")
+    hypotheses, *references = map(Path, args.files)
+    return {hypotheses.name: [hypotheses]}, references

@@ -1,0 +1,170 @@
+"""Test whether one system is better than another, by sacreBLEU's paired tests and, over seeds, by Welch's test.
+
+A score is uncertain for two reasons, and each needs its own test.
+
+- *Would another test set turn the order?* Paired bootstrap (Koehn 2004) and paired approximate randomisation (Riezler
+  and Maxwell 2005) resample the sentences of two given outputs. sacreBLEU does both.
+- *Would another seed?* With several runs of each system, Welch's t-test on the runs' scores answers it. (Clark et al.
+  2011 show that one run per system is not enough to call a gain real.)
+
+With several runs the paired tests are made for each pair of runs, the k-th of one system with the k-th of the other
+(all pairs if one has more), and the largest p-value counts: the difference is called significant if it is in every
+pair, and in the same direction. (Pairs that contradict each other show nothing, however sure each is: p is 1.) The
+outputs of all runs are *not* concatenated into one long output: that counts every test sentence once for each seed, as
+if the test set were that much larger, and the p-values come out too small.
+
+No p-value is corrected for the number of systems compared, and below a hundred sentences a paired test says little.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from unittest import mock
+
+from sacrebleu.significance import PairedTest
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.tools.scoring.metrics import METRICS, Metric
+from fairseq_plugins.tools.scoring.text import Forms, Outputs, Text
+
+T = TypeVar("T")
+
+SEED = 12345
+"""Default seed of sacreBLEU."""
+
+
+TESTS: Mapping[str, tuple[str, str, int]] = {
+    "bootstrap": ("paired bootstrap", "bs", 1000),
+    "randomisation": ("approximate randomisation", "ar", 10000),
+}
+"""sacreBLEU's tests: name in a table, name in sacreBLEU, and default number of samples."""
+WELCH = "Welch's t-test over runs"
+
+FEWEST_SENTENCES = 100
+"""Resampling fewer sentences is unreliable: the bootstrap calls almost any difference real."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One test of one system against the baseline.
+
+    Args:
+        system, baseline, metric: their names.
+        test: its name.
+        samples: resamples or trials; 0 for Welch's test.
+        difference: mean of the system minus mean of the baseline, in points.
+        p: the largest of ``p_values``, or 1 if one pair of runs is better and another worse; None if there is none
+            (Welch's test of runs that are all equal).
+        p_values: one for each pair of runs; 1 if both have the same score.
+        signature: sacreBLEU's, with number of samples and seed.
+    """
+
+    system: str
+    baseline: str
+    metric: str
+    test: str
+    samples: int
+    difference: float
+    p: float | None
+    p_values: tuple[float, ...]
+    signature: str
+
+
+def compare(
+    systems: Mapping[str, Outputs],
+    references: Sequence[Sequence[str]],
+    *,
+    metric: Metric = METRICS["sacrebleu"],
+    baseline: str | None = None,
+    tests: Sequence[str] = tuple(TESTS),
+    samples: Mapping[str, int] | None = None,
+    lower_case: bool = False,
+    seed: int | None = None,
+) -> tuple[Comparison, ...]:
+    """Test every system against ``baseline`` (by default the first).
+
+    Args:
+        systems: outputs in the form of text that ``metric`` reads; a list of lists for several runs.
+        references: one list for each, in the same form.
+        metric: one that sacreBLEU computes.
+        baseline: name of one of the systems.
+        tests: keys of :data:`TESTS`. Welch's test is added if both systems have several runs.
+        samples: resamples or trials by test; by default sacreBLEU's 1000 and 10000.
+        lower_case: lower-case both sides first.
+        seed: seed of the random numbers; by default the environment's SACREBLEU_SEED or 12345.
+
+    Raises:
+        UserError: unequal counts, or a seed with which sacreBLEU draws other numbers each time.
+    """
+    assert metric.sacre is not None
+    value = str(os.environ.get("SACREBLEU_SEED", SEED) if seed is None else seed)
+    if not value.isdecimal() or int(value) == 0:
+        raise UserError(
+            f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED or "
+            "--seed): without one, or with 0, sacreBLEU draws other numbers each time"
+        )
+    text = Forms(Text.of(systems, references)).plain
+    first = next(iter(systems)) if baseline is None else baseline
+    scorer = metric.sacre(lowercase=lower_case)
+    with mock.patch.dict(os.environ, SACREBLEU_SEED=value):
+        return tuple(
+            comparison
+            for name in systems
+            if name != first
+            for comparison in _compare_two(text, name, first, metric.name, scorer, tests, samples or {})
+        )
+
+
+def _compare_two(
+    text: Text, name: str, baseline: str, metric: str, scorer: Any, tests: Sequence[str], samples: Mapping[str, int]
+) -> Iterator[Comparison]:
+    runs, base = text.systems[name], text.systems[baseline]
+    references = [list(reference) for reference in text.references]
+    ours, theirs = ([float(scorer.corpus_score(run, references).score) for run in side] for side in (runs, base))
+    difference = statistics.fmean(ours) - statistics.fmean(theirs)
+    agree = len({our > their for their, our in _pairs(theirs, ours) if our != their}) <= 1
+    for test in tests:
+        title, sacre, usual = TESTS[test]
+        count = samples.get(test, usual)
+        results = [_paired(scorer, references, sacre, count, *pair) for pair in _pairs(base, runs)]
+        p_values = tuple(p for p, _ in results)
+        largest = max(p_values) if agree else 1.0
+        yield Comparison(name, baseline, metric, title, count, difference, largest, p_values, results[-1][1])
+    if len(runs) > 1 and len(base) > 1:
+        p = welch(ours, theirs)
+        yield Comparison(name, baseline, metric, WELCH, 0, difference, p, () if p is None else (p,), "")
+
+
+def _pairs(base: Sequence[T], runs: Sequence[T]) -> list[tuple[T, T]]:
+    return list(zip(base, runs, strict=True)) if len(base) == len(runs) else list(itertools.product(base, runs))
+
+
+def _paired(
+    scorer: Any, references: list[list[str]], kind: str, samples: int, base: Sequence[str], run: Sequence[str]
+) -> tuple[float, str]:
+    """Return the p-value of sacreBLEU's test of two outputs, and its signature."""
+    test = PairedTest([("baseline", base), ("system", run)], {"": scorer}, references, kind, samples)
+    signatures, results = test()
+    ((name, signature),) = signatures.items()
+    # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two outputs that its
+    # score does not tell apart.
+    scored: Any = results[name]
+    return (1.0 if scored[0].score == scored[1].score else float(scored[1].p_value)), str(signature)
+
+
+def welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Return the two-sided p-value of Welch's t-test; None if all runs are equal, so that nothing varies."""
+    if statistics.pvariance(ours) == statistics.pvariance(theirs) == 0:
+        return None
+    from scipy.stats import ttest_ind
+
+    with warnings.catch_warnings():
+        # scipy warns if all runs of one system are equal, which is fine as long as the other's differ.
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
+        return float(ttest_ind(ours, theirs, equal_var=False).pvalue)

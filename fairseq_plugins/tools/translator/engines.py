@@ -1,0 +1,210 @@
+"""The engines that search for translations: the package's own model in PyTorch, or a model of CTranslate2.
+
+The first is in a file of its own, which imports torch and fairseq; the second starts without them.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.processor import core_count
+from fairseq_plugins.search import GNMT, STOCK
+from fairseq_plugins.tools.translator.package import FASTEST, Package, require_unchanged
+
+FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
+BATCH = 4000
+"""The default of the most tokens of a batch."""
+CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8 = 600, 150
+"""The same for CTranslate2 on a CPU, whose products are fastest while they stay in the cache."""
+PAD = "<blank>"
+"""CTranslate2's name for the pad."""
+Tokens = Sequence[str]
+
+
+class Hypothesis(NamedTuple):
+    """A translation in tokens.
+
+    Attributes:
+        tokens: without the end of the sentence.
+        score: log-probability (natural log) with the length penalty.
+        token_scores: log-probability (natural log) of each token and of the end of the sentence; CTranslate2 has none.
+        alignment: places, counted from 0, of each token and of the source token that it attends to most, the source
+            first; empty unless it was asked for.
+    """
+
+    tokens: list[str]
+    score: float
+    token_scores: Sequence[float] = ()
+    alignment: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True)
+class How:
+    """How sentences are translated.
+
+    Args:
+        search: values of :data:`~fairseq_plugins.tools.translator.package.SEARCH`.
+        batch: most tokens of a batch, pads among them; None lets the engine choose.
+        device: ``auto``, ``cpu`` or ``gpu``.
+        processes: how many do this at the same time on this machine.
+    """
+
+    search: Mapping[str, Any]
+    batch: int | None = None
+    device: str = "auto"
+    processes: int = 1
+
+
+class Engine(Protocol):
+    """What searches; ``label`` names it with its precision and device."""
+
+    label: str
+
+    def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
+        """Return the best translations of each sentence, none of which is empty, in order."""
+
+    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+        """Return the log-probability (natural log) of each token of each target, and of its end."""
+
+
+class CTranslate2Engine:
+    """A model of CTranslate2.
+
+    Args:
+        directory: the model.
+        how: the search.
+        positions: target tokens that the model takes, the end of the sentence among them.
+
+    Raises:
+        UserError: it cannot be loaded here.
+    """
+
+    def __init__(self, directory: Path, how: How, positions: int) -> None:
+        import ctranslate2
+
+        # It says on standard error that float16 becomes float32 on a CPU; the label says what is used.
+        ctranslate2.set_log_level(logging.ERROR)
+        self.how, self.positions = how, positions
+        gpu = gpu_of(how, ctranslate2.get_cuda_device_count())
+        device: dict[str, Any] = {"device": "cpu"} if gpu is None else {"device": "cuda", "device_index": gpu}
+        threads = max(1, core_count() // how.processes) if how.processes > 1 else 0
+        try:
+            self.translator = ctranslate2.Translator(str(directory), **device, intra_threads=threads)
+        except (RuntimeError, ValueError) as error:
+            raise UserError(f"{directory}: CTranslate2 cannot load it: {error}") from None
+        self.label = f"{CTRANSLATE2}, {self.translator.compute_type}, {self.translator.device}"
+
+    def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
+        """Return the best translation of each sentence, none of which is empty, in order."""
+        assert (nbest, alignment) == (1, False)  # see Translator.require_details
+        search = self.how.search
+        usual = BATCH
+        if self.translator.device == "cpu":
+            of_int8 = self.translator.compute_type.startswith("int8")
+            usual = CTRANSLATE2_BATCH_OF_INT8 if of_int8 else CTRANSLATE2_BATCH_ON_CPU
+        lengths = [len(sentence) for sentence in sentences]
+        requests: dict[int, Any] = {}
+        for batch in batches(lengths, self.how.batch or usual):
+            # As fairseq has it: of the longest sentence of the batch, its end included, and of the positions.
+            longest = int(search["max_len_a"] * (lengths[batch[0]] + 1) + search["max_len_b"])
+            longest = min(longest, self.positions - 1)
+            answers = self.translator.translate_batch(
+                [list(sentences[place]) for place in batch],
+                max_input_length=0,
+                asynchronous=True,
+                beam_size=search["beam"],
+                length_penalty=search["lenpen"],
+                max_decoding_length=longest,
+                min_decoding_length=min(search["min_len"], longest),
+                no_repeat_ngram_size=search["no_repeat_ngram_size"],
+                # fairseq's search excludes the pad as well.
+                suppress_sequences=[[PAD]],
+                return_scores=True,
+            )
+            requests.update(zip(batch, answers, strict=True))
+        try:
+            results = [requests[place].result() for place in range(len(sentences))]
+        except RuntimeError as error:  # as where the libraries of its CUDA are missing, for which it looks only now
+            raise UserError(
+                f"CTranslate2: {error}; --device cpu or --engine {FAIRSEQ} needs no CUDA of its own"
+            ) from None
+        return [[Hypothesis(result.hypotheses[0], result.scores[0])] for result in results]
+
+    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+        """Return the log-probability (natural log) of each token of each target, and of its end."""
+        source, target = [list(sentence) for sentence in sentences], [list(sentence) for sentence in targets]
+        scored = self.translator.score_batch(
+            source, target, max_batch_size=BATCH, batch_type="tokens", max_input_length=0
+        )
+        return [sentence.log_probs for sentence in scored]
+
+
+def choose(package: Package, wanted: str, how: How) -> str:
+    """Return the name of the engine of a package that is called ``wanted``, or of the fastest that can do this search.
+
+    Raises:
+        UserError: there is no such engine, it cannot do this search, or its files are not those of the export.
+    """
+    engines = package.content["engines"]
+    exported = [name for name in engines if (package.directory / name).is_dir()]
+    exported.sort(key=lambda name: FASTEST.index(engines[name]["quantization"]))
+    legal = [AUTO, FAIRSEQ, *([CTRANSLATE2] if exported else []), *exported]
+    if wanted not in legal:
+        raise UserError(f"{package.directory}: {unknown_name('engine', str(wanted), legal)}")
+    if wanted == FAIRSEQ or not exported:
+        return FAIRSEQ
+    obstacle = ""
+    if find_spec("ctranslate2") is None:
+        obstacle = "CTranslate2 is not installed (pip install 'fairseq-deep[export]')"
+    elif how.search["lenpen_form"] == GNMT:
+        obstacle = f"CTranslate2 has only fairseq's form of the length penalty (lenpen_form {STOCK})"
+    if obstacle and wanted == AUTO:
+        return FAIRSEQ
+    if obstacle:
+        raise UserError(f"engine {wanted}: {obstacle}")
+    name = wanted if wanted in exported else exported[0]
+    for file, expected in engines[name]["files"].items():
+        require_unchanged(package.directory / file, expected)
+    return name
+
+
+def make_engine(package: Package, name: str, how: How) -> Engine:
+    """Make the engine of this name, of :func:`choose`."""
+    if name == FAIRSEQ:
+        from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
+
+        return FairseqEngine(package.model(), package.dictionaries(), how)
+    return CTranslate2Engine(package.directory / name, how, package.content["positions"][1])
+
+
+def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Put sentences of like length together, the longest first; yields their places in ``lengths``, each once.
+
+    A batch has at most ``most`` tokens, pads among them; a longer sentence is a batch of its own.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > most:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def gpu_of(how: How, devices: int) -> int | None:
+    """Return which of so many GPUs this process uses; None for the CPU."""
+    if how.device == "gpu" and not devices:
+        raise UserError("--device gpu: this engine finds no GPU; legal here: auto, cpu")
+    if how.device == "cpu" or not devices:
+        return None
+    # () in a process that is no worker, (1) in the first worker.
+    identity = multiprocessing.current_process()._identity
+    return (identity[0] - 1 if identity else 0) % devices

@@ -1,0 +1,181 @@
+"""``fairseq-deep package RUN OUT``: make one directory of a training that is the whole translator."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
+from fairseq_plugins.checkpoints.fold import build
+from fairseq_plugins.checkpoints.provenance import recorded, refuse_other_text, trained_on
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import require_no_input, whole_directory
+from fairseq_plugins.lines import read_lines
+from fairseq_plugins.options import OneLineParser
+from fairseq_plugins.process import exit_code
+from fairseq_plugins.search.settings import GenerationConfigWithForm
+from fairseq_plugins.sums import QUICK, require_sums
+from fairseq_plugins.tools.pipeline import averaging
+from fairseq_plugins.tools.pipeline.continuing import finished
+from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of, lengths
+from fairseq_plugins.tools.pipeline.decoding import TRANSLATION, configuration_of, test_sets, text_of
+from fairseq_plugins.tools.pipeline.results import AVERAGED, Run, read_run
+from fairseq_plugins.tools.pipeline.workspace import settings_in
+from fairseq_plugins.tools.text import moses
+from fairseq_plugins.tools.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
+from fairseq_plugins.tools.translator.model import dictionaries_of, options_of, write_weights
+from fairseq_plugins.tools.translator.package import (
+    FORMAT,
+    MANIFEST,
+    SEARCH,
+    WEIGHTS,
+    checksums,
+    require_replaceable,
+    write_manifest,
+)
+
+SAMPLE = 1000
+"""Lines of a test set whose tokens are compared."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the package; 0, or 2 after one line for each problem."""
+    flags = OneLineParser(
+        prog="fairseq-deep package",
+        description="Make one directory that is a whole translator: weights, dictionaries, subwords and what else the "
+        "preparation did, search settings. fairseq-deep translate runs it on any machine.",
+    )
+    flags.add_argument(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="a directory of fairseq-deep run (its averaged.pt, else the newest checkpoint), or a checkpoint",
+    )
+    flags.add_argument("out", type=Path, metavar="OUT", help="the directory to make")
+    flags.add_argument("--data", type=Path, metavar="DIR", help="the prepared directory (default: as RUN says)")
+    flags.add_argument("--codes", type=Path, metavar="FILE", help="merges or sentencepiece model, where DIR has none")
+    flags.add_argument("--truecaser", type=Path, metavar="FILE", help="of truecased text: Moses' model")
+    flags.add_argument("--force", action="store_true", help="overwrite OUT if it is a package, with its exports")
+    return exit_code(lambda: package(flags.read(argv)))
+
+
+def package(args: argparse.Namespace) -> None:
+    """Make the package; OUT appears when it is whole. A UserError says what is missing or contradicts the rest."""
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    require_replaceable(args.out, args.force, MANIFEST)
+    run = read_run(args.run) if args.run.is_dir() else None
+    checkpoint: Path = args.run / AVERAGED if run else args.run
+    if run and not checkpoint.is_file():
+        checkpoint = averaging.newest(run.checkpoints)
+    state = read_checkpoint(checkpoint)
+    config = configuration_of(state)
+    task = config.get("task", {}).get("_name")
+    if task != TRANSLATION:
+        raise UserError(f"{checkpoint}: task '{task}' does not translate text")
+    args.data = args.data or (run.data if run else None)
+    if args.data is None:
+        raise UserError(f"{args.run}: nothing says what it was trained on; give --data DIR")
+    require_no_input(args.out, [checkpoint, args.data])
+    if doubt := unfinished(state, run):
+        print(f"warning: {checkpoint}: {doubt}", file=sys.stderr)
+    data_bin = binarised(args.data)
+    require_sums(data_bin, *QUICK, "../*")
+    source, target = languages_of(data_bin, config["task"])
+    settings = settings_in(args.data)
+    form = form_of((source, target), text_of(args.data), settings)
+    files = files_of(args, form, settings)
+    files |= {f"dict.{language}.txt": data_bin / f"dict.{language}.txt" for language in (source, target)}
+    options = options_of(state, checkpoint)
+    dictionaries = dictionaries_of(*(files[f"dict.{language}.txt"] for language in (source, target)))
+    refuse_other_text(checkpoint, recorded(state), trained_on(dictionaries), data_bin)
+    model = build(options, state["model"], dictionaries, checkpoint)
+    search, defaults = config.get("generation", {}), GenerationConfigWithForm()
+    content = {
+        "format": FORMAT,
+        "text": asdict(form),
+        "search": {name: kind(search.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()},
+        "positions": list(model.max_positions()),
+        "longest_trained": longest_trained(data_bin, source, target),
+        "updates": num_updates(state),
+        "architecture": architecture(state),
+        "model": options,
+        "engines": {},
+    }
+    with whole_directory(args.out, overwrite=args.force) as directory:
+        for name, path in files.items():
+            shutil.copyfile(path, directory / name)
+        if doubt := other_tokens(args.data, source, form.encoder(directory)):
+            print(f"warning: {doubt}", file=sys.stderr)
+        write_weights(state["model"], directory / WEIGHTS)
+        (directory / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
+        write_manifest(directory, {**content, "files": checksums(directory)})
+    size = sum(path.stat().st_size for path in args.out.iterdir())
+    print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
+
+
+def unfinished(state: dict[str, Any], run: Run | None) -> str:
+    """Return what a user should know about the end of the training; empty if it ended as its settings say.
+
+    A run records its end; of a checkpoint alone the settings and the updates tell it.
+    """
+    ending = finished(run.directory) if run else None
+    if ending is not None:
+        return f"its training {ending.sentence()}" if ending.reason else ""
+    config = configuration_of(state)
+    settings = config.get("optimization", config["task"])
+    updates, most_updates = num_updates(state) or 0, settings.get("max_update") or math.inf
+    epoch = (state.get("extra_state") or {}).get("train_iterator", {}).get("epoch", 1)
+    most_epochs = settings.get("max_epoch") or math.inf
+    if updates >= most_updates or epoch > most_epochs or most_updates == most_epochs:
+        return ""
+    limit = f"{most_updates:,} updates" if most_updates < math.inf else f"{most_epochs} epochs"
+    return f"its training stopped after {updates:,} updates, in epoch {epoch}, of at most {limit}"
+
+
+def other_tokens(data: Path, source: str, encode: Callable[[str], list[str]]) -> str:
+    """Return how often a raw line of a test set becomes other tokens than it has been prepared in; empty if seldom.
+
+    It does where text was given in tokens that other rules had made, or Chinese in words.
+    """
+    for test_set in test_sets(data, ()):
+        paths = [data / place / f"{test_set.name}.{source}" for place in ("raw", "text")]
+        if not all(path.is_file() for path in paths):
+            continue
+        lines = list(islice(zip(*map(read_lines, paths), strict=False), SAMPLE))
+        others = sum(encode(raw) != tokens.split() for raw, tokens in lines)
+        # Versions of Moses differ in one to three lines of a thousand.
+        if others > 0.01 * len(lines):
+            return f"{others:,} of the first {len(lines):,} lines of {paths[0]} become other tokens than in {paths[1]}"
+    return ""
+
+
+def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
+    """Tokens of the longest source sentence of the training, without its end; None where DIR has no training set."""
+    # fairseq trains on train1, train2, ... as well, and either language may come first in the name.
+    pairs = f"{source}-{target}", f"{target}-{source}"
+    texts = [path.with_suffix("") for pair in pairs for path in data_bin.glob(f"train*.{pair}.{source}.idx")]
+    parts = [tokens for text in texts if (tokens := lengths(text)) is not None]
+    return max((int(tokens.max()) - 1 for tokens in parts), default=None)
+
+
+def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) -> dict[str, Path]:
+    """Return where each file of :func:`~fairseq_plugins.tools.text.moses.files_of` is, by its name in the package."""
+    end = f".{form.source}" if settings.get("JOINT_CODES") == "0" else ""
+    learned = "codes" if form.subwords == "subword_nmt" else "sentencepiece.model"
+    places = {
+        CODES: (args.codes or args.data / f"{learned}{end}", "--codes FILE names the merges or the model"),
+        VOCABULARY: (args.data / f"vocabulary.{form.source}", "prepare the directory again"),
+        TRUECASER: (args.truecaser or args.data / "truecaser", "--truecaser FILE names Moses' model"),
+    }
+    files = {name: places[name] for name in moses.files_of(form)}
+    if missing := [f"{path}: no such file; {cure}" for path, cure in files.values() if not path.is_file()]:
+        raise UserError(missing)
+    return {name: path for name, (path, _) in files.items()}

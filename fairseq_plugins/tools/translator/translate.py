@@ -1,0 +1,389 @@
+"""``fairseq-deep translate MODEL``: raw text in, raw text out, and the same in Python: :class:`Translator`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from heapq import nlargest
+from itertools import chain, islice, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fairseq_plugins import register
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.lines import decoded, grouped, raw_lines
+from fairseq_plugins.options import OneLineParser, at_least, finite
+from fairseq_plugins.process import at_once, exit_code, importing, log_as_fairseq_does
+from fairseq_plugins.processor import DEVICES, device_name
+from fairseq_plugins.tools.arguments import typed
+from fairseq_plugins.tools.pipeline.commands import interruptible
+from fairseq_plugins.tools.translator.blocks import LINES, Blocks, part_of, translate_missing
+from fairseq_plugins.tools.translator.engines import AUTO, FAIRSEQ, How, Hypothesis, choose, make_engine
+from fairseq_plugins.tools.translator.package import WEIGHTS, Package, checked_search, open_package
+from fairseq_plugins.tools.workers import map_lines
+
+MOST_CHARACTERS = 1 << 20
+"""So many characters are read before they are translated, whatever the number of lines."""
+END = "</s>"
+"""fairseq's name for the end of a sentence."""
+
+
+class Translation(NamedTuple):
+    """The translation of a line.
+
+    Attributes:
+        text: raw text; empty for a line of white space.
+        score: log-probability (natural log) with the length penalty, the sum over the parts of a line that was cut.
+    """
+
+    text: str
+    score: float
+
+
+class Candidate(NamedTuple):
+    """One of the translations of a line.
+
+    Attributes:
+        text, score: as of :class:`Translation`.
+        tokens: what the model wrote, with the end of each sentence, ``</s>``.
+        token_scores: log-probability (natural log) of each of the tokens; their sum, divided by their number to the
+            power of the length penalty, is the score of a line that was not cut.
+        alignment: pairs of places, counted from 0: of a source token, and of the token that attends to it most. Ends of
+            sentences have none; empty unless it was asked for.
+    """
+
+    text: str
+    score: float
+    tokens: list[str]
+    token_scores: list[float]
+    alignment: list[tuple[int, int]]
+
+
+class NBest(NamedTuple):
+    """The translations of a line, and what they are made of.
+
+    Attributes:
+        source: the line.
+        source_tokens: what the model read, without the ends of sentences.
+        candidates: the translations, the best first.
+    """
+
+    source: str
+    source_tokens: list[str]
+    candidates: list[Candidate]
+
+
+class Translator:
+    """A package of ``fairseq-deep package``, ready to translate.
+
+    Several threads may use it, one after the other. It can be pickled; the process that gets it loads the model again.
+    A line that is longer than every sentence of the training is translated sentence by sentence.
+
+    Args:
+        model: the directory.
+        engine: ``auto`` (the fastest that it holds), ``fairseq``, ``ctranslate2`` or the name of one of its exports.
+        device: ``auto``, ``cpu`` or ``gpu``, which may be called ``cuda``.
+        beam: hypotheses of the search; by default the package's.
+        length_penalty: fairseq's or GNMT's, as the package says; by default the package's.
+        batch: most tokens of a batch, pads among them; by default what is fast for the engine.
+        processes: how many processes share the work of :meth:`stream`; each makes an engine of its own.
+
+    Raises:
+        TypeError: an argument is of another type.
+        UserError: the directory is no whole package, or an option is not legal.
+    """
+
+    @typed
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        engine: str = AUTO,
+        device: str = "auto",
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        batch: int | None = None,
+        processes: int = 1,
+    ) -> None:
+        device = device_name(str(device))
+        if device not in DEVICES:
+            raise UserError(unknown_name("device", device, DEVICES))
+        for name, number in {"beam": beam, "batch": batch, "processes": processes}.items():
+            if number is not None and number < 1:
+                raise UserError(f"{name} {number}: at least 1")
+        package = self.package = open_package(Path(model))
+        self._given: dict[str, Any] = {
+            "engine": engine,
+            "device": device,
+            "beam": beam,
+            "length_penalty": length_penalty,
+            "batch": batch,
+            "processes": processes,
+        }
+        options = {"beam": beam, "lenpen": length_penalty}
+        given = {name: value for name, value in options.items() if value is not None}
+        search = checked_search({**package.content["search"], **given})
+        self.longest = longest_of(package)
+        self.usual = package.content.get("longest_trained")
+        self._how = How(search, batch, device, processes)
+        self.engine = choose(package, engine, self._how)
+        form = package.form
+        self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
+        if self.engine == FAIRSEQ:
+            with at_once(), importing():
+                register()  # before the processes part, which import nothing again
+        # Of several processes each makes its own.
+        self._engine = make_engine(package, self.engine, self._how) if processes == 1 else None
+
+    def __str__(self) -> str:
+        search, form = self._how.search, self._form
+        engine = self._engine.label if self._engine else f"{self.engine}, {self._how.processes} processes"
+        penalty = f"length penalty {search['lenpen']:g}"
+        return f"{form.source}-{form.target}: {engine}, beam {search['beam']}, {penalty}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A process that gets it makes an engine of its own.
+        return partial(Translator, **self._given), (self.package.directory.resolve(),)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What its translations depend on: the weights, the engine and the search."""
+        content = self.package.content
+        return {"weights": content["files"][WEIGHTS], "engine": self.engine, **self._how.search}
+
+    @typed
+    def translate(self, texts: Iterable[str]) -> list[Translation]:
+        """Translate each text of a list, in order."""
+        best = (line.candidates[0] for line in self._lines(texts))
+        return [Translation(candidate.text, candidate.score) for candidate in best]
+
+    @typed
+    def nbest(self, texts: Iterable[str], count: int = 1, alignment: bool = False) -> list[NBest]:
+        """Translate each text into its ``count`` best translations, with the log-probability of each token.
+
+        Args:
+            texts: in any order.
+            count: at most the beam.
+            alignment: whether each token also gets the source token that it attends to most.
+
+        Raises:
+            UserError: ``count`` is not legal, the engine is not fairseq's, or the model has no alignment.
+            TypeError: what is given is no list of texts.
+        """
+        self.require_details(count)
+        return self._lines(texts, count, alignment)
+
+    def require_details(self, count: int) -> None:
+        """Check that the search finds ``count`` translations and scores their tokens, or raise a UserError."""
+        beam = self._how.search["beam"]
+        if not 1 <= count <= beam:
+            raise UserError(f"nbest {count}: a search of beam {beam} finds 1 to {beam} translations of a line")
+        if self.engine != FAIRSEQ:
+            raise UserError(f"n-best lists, scores of tokens and alignments: engine {FAIRSEQ}, not {self.engine}")
+
+    def stream(self, groups: Iterable[list[str]], nbest: int = 1, alignment: bool = False) -> Iterator[list[NBest]]:
+        """Translate groups of lines, in order; no more are read than the processes work on, and two for each.
+
+        With several processes it forks, so call it before anything has been computed, as the command line does.
+        """
+        work = partial(self._lines, nbest=nbest, alignment=alignment)
+        return map_lines(lambda: work, groups, self._how.processes, at_once=1)
+
+    def _lines(self, texts: Iterable[str], nbest: int = 1, alignment: bool = False) -> list[NBest]:
+        lines = list(texts)
+        if isinstance(texts, str) or not all(isinstance(line, str) for line in lines):
+            raise TypeError("a list of texts is translated, and each of them is a str")
+        parts = [
+            list(self._form.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
+            for line in lines
+        ]
+        self._engine = self._engine or make_engine(self.package, self.engine, self._how)
+        together = [part for parts_of_line in parts for part in parts_of_line]
+        hypotheses = iter(self._engine.search(together, nbest, alignment) if together else [])
+        return [
+            self._nbest(line, parts_of_line, list(islice(hypotheses, len(parts_of_line))), nbest)
+            for line, parts_of_line in zip(lines, parts, strict=True)
+        ]
+
+    def _nbest(self, line: str, parts: list[Sequence[str]], lists: list[list[Hypothesis]], nbest: int) -> NBest:
+        """Return the best translations of a line, each made of one translation of each of its parts."""
+        best: list[tuple[Hypothesis, ...]] = [()]
+        for alternatives in lists:
+            longer = ((*before, hypothesis) for before, hypothesis in product(best, alternatives))
+            best = nlargest(nbest, longer, key=_score)
+        candidates = []
+        for hypotheses in best:
+            text = self._decode([word for hypothesis in hypotheses for word in hypothesis.tokens])
+            candidate = Candidate(text, _score(hypotheses), tokens=[], token_scores=[], alignment=[])
+            before = 0
+            for part, hypothesis in zip(parts, hypotheses, strict=True):
+                written = len(candidate.tokens)
+                candidate.alignment.extend((before + read, written + wrote) for read, wrote in hypothesis.alignment)
+                candidate.tokens.extend([*hypothesis.tokens, END])
+                candidate.token_scores.extend(hypothesis.token_scores)
+                before += len(part)
+            candidates.append(candidate)
+        return NBest(line, [token for part in parts for token in part], candidates)
+
+
+def _score(hypotheses: Sequence[Hypothesis]) -> float:
+    return sum((hypothesis.score for hypothesis in hypotheses), 0.0)
+
+
+def longest_of(package: Package) -> int:
+    """Return how many source tokens, without the end of the sentence, a model and its search take at most.
+
+    A search that stops at a fixed length would lose the rest of a translation, which is about as long as its source.
+    """
+    search, positions = package.content["search"], package.content["positions"]
+    limits = [position - 1 for position in positions]
+    return int(min([*limits, search["max_len_b"]] if search["max_len_a"] == 0 else limits))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Translate; 0, 2 after one line for each problem, 130 after Ctrl-C."""
+    flags = OneLineParser(
+        prog="fairseq-deep translate",
+        description="Translate raw text, a sentence or a paragraph a line, with a directory of fairseq-deep package. "
+        "Every line of the input is a line of the output; at a terminal each line is translated when it is entered.",
+    )
+    flags.add_argument("model", type=Path, metavar="MODEL", help="a directory of fairseq-deep package")
+    flags.add_argument(
+        "input", nargs="?", type=Path, metavar="INPUT", help="text, or text.gz (default: standard input)"
+    )
+    flags.add_argument(
+        "--engine",
+        default=AUTO,
+        metavar="NAME",
+        help="fairseq, ctranslate2, or one of the exports in MODEL (default: auto, the fastest of them)",
+    )
+    flags.add_argument("--device", type=device_name, choices=DEVICES, default="auto", help="default: auto")
+    flags.add_argument("--beam", type=at_least(1), metavar="N", help="default: as MODEL says")
+    flags.add_argument("--length-penalty", type=finite, metavar="X", help="default: as MODEL says")
+    flags.add_argument("--batch", type=at_least(1), metavar="TOKENS", help="default: what is fast for the engine")
+    flags.add_argument("--processes", type=at_least(1), default=1, metavar="N", help="default: 1")
+    flags.add_argument(
+        "--buffer", type=at_least(1), default=500, metavar="LINES", help="lines translated together (default: 500)"
+    )
+    flags.add_argument(
+        "--json",
+        action="store_true",
+        help="print a JSON object for each line: its translations, their tokens and the log-probability of each token",
+    )
+    flags.add_argument(
+        "--nbest", type=at_least(1), metavar="N", help="print the N best translations of each line; means --json"
+    )
+    flags.add_argument(
+        "--alignment",
+        action="store_true",
+        help="print for each token the source token that it attends to most; means --json",
+    )
+    group = flags.add_argument_group("a large file, translated in blocks; the same command continues")
+    group.add_argument(
+        "--output", type=Path, metavar="FILE", help="write FILE, or FILE.gz, when every line is translated"
+    )
+    group.add_argument(
+        "--part",
+        type=part_of,
+        metavar="K/N",
+        help="translate only the K-th of N parts, on as many machines that see FILE's directory; the last one that "
+        "ends writes FILE",
+    )
+    group.add_argument(
+        "--block", type=at_least(1), default=LINES, metavar="LINES", help=f"lines of a block (default: {LINES:,})"
+    )
+    return exit_code(lambda: translate(flags.read(argv)))
+
+
+def translate(args: argparse.Namespace) -> None:
+    """Translate standard input or a file, to standard output or in blocks to a file.
+
+    Raises:
+        UserError: as :class:`Translator` and :func:`~fairseq_plugins.tools.translator.blocks.Blocks`; a line is not
+            UTF-8, or a stream is closed.
+        OSError: the file cannot be read.
+    """
+    _require_streams(args)
+    log_as_fairseq_does()
+    # Standard output is for translations only.
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            handler.setStream(sys.stderr)
+    logging.getLogger().setLevel(logging.WARNING)
+    lines: Iterable[bytes] = raw_lines(args.input) if args.input else sys.stdin.buffer
+    if args.input:
+        # Read the first line now: a file that cannot be read is told before the model is loaded.
+        lines = iter(lines)
+        lines = chain(list(islice(lines, 1)), lines)
+    dialogue = args.input is None and sys.stdin.isatty()
+    in_json = args.json or args.alignment or args.nbest is not None
+    translator = _translator(args, in_json, dialogue)
+
+    def translated(groups: Iterable[list[str]]) -> Iterator[list[str]]:
+        for group in translator.stream(groups, args.nbest or 1, args.alignment):
+            yield [_json(line, args.alignment) if in_json else line.candidates[0].text for line in group]
+
+    if args.output is None:
+        text = decoded(lines, args.input or "standard input")
+        _print(translated(grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS)))
+        return
+    form = f"json, {args.nbest or 1} best, alignment {args.alignment}" if in_json else "text"
+    blocks = Blocks(args.input, args.output, {**translator.settings, "form": form}, args.block)
+    with interruptible():
+        whole = translate_missing(blocks, translated, args.part or (0, 1), args.buffer)
+    if not whole:
+        print(f"{args.output}: other parts are not translated yet", file=sys.stderr)
+
+
+def _translator(args: argparse.Namespace, in_json: bool, dialogue: bool) -> Translator:
+    """Load the model and say so on standard error."""
+    engine = FAIRSEQ if in_json and args.engine == AUTO else args.engine
+    options = {name: getattr(args, name) for name in ("device", "beam", "length_penalty", "batch")}
+    # Several processes would wait for several lines.
+    translator = Translator(args.model, engine=engine, processes=1 if dialogue else args.processes, **options)
+    if in_json:
+        translator.require_details(args.nbest or 1)
+    print(translator, file=sys.stderr)
+    return translator
+
+
+def _print(groups: Iterable[list[str]]) -> None:
+    """Write each group as soon as it is translated."""
+    done = 0
+    try:
+        for texts in groups:
+            sys.stdout.buffer.write("".join(f"{text}\n" for text in texts).encode())
+            sys.stdout.buffer.flush()
+            done += len(texts)
+    except KeyboardInterrupt:
+        print(f"interrupted; lines translated: {done:,}", file=sys.stderr)
+        raise
+
+
+def _require_streams(args: argparse.Namespace) -> None:
+    """Check that there is something to read and to write, or raise a UserError."""
+    if sys.stdout is None or (args.input is None and sys.stdin is None):
+        raise UserError("standard input or standard output is closed")
+    if args.output is None and args.part is not None:
+        raise UserError("--part: needs --output FILE, in which the parts are joined")
+    if args.output is not None and args.input is None:
+        raise UserError("--output: needs INPUT, a file, since the text is read more than once")
+
+
+def _json(line: NBest, alignment: bool) -> str:
+    """A line of ``--json``, with log-probabilities of four digits, as fairseq prints them."""
+    candidates = [
+        {
+            "text": candidate.text,
+            "score": round(candidate.score, 4),
+            "tokens": candidate.tokens,
+            "token_scores": [round(score, 4) for score in candidate.token_scores],
+            **({"alignment": candidate.alignment} if alignment else {}),
+        }
+        for candidate in line.candidates
+    ]
+    return json.dumps({**line._asdict(), "candidates": candidates}, ensure_ascii=False)

@@ -1,0 +1,97 @@
+"""Apply one function to many lines on several cores, in order."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from typing import Any, TypeVar
+
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.lines import grouped
+from fairseq_plugins.process import end_with
+
+CHUNK = 2000
+"""Lines per task of a worker."""
+
+Transform = Callable[[str], str]
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+_make: Callable[[], Callable[[Any], Any]]
+
+
+def map_lines(
+    make: Callable[[], Callable[[Given], Made]], lines: Iterable[Given], workers: int = 1, at_once: int = 0
+) -> Iterator[Made]:
+    """``make()(line)`` for every line, in order. If this process is interrupted, the workers are ended, too.
+
+    Args:
+        make: returns the function; called once in each worker, because such functions have tables and caches.
+        lines: read only as fast as the workers process them, so a corpus may be larger than the memory.
+        workers: processes; 1 processes the lines in this one.
+        at_once: lines per task of a worker; 0 means :data:`CHUNK`.
+
+    Raises:
+        Exception: whatever the function raises, or reading the lines does, after what was read before.
+        UserError: a worker was killed.
+    """
+    if workers == 1:
+        yield from map(make(), lines)
+        return
+    # A forked worker imports nothing again.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, context, _start, (make, os.getpid())) as pool:
+        try:
+            yield from _results(pool, lines, at_once or CHUNK, 2 * workers)
+        except BaseException as error:
+            # A worker would otherwise finish its task, which may take minutes.
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            if isinstance(error, BrokenProcessPool):
+                killed = "a worker process ended before its work was done: was it killed, or the memory full?"
+                raise UserError(killed) from None
+            raise
+
+
+def _results(pool: ProcessPoolExecutor, items: Iterable[Any], at_once: int, most_waiting: int) -> Iterator[Any]:
+    waiting: deque[Future[list[Any]]] = deque()
+    groups = grouped(items, at_once)
+    problem: Exception | None = None
+    while problem is None:
+        try:
+            group = next(groups)
+        except StopIteration:
+            break
+        except Exception as error:
+            # Raised after the results of what was read before it.
+            problem = error
+        else:
+            waiting.append(pool.submit(_work, group))
+        if len(waiting) > most_waiting:
+            yield from waiting.popleft().result()
+    while waiting:
+        yield from waiting.popleft().result()
+    if problem is not None:
+        raise problem
+
+
+def _start(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
+    """Set up a worker: it ignores Ctrl-C, which the parent handles, and ends with the parent."""
+    global _make
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(parent, signal.SIGKILL)
+    # What the parent has let go of is not collected here: CTranslate2 would wait for threads that a copy does not have.
+    gc.freeze()
+    # Not called yet: an error here would reach the parent as a broken pool.
+    _make = cache(make)
+
+
+def _work(items: list[Any]) -> list[Any]:
+    return list(map(_make(), items))
