@@ -42,7 +42,8 @@ help:
 	@echo 'make test-machines run them as other machines would: older instructions, two threads, random order'
 	@echo '            (over half an hour; one of them: make test-sse, test-avx2, test-threads or test-order)'
 	@echo 'make breaks break each part once and see whether a test notices (about an hour; some of them: make breaks ONLY="NAME ...")'
-	@echo 'make record write down the losses, weights and options of this revision, to be compared with git diff'
+	@echo 'make record write down the losses, weights and options of this revision, to be compared with git diff;'
+	@echo '           ONLY="fading interface" restricts it to a method, or to the options'
 	@echo 'make check  ruff (rules and format), mypy and shellcheck; nothing newer than the oldest Python that is promised'
 	@echo 'make docs   the pages of docs/ as a site, in site/; fails at a lost link or anchor, or a formula that cannot be read'
 	@echo 'make lock   write requirements.lock, the checksums of what constraints.txt names'
@@ -88,7 +89,7 @@ breaks: $(VENV)/.installed
 	$(VENV)/bin/python -m tests.breaks $(if $(ONLY),--only $(ONLY))
 
 record: $(VENV)/.installed
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -W ignore -m tests.recorded.record
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -W ignore -m tests.recorded.record $(ONLY)
 
 # Two files, because pip can build the sources only when what builds them is there.
 LOCK := requirements.lock

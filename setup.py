@@ -41,7 +41,7 @@ setup(
     ],
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
-    package_data={"fairseq_plugins": ["py.typed", "**/*.html", "**/*.txt", "**/*.tsv", "**/*.json", "**/*.yaml"]},
+    package_data={"fairseq_plugins": ["py.typed", "**/*.txt", "**/*.tsv", "**/*.json", "**/*.yaml"]},
     cmdclass={"build_py": BuildWithConfigurations},
     zip_safe=False,
     # The oldest versions, as in constraints-oldest.txt; docs/installation.md says why not older ones.
@@ -65,13 +65,11 @@ setup(
     ],
     extras_require={
         "plots": ["matplotlib>=3.8.0"],
-        "html": ["vl-convert-python>=1.6.0"],
         "summarisation": ["rouge-score>=0.1.2"],
         "speech": ["jiwer>=3.0"],
         "export": ["ctranslate2>=4.5"],
         # The release whose classes were read; not in constraints.txt, since nothing else needs its twenty packages.
         "transformers": ["transformers~=5.24", "huggingface-hub~=2.4"],
-        "ray": ["ray[data]>=2.60"],
         "dev": [
             "pytest>=9",
             "pytest-randomly",
@@ -84,7 +82,6 @@ setup(
             "rouge-score>=0.1.2",
             "jiwer>=3.0",
             "ctranslate2>=4.5",
-            "vl-convert-python>=1.6.0",
         ],
     },
     entry_points={"console_scripts": ["fairseq-deep = fairseq_plugins.tools.cli.main:run"]},

@@ -17,11 +17,10 @@ from common import STOCK, Size, add_model_options, interleaved, machine, make_mo
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_plugins.search.beam import LeanSearch
-from fairseq_plugins.search.precision import PRECISIONS, lower
 from fairseq_plugins.search.step_graphs import StepGraphs
 
-SEARCHES = ("fairseq", "lean", "graphs", *PRECISIONS[1:])
-"""fairseq's search, the lean one, that with CUDA graphs, and that with lowered linear maps."""
+SEARCHES = ("fairseq", "lean", "graphs")
+"""fairseq's search, the lean one, and that with CUDA graphs."""
 
 
 def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
@@ -36,8 +35,6 @@ def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
     # What fairseq-generate does with a model before it searches.
     generation = argparse.Namespace(beam=args.beam, no_beamable_mm=False, print_alignment=None)
     model.prepare_for_inference_(argparse.Namespace(generation=generation))
-    if search_name in PRECISIONS:
-        lower(model, search_name)
     generator = (SequenceGenerator if search_name == "fairseq" else LeanSearch)(
         [model], task.target_dictionary, beam_size=args.beam, max_len_a=0, max_len_b=args.length, min_len=args.length
     ).to(args.device)

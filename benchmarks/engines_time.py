@@ -21,15 +21,14 @@ from common import interleaved, machine, ratios, with_quartiles
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.search.precision import PRECISIONS, lower
 from fairseq_plugins.tools.translator.engines import FAIRSEQ
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.tools.translator.package import open_package
 from fairseq_plugins.tools.translator.translate import Translator
 
 STOCK = "fairseq's search"
-HALF = "float16"
-ON_DEVICE = {"cpu": PRECISIONS, "cuda": (PRECISIONS[0], HALF)}
+FULL, HALF = "float32", "float16"
+ON_DEVICE = {"cpu": (FULL,), "cuda": (FULL, HALF)}
 """Precisions of the lean search."""
 
 
@@ -40,8 +39,6 @@ def with_engine(directory: Path, search: str, precision: str, device: str = "cpu
     model = translator.package.model()
     if precision == HALF:
         model.half()
-    elif precision != PRECISIONS[0]:
-        lower(model, precision)
     translator._engine = FairseqEngine(model, translator.package.dictionaries(), how)
     return translator
 
@@ -60,7 +57,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     os.environ["OMP_NUM_THREADS"] = str(args.threads)  # which CTranslate2 reads
     texts, references = (path.read_text(encoding="utf-8").splitlines() for path in (args.source, args.reference))
-    makers = {STOCK: partial(with_engine, args.package, "fairseq", PRECISIONS[0], args.device)}
+    makers = {STOCK: partial(with_engine, args.package, "fairseq", FULL, args.device)}
     for each in ON_DEVICE[args.device]:
         makers[f"lean search, {each}"] = partial(with_engine, args.package, "lean", each, args.device)
     for name in open_package(args.package).content["engines"]:

@@ -99,7 +99,7 @@ def importing() -> Iterator[None]:
             raise
         from fairseq_plugins.errors import UserError
 
-        message = f"an import has failed ({type(error).__name__}: {error}); fairseq-deep doctor says why"
+        message = f"an import has failed ({type(error).__name__}: {error}); docs/installation.md says what is needed"
         raise UserError(message) from error
 
 

@@ -19,7 +19,6 @@ OF_COMMANDS = {
     "average --last-epoch 2": "unknown option '--last-epoch' (did you mean '--last-epochs'?); legal: ",
     "average --last-updates 1 --last-epochs 2": "argument --last-epochs: not allowed with argument --last-updates",
     "fold a.pt b.pt --froce": "unknown option '--froce' (did you mean '--force'?); legal: ",
-    "doctor --hepl": "unknown option '--hepl' (did you mean '--help'?); legal: --help",
 }
 
 

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.dropout import LeanDropout
 from fairseq_plugins.core.method import Axis, Site
 from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside, placed_norms
 from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, RESIDUAL_OF, later_norm
@@ -49,9 +48,6 @@ class Layer(nn.Module):
     def put_together(self, *sites: Site) -> None:
         """Add the design's norms, biases and residual connections to a layer that fairseq has built."""
         design = self.design
-        for name in ("dropout_module", "activation_dropout_module"):
-            dropout = getattr(self, name)
-            setattr(self, name, LeanDropout(dropout.p, dropout.module_name))
         norms = {site: placed_norms(design, site, self.depth) for site in sites}
         inside = {site: places.pop(NormPlace.INSIDE, None) for site, places in norms.items()}
         self.norm_names = {site: self._place_norms(site, norms.get(site, {})) for site in Site}

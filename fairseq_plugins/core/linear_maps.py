@@ -35,7 +35,7 @@ class RemadeMap(nn.Linear):
 class Made:
     """A map, or an embedding, of a matrix and a constant; ``weight`` is a parameter of the matrix, if not itself that.
 
-    The fold, the export and the search in lower precision read the two and need nothing else of it.
+    The fold and the export read the two and need nothing else.
     """
 
     weight: Tensor
@@ -76,11 +76,6 @@ class MapWith(RemadeMap):
         module = getattr(self, self.name)
         mapped: Tensor = F.linear(module(x) if self.before else x, self.weight, self.bias)
         return mapped if self.before else module(mapped)
-
-    def around(self, linear: nn.Module) -> nn.Module:
-        """Return what computes the same with ``linear`` in place of the map alone, to decode in lower precision."""
-        module = getattr(self, self.name)
-        return nn.Sequential(module, linear) if self.before else nn.Sequential(linear, module)
 
 
 def call_maps(attention: Any) -> None:

@@ -1,4 +1,4 @@
-"""``--search``, ``--decode-precision``, ``--lenpen-form``: flags, and keys of ``generation`` and ``eval_bleu_args``.
+"""``--search``, ``--lenpen-form``, ``--no-search-graphs``: flags, and keys of ``generation`` and ``eval_bleu_args``.
 
 fairseq has no registry for searches, and a task of this package would be one task among thirty. So the class that
 declares the settings of a search gets these, and the method by which tasks build their search is wrapped.
@@ -23,7 +23,6 @@ from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
 from fairseq_plugins.search.length_penalty import in_gnmt_form
-from fairseq_plugins.search.precision import FLOAT32, PRECISIONS, lower
 from fairseq_plugins.search.step_graphs import StepGraphs
 from fairseq_plugins.wrapping import replace_settings, wrap
 
@@ -37,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class GenerationConfigWithForm(GenerationConfig):
-    """fairseq's settings of a search, the form of the length penalty, the search itself and its precision."""
+    """fairseq's settings of a search, the form of the length penalty, and the search itself."""
 
     lenpen_form: ChoiceEnum(FORMS) = field(  # type: ignore[valid-type]
         default=STOCK,
@@ -51,13 +50,6 @@ class GenerationConfigWithForm(GenerationConfig):
         metadata={
             "help": "lean: beam search with fairseq's results for less time and memory; fairseq: fairseq's own. "
             "Sampling, diverse search and constraints are fairseq's in either case"
-        },
-    )
-    decode_precision: ChoiceEnum(PRECISIONS) = field(  # type: ignore[valid-type]
-        default=FLOAT32,
-        metadata={
-            "help": "of the linear maps while translating on a CPU; float32_packed is float32 with weights in another "
-            "order, faster; bf16 and int8 are faster still and not exact"
         },
     )
     no_search_graphs: bool = field(
@@ -83,15 +75,13 @@ def build_search(
     extra_gen_cls_kwargs: dict[str, Any] | None = None,
     prefix_allowed_tokens_fn: Callable[..., Any] | None = None,
 ) -> Any:
-    """``FairseqTask.build_generator`` that applies ``args.search``, ``args.decode_precision`` and ``args.lenpen_form``.
+    """``FairseqTask.build_generator`` that applies ``args.search`` and ``args.lenpen_form``.
 
     Raises:
-        UserError: there is no such value, the machine or the search cannot use it, or other settings contradict it.
+        UserError: there is no such value, or the search cannot use it.
     """
-    precision, form = choice(args, "decode_precision", PRECISIONS), choice(args, "lenpen_form", FORMS)
+    form = choice(args, "lenpen_form", FORMS)
     search = choice(args, "search", SEARCHES) if not getattr(args, "score_reference", False) else STOCK
-    if search == STOCK and precision != FLOAT32:
-        raise UserError(f"--decode-precision {precision} needs --search {LEAN}, and a search: drop one of the two")
     alpha = float(getattr(args, "lenpen", 1))
     if form == GNMT:
         logger.info(f"length penalty of the GNMT form: ((5 + length) / 6) ** {alpha:g}, the end mark counted")
@@ -107,8 +97,6 @@ def build_search(
         if type(generator) not in (*LEANER, *LEANER.values(), SequenceScorer):
             raise UserError(_other_search(task, type(generator)))
         in_gnmt_form(generator, alpha)
-    for model in models if precision != FLOAT32 else ():
-        lower(model, precision)
     return with_graphs(generator, args)
 
 
@@ -152,8 +140,8 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     """``Trainer.__init__`` that compares ``generation`` with ``eval_bleu_args``, the only one that a training reads.
 
     Raises:
-        UserError: a key of ``eval_bleu_args`` is unknown; validation would translate in fairseq's form, although GNMT's
-            is set; or the weights would be lowered for decoding, and could not be trained.
+        UserError: a key of ``eval_bleu_args`` is unknown, or validation would translate in fairseq's form, although
+            GNMT's is set.
     """
     task = getattr(cfg, "task", None)
     validates = bool(getattr(task, "eval_bleu", False))
@@ -161,11 +149,6 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     legal = [setting.name for setting in fields(GenerationConfigWithForm)]
     if unknown := [unknown_name("key of eval_bleu_args", name, legal) for name in of_validation if name not in legal]:
         raise UserError(unknown)
-    precision = of_validation.get("decode_precision", FLOAT32)
-    if precision != FLOAT32:
-        raise UserError(
-            f"decode_precision {precision} of eval_bleu_args replaces the weights that are to be trained: drop it"
-        )
     form = choice(getattr(cfg, "generation", None), "lenpen_form", FORMS)
     if form == GNMT and validates and of_validation.get("lenpen_form", STOCK) == STOCK:
         raise UserError(

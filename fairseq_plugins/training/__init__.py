@@ -3,7 +3,7 @@
 * Optimizers: RAdam, LAMB, Muon with Adam, and fairseq's Adam by lists of tensors (``foreach_adam``, equal bit for bit)
   and by torch's fused kernel (``fused_adam``, equal to rounding).
 * A schedule without warm-up, and losses by sentence and in chunks of the vocabulary's logits.
-* Batches of few shapes, mixed precision, memory given back, and rates for kinds of parameters.
+* Batches of few shapes, mixed precision, and rates for kinds of parameters.
 
 Optimizers, schedule and losses register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a
 YAML key (``optimizer._name: radam``) mean the same; they also work with stock architectures.
@@ -27,7 +27,6 @@ def register() -> None:
         muon,
         radam,
         rates,
-        returned_memory,
     )
 
     cuda_graphs.install()
@@ -35,4 +34,3 @@ def register() -> None:
     length_grid.install()
     mixed_precision.install()
     rates.install()
-    returned_memory.install()

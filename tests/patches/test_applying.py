@@ -17,7 +17,6 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "training.mixed_precision.build_mixed",
     ),
     "fairseq.trainer.Trainer.train_step": (
-        "training.returned_memory.step",
         "tools.observe.recorder.recording.step",
         "tools.observe.guard.guarding.step",
     ),

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from fairseq_plugins.tools.cli.main import main
-from fairseq_plugins.tools.pipeline import page, report
+from fairseq_plugins.tools.pipeline import report
 from fairseq_plugins.tools.pipeline.checkout import CONFIGS
 from fairseq_plugins.tools.pipeline.leaderboard import Column
 from fairseq_plugins.tools.pipeline.report import Report, as_text, make_report, report_on
@@ -42,12 +42,6 @@ def translations(wrong: int, seed: int) -> list[str]:
 def row_of(shown: Report, label: str) -> str:
     """The row of the table for a terminal."""
     return next(line for line in as_text(shown).splitlines() if line.startswith(label))
-
-
-@pytest.fixture(autouse=True)
-def no_vega(monkeypatch) -> None:
-    """Its script takes seconds to bundle; tests/pipeline/test_page.py has it."""
-    monkeypatch.setattr(page, "vega", lambda: "")
 
 
 @pytest.fixture
@@ -307,7 +301,7 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes_with_a_line_for_each_ru
     for name in ("one", "two"):
         assert main(["report", str(two_methods), "--output", str(tmp_path / name)]) == 0
         files.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
-    assert sorted(files[0]) == ["report.csv", "report.html", "report.md"]
+    assert sorted(files[0]) == ["report.csv", "report.md"]
     assert files[0] == files[1]
     rows = list(csv.DictReader(files[0]["report.csv"].decode().splitlines()))
     assert [(row["method"], row["seed"], float(row["test sacreBLEU"]), row["test chrF"]) for row in rows] == [

@@ -154,12 +154,7 @@ NO_NUMBERS: tuple[tuple[str, tuple[str, ...], dict[str, str], str], ...] = (
     ("reproduce/multi30k.sh", (), {"UPDATES": HARMFUL}, "UPDATES must be a whole number, not"),
     *(
         (script, ("a", "b", "c"), {name: HARMFUL}, f"{name} must be a whole number, not")
-        for script, name in (
-            ("slurm.sh", "SLURM_JOB_ID"),
-            ("translate_slurm.sh", "SLURM_ARRAY_TASK_ID"),
-            ("translate_slurm.sh", "SLURM_ARRAY_TASK_MIN"),
-            ("translate_slurm.sh", "SLURM_ARRAY_TASK_STEP"),
-        )
+        for script, name in (("slurm.sh", "SLURM_JOB_ID"),)
     ),
 )
 """A script, its words, its settings, and the message; Bash's arithmetic would run the command."""

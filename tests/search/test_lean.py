@@ -14,7 +14,6 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_plugins.search.beam import LeanSearch
 from fairseq_plugins.search.hypotheses import BLOCK, Ancestry, best_candidates, best_of_rows
-from fairseq_plugins.search.precision import LowLinear
 from fairseq_plugins.search.step_attention import Cached
 from tests import models
 from tests.models import WORDS
@@ -193,19 +192,5 @@ def test_mistakes_are_refused() -> None:
     model = outspoken()
     for values, message in (
         ({"search": "leen"}, "unknown --search 'leen' (did you mean 'lean'?); legal values: fairseq, lean"),
-        ({"decode_precision": "int9"}, "unknown --decode-precision 'int9' (did you mean 'int8'?); legal values: "),
-        ({"decode_precision": "int8", "search": "fairseq"}, "--decode-precision int8 needs --search lean"),
-        ({"decode_precision": "int8", "score_reference": True}, "--decode-precision int8 needs --search lean"),
     ):
         assert refused(models.task().build_generator, [model], settings(**values)).startswith(message)
-    line = refused(models.task().build_generator, [model.half()], settings(decode_precision="int8"))
-    assert "lowers float32 weights, and these are torch.float16" in line
-
-
-@pytest.mark.parametrize("case", ["post_ln", "dsinit_matt", "sigma_reparam", "fixup"])
-def test_packed_weights_change_rounding_alone(case: str) -> None:
-    """Whatever the form of the maps, with a number of rows that changes as sentences leave."""
-    model, data = outspoken(case), models.batch(sentences=8)
-    plain = search([model], data)
-    assert_same(search([model], data, decode_precision="float32_packed"), plain)
-    assert [one for one in model.modules() if isinstance(one, LowLinear)]

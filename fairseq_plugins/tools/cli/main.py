@@ -57,7 +57,6 @@ COMMANDS: Mapping[str, Command] = {
     "prepare": ours("prepare a corpus: tokenise, clean, split into subwords, binarise", "tools.pipeline.prepare"),
     "wmt": ours("training texts and test sets of WMT by name", "tools.pipeline.wmt"),
     "demo": ours("train six methods, or any others, on a small corpus and compare them", "tools.demo.command"),
-    "doctor": ours("check this environment for problems", "tools.doctor"),
     "diagnose": ours("the papers' analyses of a method or a checkpoint", "tools.observe.diagnostics.command"),
     "run": ours("train a YAML file on this machine, in its own directory", "tools.pipeline.run"),
     "evaluate": ours("average, translate and score a training of run", "tools.pipeline.evaluate"),

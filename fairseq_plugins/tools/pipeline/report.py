@@ -212,7 +212,7 @@ def as_csv(shown: Report) -> str:
 
 
 def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = ()) -> None:
-    """Print a report, and write ``report.md``, ``report.csv`` and ``report.html`` into ``directory``.
+    """Print a report, and write ``report.md`` and ``report.csv`` into ``directory``.
 
     Args:
         paths: as for :func:`make_report`.
@@ -223,22 +223,14 @@ def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes:
     Raises:
         UserError: as :func:`make_report`; a file cannot be written.
     """
-    # Imported here: only a report needs numpy.
-    from fairseq_plugins.tools.pipeline.page import NO_PAGE, page, vega
-
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
-    shown, script = make_report(paths, baseline, notes), vega()
+    shown = make_report(paths, baseline, notes)
     files = {directory / "report.md": as_markdown(shown), directory / "report.csv": as_csv(shown)}
-    named, target = ", ".join(map(str, files)), directory / "report.html"
-    if script is not None:
-        tables = table(shown), tests_table(shown)
-        files[target] = page(script, shown.groups, *tables, list(legend(shown)), shown.notes)
     make_directory(directory)
     for path, content in files.items():
         write_whole(path, content)
     print(as_text(shown))
-    print(named)
-    print(f"{target}: the report for a browser" if script is not None else NO_PAGE)
+    print(", ".join(map(str, files)))
     sys.stdout.flush()
 
 

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 
 from fairseq_plugins import register
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.lines import decoded, grouped, raw_lines
+from fairseq_plugins.files import require_no_input
+from fairseq_plugins.lines import decoded, grouped, raw_lines, write_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.process import at_once, exit_code, importing, log_as_fairseq_does
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.tools.arguments import typed
-from fairseq_plugins.tools.pipeline.commands import interruptible
-from fairseq_plugins.tools.translator.blocks import LINES, Blocks, part_of, translate_missing
 from fairseq_plugins.tools.translator.engines import AUTO, FAIRSEQ, How, Hypothesis, choose, make_engine
-from fairseq_plugins.tools.translator.package import WEIGHTS, Package, checked_search, open_package
+from fairseq_plugins.tools.translator.package import Package, checked_search, open_package
 from fairseq_plugins.tools.workers import map_lines
 
 MOST_CHARACTERS = 1 << 20
@@ -148,12 +147,6 @@ class Translator:
     def __reduce__(self) -> tuple[Any, ...]:
         # A process that gets it makes an engine of its own.
         return partial(Translator, **self._given), (self.package.directory.resolve(),)
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """What its translations depend on: the weights, the engine and the search."""
-        content = self.package.content
-        return {"weights": content["files"][WEIGHTS], "engine": self.engine, **self._how.search}
 
     @typed
     def translate(self, texts: Iterable[str]) -> list[Translation]:
@@ -282,29 +275,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="store_true",
         help="print for each token the source token that it attends to most; means --json",
     )
-    group = flags.add_argument_group("a large file, translated in blocks; the same command continues")
-    group.add_argument(
-        "--output", type=Path, metavar="FILE", help="write FILE, or FILE.gz, when every line is translated"
-    )
-    group.add_argument(
-        "--part",
-        type=part_of,
-        metavar="K/N",
-        help="translate only the K-th of N parts, on as many machines that see FILE's directory; the last one that "
-        "ends writes FILE",
-    )
-    group.add_argument(
-        "--block", type=at_least(1), default=LINES, metavar="LINES", help=f"lines of a block (default: {LINES:,})"
+    flags.add_argument(
+        "--output", type=Path, metavar="FILE", help="written when every line is translated (default: standard output)"
     )
     return exit_code(lambda: translate(flags.read(argv)))
 
 
 def translate(args: argparse.Namespace) -> None:
-    """Translate standard input or a file, to standard output or in blocks to a file.
+    """Translate standard input or a file, to standard output or to a file.
 
     Raises:
-        UserError: as :class:`Translator` and :func:`~fairseq_plugins.tools.translator.blocks.Blocks`; a line is not
-            UTF-8, or a stream is closed.
+        UserError: as :class:`Translator`; a line is not UTF-8, a stream is closed, or the output is the input.
         OSError: the file cannot be read.
     """
     _require_streams(args)
@@ -327,16 +308,12 @@ def translate(args: argparse.Namespace) -> None:
         for group in translator.stream(groups, args.nbest or 1, args.alignment):
             yield [_json(line, args.alignment) if in_json else line.candidates[0].text for line in group]
 
+    text = decoded(lines, args.input or "standard input")
+    groups = translated(grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS))
     if args.output is None:
-        text = decoded(lines, args.input or "standard input")
-        _print(translated(grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS)))
-        return
-    form = f"json, {args.nbest or 1} best, alignment {args.alignment}" if in_json else "text"
-    blocks = Blocks(args.input, args.output, {**translator.settings, "form": form}, args.block)
-    with interruptible():
-        whole = translate_missing(blocks, translated, args.part or (0, 1), args.buffer)
-    if not whole:
-        print(f"{args.output}: other parts are not translated yet", file=sys.stderr)
+        _print(groups)
+    else:
+        write_lines(args.output, chain.from_iterable(groups))
 
 
 def _translator(args: argparse.Namespace, in_json: bool, dialogue: bool) -> Translator:
@@ -368,10 +345,8 @@ def _require_streams(args: argparse.Namespace) -> None:
     """Check that there is something to read and to write, or raise a UserError."""
     if sys.stdout is None or (args.input is None and sys.stdin is None):
         raise UserError("standard input or standard output is closed")
-    if args.output is None and args.part is not None:
-        raise UserError("--part: needs --output FILE, in which the parts are joined")
-    if args.output is not None and args.input is None:
-        raise UserError("--output: needs INPUT, a file, since the text is read more than once")
+    if args.output is not None:
+        require_no_input(args.output, [args.input] if args.input else [])
 
 
 def _json(line: NBest, alignment: bool) -> str:
