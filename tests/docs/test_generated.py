@@ -187,7 +187,8 @@ def test_every_method_has_its_formula_and_names_its_paper(subtests: pytest.Subte
     address = r"https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/|proceedings\.mlr\.press/)"
     for method in METHODS.values():
         with subtests.test(name_of(method)):
-            assert re.search(rf"\b(19|20)\d\d, {address}", method.paper)
+            rule = "`paper` ends in a year and an address of arxiv.org, doi.org or proceedings.mlr.press"
+            assert re.search(rf"\b(19|20)\d\d, {address}", method.paper), rule
             assert re.search(FORMULA, method.equation), "no formula"
             text = " ".join([method.equation, *method.departures])
             assert "$" not in re.sub(FORMULA, "", text), "a formula is written $`...`$"
