@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from typing import Any
 
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from fairseq_plugins.checkpoints.fold import fold
 from fairseq_plugins.core.linear_maps import affine_form
 from fairseq_plugins.methods.sigma_reparam import SpectralLinear
-from fairseq_plugins.search.precision import lower
 from tests.core.saved import saved_tensors
 from tests.models import inputs as batch
 from tests.models import logits, settings, tiny
@@ -108,9 +106,8 @@ def test_power_iterations_follow_the_weight_in_training_only() -> None:
 
 
 @torch.no_grad()
-def test_folded_for_a_search_and_in_int8_it_computes_the_same() -> None:
-    """A search scales each matrix once; levels of int8 are a hundredth of a weight apart, and the scale is far from
-    one."""
+def test_folded_and_in_a_search_it_computes_the_same() -> None:
+    """A search scales each matrix once, and the scale is far from one."""
     model: Any = with_other_gammas(tiny(ARCH)).eval()
     wanted = logits(model, batch())
     plain: Any = tiny("post_ln_transformer").eval()
@@ -120,10 +117,6 @@ def test_folded_for_a_search_and_in_int8_it_computes_the_same() -> None:
         form = affine_form(one)
         assert form is not None
         assert form[0].norm() > 2 * one.weight.norm()
-    lowered = copy.deepcopy(model)
-    assert lower(lowered, "int8") >= MAPS
-    assert not spectral_maps(lowered)
-    assert (logits(lowered, batch()) - wanted).norm() < 0.1 * wanted.norm()
     model.make_generation_fast_()
     assert all(one.matrix() is one.weight for one in spectral_maps(model).values())
     torch.testing.assert_close(logits(model, batch()), wanted, rtol=1e-5, atol=1e-6)
