@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from fairseq.dataclass.configs import FairseqConfig
 from hydra._internal import utils as hydra_utils
@@ -27,6 +26,7 @@ from fairseq_plugins.cli.stock import plain
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.patches.misspelt_options import make_one_line
+from fairseq_plugins.patches.wrapping import replaced
 from fairseq_plugins.pipeline.checkout import USER_DIR, refuse_other_user_dir
 from fairseq_plugins.pipeline.configuration import GROUPS_BY_NAME, one_line, refuse_file, unknown_choices, unknown_key
 
@@ -44,9 +44,9 @@ def run(name: str, module: Any, argv: Sequence[str]) -> int:
     make_one_line(parser)
     given = parser.parse_args(list(argv))
     _refuse_unreadable(given.config_name, given.config_dir, given.config_path)
-    job = mock.patch.object(module, "_hydra_main", partial(run_job, module._hydra_main))
+    job = replaced(module, _hydra_main=partial(run_job, module._hydra_main))
     # What raises is reported at the end of every command.
-    with job, mock.patch.object(hydra_utils, "run_and_report", lambda function: function()):
+    with job, replaced(hydra_utils, run_and_report=lambda function: function()):
         try:
             return plain(name, module, argv)
         except Exception as error:

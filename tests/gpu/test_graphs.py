@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -13,14 +12,15 @@ import pytest
 import torch
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
-from torch import Tensor
 
+from fairseq_plugins.core import recorded
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.training import cuda_graphs
-from fairseq_plugins.training.cuda_graphs import ATTRIBUTE, Graph, Graphs
+from fairseq_plugins.training.cuda_graphs import ATTRIBUTE, Graphs
 from tests import toy
 from tests.faults.exact import differences
+from tests.gpu.faults import Fault, counts, forgetful, planted, reads, replaces, sends
 from tests.gpu.pretend import REAL, on_gpu
 from tests.gpu.watching import parsed
 from tests.representatives import slow_but
@@ -67,7 +67,8 @@ def train(data: Path, directory: Path, *flags: str, arch: str = "admin_transform
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
     with mock.patch.object(Trainer, "_reduce_and_log_stats", listen):
-        cuda_graphs.logger.addHandler(handler)
+        for logger in (cuda_graphs.logger, recorded.logger):
+            logger.addHandler(handler)
         toy.run_training(config)
     state = torch.load(directory / "checkpoint_last.pt", weights_only=False)
     graphs: Graphs | None = getattr(kept[0], ATTRIBUTE, None)
@@ -179,42 +180,15 @@ def assert_eager(data: Path, directory: Path, why: str, *flags: str, **settings:
     assert why in graphs.warnings[0]
 
 
-def planted(fault: Callable[[EncoderLayer, Tensor], Tensor]) -> Any:
-    """Encoder layers whose output passes through ``fault``."""
-    forward = EncoderLayer.forward
-
-    def faulty(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        x, *rest = forward(layer, *args, **kwargs)
-        return (fault(layer, x), *rest)
-
-    return mock.patch.object(EncoderLayer, "forward", faulty)
-
-
-def reads(layer: EncoderLayer, x: Tensor) -> Tensor:
-    return x * (0.5 if float(x.detach().sum()) > 1e9 else 1.0)
-
-
-def counts(layer: EncoderLayer, x: Tensor) -> Tensor:
-    layer.calls = getattr(layer, "calls", 0) + 1
-    return x * (1 + 0.01 * layer.calls)
-
-
-def sends(layer: EncoderLayer, x: Tensor) -> Tensor:
-    return x * torch.tensor(0.9, device=x.device, dtype=x.dtype)
-
-
 @on_pretended
-@pytest.mark.parametrize(
-    ("fault", "why"), [(reads, "the host waits for the GPU at "), (sends, "the host waits for the GPU at ")]
-)
-def test_a_layer_that_asks_or_sends_stays_eager(fault: Any, why: str, toy_data: Path, tmp_path: Path) -> None:
-    with planted(fault):
-        assert_eager(toy_data, tmp_path, why, "--bf16")
+@pytest.mark.parametrize("fault", [reads, sends])
+def test_a_layer_that_asks_or_sends_stays_eager(fault: Fault, toy_data: Path, tmp_path: Path) -> None:
+    with planted(EncoderLayer, fault):
+        assert_eager(toy_data, tmp_path, "the host waits for the GPU at ", "--bf16")
 
 
 def test_a_layer_that_counts_is_found_before_its_first_replay(toy_data: Path, tmp_path: Path) -> None:
-    """The recorded pass has counted once more, which nobody can undo."""
-    with planted(counts):
+    with planted(EncoderLayer, counts):
         eager = on_gpu(train, toy_data, tmp_path / "eager", "--bf16")
         graphs = on_gpu(train, toy_data, tmp_path / "graphs", "--cuda-graphs", "--bf16")
     assert (graphs.shapes, graphs.replayed) == (0, 0)
@@ -224,17 +198,9 @@ def test_a_layer_that_counts_is_found_before_its_first_replay(toy_data: Path, tm
 
 @on_pretended
 def test_a_table_that_is_replaced_is_kept_for_the_graph_that_reads_it(toy_data: Path, tmp_path: Path) -> None:
-    """Position tables grow with the longest batch; without the copy that a graph keeps, it would read freed memory."""
-
-    def forget(layer: EncoderLayer, x: Tensor) -> Tensor:
-        table = getattr(layer, "table", None)
-        layer.table = torch.full_like(x, 0.5) if table is None or table.shape != x.shape else table
-        return x * layer.table
-
-    with planted(forget):
+    with planted(EncoderLayer, replaces):
         assert_replayed(toy_data, tmp_path, "--bf16")
-        forgetful = mock.patch.object(cuda_graphs, "Graph", lambda *parts: Graph(*parts[:3], kept=[]))
-        with forgetful, pytest.raises(AssertionError, match="freed memory"):
+        with forgetful(), pytest.raises(AssertionError, match="freed memory"):
             on_gpu(train, toy_data, tmp_path / "freed", "--cuda-graphs", "--bf16")
 
 
@@ -244,7 +210,7 @@ def out_of_memory(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.slow
 def test_out_of_memory_while_recording(toy_data: Path, tmp_path: Path) -> None:
-    with mock.patch.object(Graphs, "_record", out_of_memory):
+    with mock.patch.object(Graphs, "_alone", out_of_memory):
         assert_eager(toy_data, tmp_path, "out of memory", "--bf16")
 
 
@@ -263,7 +229,7 @@ def test_out_of_memory_later_gives_the_memory_of_the_graphs_back(toy_data: Path,
     with mock.patch.object(FairseqTask, "train_step", full):
         graphs = on_gpu(train, toy_data, tmp_path / "graphs", "--cuda-graphs", "--bf16")
     assert_same(eager, graphs)
-    assert graphs.warnings == ["--cuda-graphs: the training goes on without graphs: out of memory"]
+    assert graphs.warnings == ["--cuda-graphs: the training goes on without CUDA graphs: out of memory"]
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,15 @@ import pytest
 import torch
 from fairseq import utils
 from omegaconf import OmegaConf
-from torch import Tensor
 
+from fairseq_plugins.core import recorded
 from fairseq_plugins.core.layers import DecoderLayer
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.search import beam, step_graphs
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.search.step_graphs import StepGraphs
 from tests import models
+from tests.gpu.faults import Fault, counts, forgetful, planted, reads, replaces, sends
 from tests.gpu.graphs import PretendedGraph
 from tests.gpu.pretend import SEEN, on_gpu
 from tests.gpu.watching import IN_FLOAT32, by_function, of_package
@@ -159,7 +160,7 @@ def searched(
     counts = {"steps": 0, "replays": 0}
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
-    step_graphs.logger.addHandler(handler)
+    recorded.logger.addHandler(handler)
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def count(*given: Any) -> Any:
@@ -304,28 +305,9 @@ def test_a_module_that_is_watched_or_replaced_runs() -> None:
     assert (seen.replays, count) == (0, seen.steps)
 
 
-def planted(fault: Callable[[DecoderLayer, Tensor], Tensor]) -> Any:
-    """Decoder layers whose output passes through ``fault``."""
-    forward = DecoderLayer.forward
-
-    def faulty(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        x, *rest = forward(layer, *args, **kwargs)
-        return (fault(layer, x), *rest)
-
-    return mock.patch.object(DecoderLayer, "forward", faulty)
-
-
-def reads(layer: DecoderLayer, x: Tensor) -> Tensor:
-    return x * (0.5 if float(x.sum()) > 1e9 else 1.0)
-
-
-def sends(layer: DecoderLayer, x: Tensor) -> Tensor:
-    return x * torch.tensor(0.9, device=x.device, dtype=x.dtype)
-
-
 @pytest.mark.parametrize("fault", [reads, sends])
-def test_a_layer_that_asks_or_sends_stays_eager(fault: Any) -> None:
-    with planted(fault):
+def test_a_layer_that_asks_or_sends_stays_eager(fault: Fault) -> None:
+    with planted(DecoderLayer, fault):
         graphs, exact = (on_gpu(searched, "admin", how) for how in ("graphs", "exact"))
     assert len(graphs.warnings) == 1
     assert "without CUDA graphs: the host waits for the GPU at " in graphs.warnings[0]
@@ -333,28 +315,14 @@ def test_a_layer_that_asks_or_sends_stays_eager(fault: Any) -> None:
 
 
 def test_a_layer_that_counts_is_found_before_its_first_replay() -> None:
-    def counts(layer: DecoderLayer, x: Tensor) -> Tensor:
-        layer.calls = getattr(layer, "calls", 0) + 1
-        return x * (1 + 0.01 * layer.calls)
-
-    with planted(counts):
+    with planted(DecoderLayer, counts):
         graphs = on_gpu(searched, "admin", "graphs")
     assert graphs.warnings == ["the search goes on without CUDA graphs: a replay has other numbers"]
     assert (graphs.rooms, graphs.replays) == ([], 0)
 
 
 def test_a_table_that_is_replaced_is_kept_for_the_graph_that_reads_it() -> None:
-    class Forgetful(step_graphs.Inputs):
-        def __exit__(self, *error: Any) -> Any:
-            self.kept.clear()
-            return super().__exit__(*error)
-
-    def forget(layer: DecoderLayer, x: Tensor) -> Tensor:
-        table = getattr(layer, "table", None)
-        layer.table = torch.full_like(x, 0.5) if table is None or table.shape != x.shape else table
-        return x * layer.table
-
-    with planted(forget):
+    with planted(DecoderLayer, replaces):
         assert_replayed("admin")
-        with mock.patch.object(step_graphs, "Inputs", Forgetful), pytest.raises(AssertionError, match="freed memory"):
+        with forgetful(), pytest.raises(AssertionError, match="freed memory"):
             on_gpu(searched, "admin", "graphs", first=16)  # one graph for all steps: it alone reads the table
