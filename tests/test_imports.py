@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"core", "patches"},
     "checkpoints": {"integrity", "core", "patches"},
     "scoring": {"text", ""},
-    "pipeline": {"checkpoints", "core", "observe.recorder", "patches", "text", "scoring", ""},
+    "pipeline": {"checkpoints", "core", "observe.recorder", "patches", "text", "scoring", "training", ""},
     "observe.recorder": {"core", "patches"},
     "observe.guard": {"core", "patches", "observe.recorder"},
     "observe.diagnostics": {"checkpoints", "core", "patches", "observe.recorder", "pipeline"},

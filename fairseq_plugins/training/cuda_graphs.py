@@ -338,10 +338,11 @@ class Graphs(RecordedGraphs):
 
     def summary(self) -> str:
         """Return how much of the training was replayed."""
-        batches = max(self.counts["batches"], 1)
+        batches, replayed = max(self.counts["batches"], 1), self.counts["replayed"]
+        few = "; --length-grid 1.15 makes fewer shapes" if len(self._seen) > MOST else ""
         return (
-            f"{len(self.graphs)} shapes of {len(self._seen)} seen, {100 * self.counts['replayed'] / batches:.1f} % of "
-            f"{batches} batches replayed, {self._seconds:.1f} s for recording, {self._bytes / 2**20:.0f} MiB"
+            f"{len(self.graphs)} shapes of {len(self._seen)} seen, {100 * replayed / batches:.1f} % of {batches} "
+            f"batches replayed, {self._seconds:.1f} s for recording, {self._bytes / 2**20:.0f} MiB{few}"
         )
 
 

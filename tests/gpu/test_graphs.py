@@ -10,8 +10,10 @@ from unittest import mock
 
 import pytest
 import torch
+from fairseq.logging import progress_bar
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
+from omegaconf import DictConfig
 
 from fairseq_plugins.core import recorded
 from fairseq_plugins.core.layers import EncoderLayer
@@ -23,12 +25,16 @@ from tests.faults.exact import differences
 from tests.gpu.faults import Fault, counts, forgetful, planted, reads, replaces, sends
 from tests.gpu.pretend import REAL, on_gpu
 from tests.gpu.watching import parsed
+from tests.language_model import text
 from tests.representatives import slow_but
 
 SHAPES = 4
 """Shapes of the toy corpus, each in one batch of an epoch."""
 PRECISIONS = ("--fp16", "--bf16", "--amp", "--amp --bf16", "--memory-efficient-fp16", "float32")
 
+
+CLOCKS = ("wps", "ups", "wall", "train_wall", "gb_free")
+"""Meters that never show the same."""
 
 on_pretended = pytest.mark.skipif(REAL, reason="the fault would break the real GPU's context for the other tests")
 
@@ -45,7 +51,9 @@ class Seen(NamedTuple):
     warnings: list[str]
 
 
-def train(data: Path, directory: Path, *flags: str, arch: str = "admin_transformer", updates: int = 12) -> Seen:
+def train(
+    data: Path, directory: Path, *flags: str, arch: str = "admin_transformer", updates: int = 12, parse: Any = parsed
+) -> Seen:
     """Train with dropout everywhere; every update's own numbers, unrounded."""
     numbers: list[Any] = []
     kept: list[Trainer] = []
@@ -62,7 +70,7 @@ def train(data: Path, directory: Path, *flags: str, arch: str = "admin_transform
     dropout = ("--dropout", "0.1", "--attention-dropout", "0.1", "--activation-dropout", "0.1")
     given = [flag for part in flags for flag in part.split() if flag != "float32"]
     common = ("--max-tokens", "300", "--fp16-init-scale", "8", "--ddp-backend", "legacy_ddp")
-    config = parsed(data, directory, *dropout, *common, *given, arch=arch, updates=updates)
+    config = parse(data, directory, *dropout, *common, *given, arch=arch, updates=updates)
     config.common.cpu = False
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
@@ -127,6 +135,42 @@ FEATURES = {
 @pytest.mark.parametrize("feature", slow_but(("guard",), FEATURES))
 def test_every_feature(feature: str, toy_data: Path, tmp_path: Path) -> None:
     assert_replayed(toy_data, tmp_path, FEATURES[feature])
+
+
+def of_text(data: Path, directory: Path, *flags: str, arch: str, updates: int) -> DictConfig:
+    return text.parse_training(data, directory, arch, "--max-update", str(updates), *flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "shapes"),
+    [("--bf16 --max-tokens 512", 3), ("--fp16 --sample-break-mode eos --tokens-per-sample 31 --length-grid 1.1", 2)],
+)
+def test_a_language_model(flags: str, shapes: int, characters: Path, tmp_path: Path) -> None:
+    """Of blocks of one length, and of sentences on the grid."""
+    settings = {"arch": "admin_transformer_lm", "parse": of_text, "updates": 14}
+    eager, graphs = (
+        on_gpu(train, characters, tmp_path / name, *flags.split(), *more, **settings)
+        for name, more in (("eager", []), ("graphs", ["--cuda-graphs"]))
+    )
+    assert_same(eager, graphs)
+    assert (graphs.warnings, graphs.shapes) == ([], shapes)
+    assert graphs.replayed > 0
+
+
+def test_tensorboard_gets_the_same_numbers(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: set[tuple[str, Any, int]] = set()
+    writer = mock.Mock(add_scalar=lambda *scalar: shown.add(scalar))
+    monkeypatch.setattr(progress_bar, "SummaryWriter", lambda directory: writer)
+    monkeypatch.setattr(progress_bar, "_tensorboard_writers", {})
+
+    def board(*flags: str) -> set[tuple[str, Any, int]]:
+        simple = ("--tensorboard-logdir", str(tmp_path), "--log-interval", "1", "--log-format", "simple")
+        train(toy_data, tmp_path / str(len(flags)), "--bf16", *simple, *flags)
+        return {scalar for scalar in shown if scalar[0] not in CLOCKS}
+
+    eager, graphs = on_gpu(board), on_gpu(board, "--cuda-graphs")
+    assert eager == graphs
+    assert {number for name, _, number in eager if name == "gnorm"} == {*range(1, 13)}
 
 
 def test_several_batches_an_update_whose_results_share_memory(toy_data: Path, tmp_path: Path) -> None:

@@ -227,6 +227,50 @@ def test_settings_that_this_package_adds_to_groups_of_fairseq_are_known(data: Pa
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "machine", "before", "graphs", "line"),
+    [
+        ([], H100, None, True, "CUDA graphs: "),
+        ([], CPU, None, False, ""),
+        (["common.cuda_graphs=false"], H100, {"cuda_graphs": True}, False, ""),
+        (["common.cuda_graphs=true"], H100, {}, True, "CUDA graphs: "),
+        ([], H100, {}, False, ""),  # begun by a version without them
+        ([], H100, {"cuda_graphs": True}, True, "CUDA graphs: "),
+        (["criterion.report_accuracy=true"], H100, None, False, "no CUDA graphs: --report-accuracy"),
+        ([], replace(H100, gpus=("H100",) * 2), None, False, "no CUDA graphs: --ddp-backend pytorch_ddp ("),
+        (["distributed_training.ddp_backend=legacy_ddp"], replace(H100, gpus=("H100",) * 2), None, True, "CUDA graphs"),
+    ],
+)
+def test_graphs_where_nothing_forbids_them(
+    changes: list[str],
+    machine: Machine,
+    before: dict[str, bool] | None,
+    graphs: bool,
+    line: str,
+    data: Path,
+    tmp_path: Path,
+) -> None:
+    """Batches are those of every machine, and what a run began with goes on."""
+    if before is not None:
+        write(tmp_path / "run.json", [json.dumps({"configuration": {}, **before})])
+    one = replace(machine, gpus=machine.gpus[: 2 if len(machine.gpus) == 2 else 1])
+    plan = planned(data, tmp_path, f"common.cpu={str(machine.on_cpu).lower()}", *changes, machine=one)
+    assert (plan.record["cuda_graphs"], plan.record["configuration"]["dataset"]["length_grid"]) == (graphs, None)
+    assert (overrides(plan).get("common.cuda_graphs") == "true", "dataset.length_grid" in overrides(plan)) == (
+        graphs,
+        False,
+    )
+    about = [one for one in plan.lines if "CUDA graphs" in one]
+    assert about == [] if not line else about[0].startswith(line)
+
+
+def test_graphs_may_be_turned_off_in_a_run(data: Path, tmp_path: Path) -> None:
+    """The record of an older version states false."""
+    records = [planned(data, tmp_path, *changes).record for changes in ([], ["common.cuda_graphs=false"])]
+    for old, new in (records, reversed(records)):
+        check_unchanged(old, new, tmp_path)
+
+
 def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> None:
     for change, message in (
         ("optimisation.max_update=3", r"unknown key '.*' \(did you mean 'optimization.max_update'"),
