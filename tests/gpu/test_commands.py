@@ -236,29 +236,29 @@ optimization: {lr: [0.005], max_epoch: 3}
 checkpoint: {no_epoch_checkpoints: true}
 """
 REPLAYED = "4 shapes of 4 seen, 33.3 % of 12 batches replayed"
+ON = "CUDA graphs: the same numbers in less time; common.cuda_graphs=false turns them off"
 FUSED = "--optimizer fused_adam is faster beside --cuda-graphs: adam updates each parameter by itself"
 
 
 @pytest.mark.skipif(REAL, reason="run forks, and CUDA does not start in a fork of a process that uses it")
 def test_a_run_has_graphs_by_default_and_the_weights_of_a_run_without(
-    toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And hydra-train has them where the YAML file asks."""
-    weights, saved = {}, f"checkpoint.save_dir={tmp_path}/hydra"
+    monkeypatch.chdir(tmp_path)
+    weights, same = {}, (f"checkpoint.save_dir={tmp_path}/hydra", "dataset.update_epoch_batch_itr=true")
     for name, key in (("run", ""), ("off", ", cuda_graphs: false"), ("hydra", ", cuda_graphs: true")):
         (tmp_path / f"my_{name}.yaml").write_text(RECIPE % key, encoding="utf-8")
         if name == "hydra":
-            where = ("--config-dir", tmp_path, "--config-name", "my_hydra", f"task.data={toy_data}", saved)
+            where = ("--config-dir", tmp_path, "--config-name", "my_hydra", f"+task.data={toy_data}", *same)
             on_gpu(command, "hydra-train", *where)
         else:
             on_gpu(command, "run", tmp_path / f"my_{name}.yaml", toy_data, tmp_path / name)
-        logged = (tmp_path / name / "train.log").read_text() if name != "hydra" else "".join(capfd.readouterr())
-        assert [line in logged for line in (REPLAYED, FUSED)] == [name != "off"] * 2, name
+        said = "".join(capfd.readouterr())
+        assert [line in said for line in (REPLAYED, FUSED)] == [name != "off"] * 2, name
+        assert (ON in said) == (name == "run")
         place = tmp_path / name / ("" if name == "hydra" else "checkpoints") / "checkpoint_last.pt"
         weights[name] = torch.load(place, weights_only=True)["model"]
-        if name == "run":
-            assert (
-                "CUDA graphs: the same numbers in less time; common.cuda_graphs=false turns" in capfd.readouterr().out
-            )
-            assert json.loads((tmp_path / "run" / "run.json").read_text())["cuda_graphs"] is True
+    recorded = [json.loads((tmp_path / name / "run.json").read_text())["cuda_graphs"] for name in ("run", "off")]
+    assert recorded == [True, False]
     assert differences(weights["run"], weights["off"]) == differences(weights["hydra"], weights["off"]) == []
