@@ -294,7 +294,7 @@ def _look(
         source = flat[-1]
         to_gpu = wanted or (len(flat) > 1 and flat[0].is_cuda)
         to_host = not to_gpu and (kwargs.get("device") is not None or len(flat) > 1)
-        if source.is_cuda and to_host:
+        if source.is_cuda and to_host and host_waits:
             SEEN.wait(SEEN.reads)
         if not source.is_cuda and to_gpu and host_waits:
             SEEN.wait(SEEN.sends)
@@ -384,6 +384,17 @@ def _synchronize(device: Any = None) -> None:
     SEEN.wait(SEEN.reads)
 
 
+class _Event:
+    """Takes the place of ``torch.cuda.Event``: whoever asks for it before more is launched waits for all of the GPU."""
+
+    def record(self) -> None:
+        self.launched = LAUNCHES[0]
+
+    def synchronize(self) -> None:
+        if LAUNCHES[0] == self.launched:
+            SEEN.wait(SEEN.reads)
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     pass
 
@@ -425,6 +436,7 @@ def _torch_cuda(count: int) -> dict[str, Any]:
         "get_device_capability": lambda device=None: (PROPERTIES.major, PROPERTIES.minor),
         "memory_summary": lambda device=None, abbreviated=False: "",
         "synchronize": _synchronize,
+        "Event": _Event,
         "CUDAGraph": PretendedGraph,
         "graph": capture,
         "graph_pool_handle": new_pool,

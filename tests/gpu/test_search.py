@@ -33,6 +33,7 @@ from tests.search.test_lean import SETTINGS
 A_BATCH = {"fairseq_plugins/search/step_attention.py see_source": 1, "fairseq_plugins/search/hypotheses.py ranked": 1}
 """What the lean search reads once a batch: whether the source has pads, and the scores of all hypotheses."""
 PADS, ENDS = "fairseq_plugins/core/stacks.py has_pads", "fairseq_plugins/search/beam.py search"
+LAST = "fairseq_plugins/search/beam.py finish"
 """What it reads in a step: whether the new words are pads, as stock's decoder does, and which hypotheses end. The
 encoder, too, asks for pads."""
 
@@ -214,8 +215,9 @@ def test_every_method_by_graphs(case: str) -> None:
     graphs = assert_replayed(case)
     sentences, _, source, steps, _ = map(set, zip(*graphs.rooms, strict=True))
     assert (sentences >= {10, 4}, source, steps >= {2, 4, 8}) == (True, {8}, True)
-    # The first step is not replayed: it reads the source, and whether there are pads.
-    assert graphs.reads == A_BATCH | {PADS: 2, ENDS: graphs.steps}
+    # The first step is not replayed: it reads the source, and whether there are pads. Which hypotheses end is read a step
+    # later, so the host waits for the whole GPU at the last step alone.
+    assert graphs.reads.items() <= (A_BATCH | {PADS: 2, LAST: 1}).items()
 
 
 @pytest.mark.parametrize("name", slow_but(("greedy", "prefix with an end"), [*SETTINGS][:15]))
@@ -261,7 +263,7 @@ def test_commands_search_by_graphs_and_a_validation_in_training_does_not() -> No
 def test_sentences_leave_by_halves() -> None:
     """Nine sentences that end early, one after another, need few rooms."""
     rooms = assert_replayed("post_ln", temperature=1.0).rooms
-    assert {sizes[0] for sizes in rooms} == {10, 4, 2, 1}
+    assert {sizes[0] for sizes in rooms} == {10, 4, 2}
 
 
 # What a graph must not hide -------------------------------------------------------------------------------------------
