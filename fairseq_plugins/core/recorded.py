@@ -77,27 +77,18 @@ def waits_noted() -> Iterator[list[str]]:
 
 
 class Recording(NamedTuple):
-    """Recorded kernels.
-
-    Attributes:
-        graph: torch's graph.
-        result: what the recorded program returned; a replay overwrites its tensors.
-        kept: the memory that the kernels read.
-    """
+    """Recorded kernels."""
 
     graph: Any
-    result: Any
-    kept: list[Tensor]
+    result: Any  # of the recorded program; a replay overwrites its tensors
+    kept: list[Tensor]  # the memory that the kernels read
 
 
 class RecordedGraphs:
-    """Records kernels in one pool of memory, and proves each recording, until an attempt fails.
+    """Records kernels in one pool of memory, and proves each, until an attempt fails; ``stopped`` says why then.
 
     Args:
         subject: what goes on without graphs then, for the line that says so.
-
-    Attributes:
-        stopped: why there are no graphs any more; empty while there are.
     """
 
     def __init__(self, subject: str) -> None:
@@ -107,15 +98,12 @@ class RecordedGraphs:
     def record(
         self, compute: Callable[[], Any], is_same: Callable[[Recording], bool], waits: Sequence[str] = ()
     ) -> Recording | None:
-        """Record what ``compute`` launches; none of it runs.
+        """Record what ``compute`` launches; None, and the log says why, where it cannot be recorded or replayed.
 
         Args:
-            compute: has been computed eagerly before.
+            compute: has been computed eagerly before; none of it runs now.
             is_same: replays the recording, and returns whether its numbers are those of the eager computation.
             waits: of the host in the eager computation; none can be recorded.
-
-        Returns:
-            the recording; None, and the reason is logged, where it cannot be recorded or replays other numbers.
         """
         try:
             if waits:

@@ -60,23 +60,14 @@ class LeanSearchWithAlignment(SequenceGeneratorWithAlignment, LeanSearch):
 
 
 class _Step(NamedTuple):
-    """A step whose ended hypotheses are not yet put aside.
-
-    Attributes:
-        number: counted from 0.
-        alive: the sentences in it.
-        candidates: of each sentence.
-        ends: which of the first K candidates end a hypothesis, ``(N, K)`` in main memory.
-        arrived: the event behind ``ends`` on a GPU.
-        before: words, sums and attention of the hypotheses before the step.
-    """
+    """A step, counted from 0, whose ended hypotheses are not yet put aside."""
 
     number: int
     alive: list[int]
     candidates: Candidates
-    ends: Tensor
-    arrived: Any
-    before: tuple[Tensor, Tensor, Tensor | None]
+    ends: Tensor  # (N, K) in main memory: which of the first K candidates end a hypothesis
+    arrived: Any  # the event behind it on a GPU
+    before: tuple[Tensor, Tensor, Tensor | None]  # words, sums and attention of the hypotheses so far
 
 
 class _Batch:
@@ -119,9 +110,7 @@ class _Batch:
                 ends = candidates.words.eq(self.settings.eos) & candidates.scores.ne(-math.inf)
                 ends[:, : self.beam] &= ~self.ignored
                 on_host = ends[:, : self.beam].to("cpu", non_blocking=self.by_halves)
-                arrived = torch.cuda.Event() if self.by_halves else None
-                if arrived is not None:
-                    arrived.record()
+                arrived = torch.cuda.current_stream().record_event() if self.by_halves else None
                 before = (self.tokens, self.sums, self.attention)
                 steps.append(_Step(step, self.alive, candidates, on_host, arrived, before))
                 # With graphs a step later, while the GPU computes this one; the step too many changes nothing.
@@ -191,9 +180,10 @@ class _Batch:
         if step.arrived is not None:
             step.arrived.synchronize()
         number, candidates, (tokens, sums, attention) = step.number, step.candidates, step.before
-        searched = [(row, sentence) for row, sentence in enumerate(step.alive) if not self.finished.is_full(sentence)]
-        ends = step.ends.tolist()
-        places = [(row, rank) for row, _ in searched for rank, end in enumerate(ends[row]) if end]
+        searched = [
+            (row, ranks) for row, ranks in enumerate(step.ends.tolist()) if not self.finished.is_full(step.alive[row])
+        ]
+        places = [(row, rank) for row, ranks in searched for rank, end in enumerate(ranks) if end]
         if not places:
             return
         rows, ranks = self.on_device(places).t()

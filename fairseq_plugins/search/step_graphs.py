@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.recorded import RecordedGraphs, Recording, equal, is_known, waits_noted
 from fairseq_plugins.core.stacks import HAS_PADS, Decoder
+from fairseq_plugins.patches.wrapping import replaced
 from fairseq_plugins.search.hypotheses import Ancestry
 
 if TYPE_CHECKING:
@@ -86,14 +87,10 @@ class Room(Ancestry):
 
     def compute(self, member: Member) -> Tensor:
         """Return log-probabilities of the next words of all that is in the room."""
-        state, embed, self._bias = member.state, member.decoder.embed_positions, {}
-        ancestry, state.ancestry = state.ancestry, self
-        embed.forward = lambda *_, **__: self.position
-        try:
+        self._bias = {}
+        embed = replaced(member.decoder.embed_positions, forward=lambda *_, **__: self.position)
+        with replaced(member.state, ancestry=self), embed:
             return member.compute(self.tokens, self.temperature)[0]
-        finally:
-            state.ancestry = ancestry
-            del embed.forward
 
 
 class StepGraphs(RecordedGraphs):

@@ -65,6 +65,7 @@ COUNTS = {"ntokens": 2**31 + 11, "nsentences": 2**31 + 45}
 """Numbers of a batch that its shape does not tell, and what takes their place in a recorded batch."""
 BACKENDS = ("legacy_ddp", "no_c10d")
 CRITERIA = (CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)
+OTHER_CRITERIA = tuple(f"fairseq.criterions.label_smoothed_cross_entropy_{kind}" for kind in ("with", "latency"))
 
 Result = tuple[Tensor, Any, dict[str, Any]]
 """Loss, sample size and logging output, as ``FairseqTask.train_step`` returns them."""
@@ -87,12 +88,7 @@ class CommonConfigWithGraphs(CommonConfig):
 def obstacles(cfg: Any, task: FairseqTask, model: nn.Module, criterion: nn.Module, gpus: int) -> list[str]:
     """Return what keeps the updates of a training on so many GPUs out of graphs, each with its flag."""
     backend = cfg.distributed_training.ddp_backend
-    known_criterion = isinstance(criterion, CRITERIA) and not criterion.__module__.startswith(
-        (
-            "fairseq.criterions.label_smoothed_cross_entropy_with",
-            "fairseq.criterions.label_smoothed_cross_entropy_latency",
-        )
-    )
+    known_criterion = isinstance(criterion, CRITERIA) and not criterion.__module__.startswith(OTHER_CRITERIA)
     foreign = {type(m) for m in model.modules() if not is_known(type(m))}
     found = {
         "there is no GPU": not gpus,
@@ -251,8 +247,7 @@ class Graphs(RecordedGraphs):
             if not isinstance(value, Tensor):
                 return COUNTS.get(name_of(path), value)
             copy = value.clone()
-            if hasattr(value, HAS_PADS):
-                setattr(copy, HAS_PADS, getattr(value, HAS_PADS))
+            setattr(copy, HAS_PADS, getattr(value, HAS_PADS, None))
             return copy
 
         place = tree_map_with_path(fixed, sample)

@@ -384,11 +384,12 @@ def _synchronize(device: Any = None) -> None:
     SEEN.wait(SEEN.reads)
 
 
-class _Event:
-    """Takes the place of ``torch.cuda.Event``: whoever asks for it before more is launched waits for all of the GPU."""
+class _Stream:
+    """Takes the place of a stream and its events: whoever waits before more is launched waits for the whole GPU."""
 
-    def record(self) -> None:
+    def record_event(self) -> _Stream:
         self.launched = LAUNCHES[0]
+        return self
 
     def synchronize(self) -> None:
         if LAUNCHES[0] == self.launched:
@@ -436,12 +437,11 @@ def _torch_cuda(count: int) -> dict[str, Any]:
         "get_device_capability": lambda device=None: (PROPERTIES.major, PROPERTIES.minor),
         "memory_summary": lambda device=None, abbreviated=False: "",
         "synchronize": _synchronize,
-        "Event": _Event,
         "CUDAGraph": PretendedGraph,
         "graph": capture,
         "graph_pool_handle": new_pool,
         "get_sync_debug_mode": lambda: _debug_mode[0],
-        "current_stream": _nothing,
+        "current_stream": _Stream,
         "stream": lambda stream: contextlib.nullcontext(),
         "set_sync_debug_mode": lambda mode: _debug_mode.__setitem__(0, int(mode not in (0, "default"))),
         "manual_seed": _manual_seed,
