@@ -215,8 +215,8 @@ def test_every_method_by_graphs(case: str) -> None:
     graphs = assert_replayed(case)
     sentences, _, source, steps, _ = map(set, zip(*graphs.rooms, strict=True))
     assert (sentences >= {10, 4}, source, steps >= {2, 4, 8}) == (True, {8}, True)
-    # The first step is not replayed: it reads the source, and whether there are pads. Which hypotheses end is read a step
-    # later, so the host waits for the whole GPU at the last step alone.
+    # The first step is not replayed: it reads the source, and whether there are pads. Which hypotheses end is read a
+    # step later: the host waits for the whole GPU at the last step alone.
     assert graphs.reads.items() <= (A_BATCH | {PADS: 2, LAST: 1}).items()
 
 

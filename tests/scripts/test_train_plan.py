@@ -228,47 +228,33 @@ def test_settings_that_this_package_adds_to_groups_of_fairseq_are_known(data: Pa
 
 
 @pytest.mark.parametrize(
-    ("changes", "machine", "before", "graphs", "line"),
+    ("change", "gpus", "before", "line"),
     [
-        ([], H100, None, True, "CUDA graphs: "),
-        ([], CPU, None, False, ""),
-        (["common.cuda_graphs=false"], H100, {"cuda_graphs": True}, False, ""),
-        (["common.cuda_graphs=true"], H100, {}, True, "CUDA graphs: "),
-        ([], H100, {}, False, ""),  # begun by a version without them
-        ([], H100, {"cuda_graphs": True}, True, "CUDA graphs: "),
-        (["criterion.report_accuracy=true"], H100, None, False, "no CUDA graphs: --report-accuracy"),
-        ([], replace(H100, gpus=("H100",) * 2), None, False, "no CUDA graphs: --ddp-backend pytorch_ddp ("),
-        (["distributed_training.ddp_backend=legacy_ddp"], replace(H100, gpus=("H100",) * 2), None, True, "CUDA graphs"),
+        ("common.seed=1", 1, None, "CUDA graphs: "),
+        ("common.cuda_graphs=true", 1, {}, "CUDA graphs: "),
+        ("common.cuda_graphs=false", 1, {"cuda_graphs": True}, ""),
+        ("common.seed=1", 1, {}, ""),  # begun by a version without them
+        ("common.seed=1", 0, None, ""),
+        ("criterion.report_accuracy=true", 1, None, "no CUDA graphs: --report-accuracy"),
+        ("common.seed=1", 2, None, "no CUDA graphs: --ddp-backend pytorch_ddp (legacy_ddp works)"),
     ],
 )
 def test_graphs_where_nothing_forbids_them(
-    changes: list[str],
-    machine: Machine,
-    before: dict[str, bool] | None,
-    graphs: bool,
-    line: str,
-    data: Path,
-    tmp_path: Path,
+    change: str, gpus: int, before: dict[str, bool] | None, line: str, data: Path, tmp_path: Path
 ) -> None:
-    """Batches are those of every machine, and what a run began with goes on."""
+    """The batches are those of every machine, and a run keeps what it began with."""
     if before is not None:
         write(tmp_path / "run.json", [json.dumps({"configuration": {}, **before})])
-    one = replace(machine, gpus=machine.gpus[: 2 if len(machine.gpus) == 2 else 1])
-    plan = planned(data, tmp_path, f"common.cpu={str(machine.on_cpu).lower()}", *changes, machine=one)
-    assert (plan.record["cuda_graphs"], plan.record["configuration"]["dataset"]["length_grid"]) == (graphs, None)
-    assert (overrides(plan).get("common.cuda_graphs") == "true", "dataset.length_grid" in overrides(plan)) == (
-        graphs,
-        False,
+    machine = Machine(("H100",) * gpus, True)
+    plan = planned(data, tmp_path, f"common.cpu={str(not gpus).lower()}", change, machine=machine)
+    on, told = line == "CUDA graphs: ", overrides(plan)
+    assert (plan.record["cuda_graphs"], told.get("common.cuda_graphs") == "true") == (on, on)
+    assert "dataset.length_grid" not in told
+    assert [one.startswith(line) for one in plan.lines if "CUDA graphs" in one] == [True] * bool(line)
+    # They may be turned off and on, also in a run whose version knew only false.
+    check_unchanged(
+        planned(data, tmp_path, "common.cuda_graphs=false").record, planned(data, tmp_path).record, tmp_path
     )
-    about = [one for one in plan.lines if "CUDA graphs" in one]
-    assert about == [] if not line else about[0].startswith(line)
-
-
-def test_graphs_may_be_turned_off_in_a_run(data: Path, tmp_path: Path) -> None:
-    """The record of an older version states false."""
-    records = [planned(data, tmp_path, *changes).record for changes in ([], ["common.cuda_graphs=false"])]
-    for old, new in (records, reversed(records)):
-        check_unchanged(old, new, tmp_path)
 
 
 def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> None:
