@@ -255,7 +255,8 @@ class Graphs(RecordedGraphs):
 
         def is_same(recording: Recording) -> bool:
             before.restore()
-            return _same(result, self._replay(recording, inputs, sample)) and after.equals(State(live))
+            (ours, form), (theirs, other) = map(tree_flatten, (result, self._replay(recording, inputs, sample)))
+            return form == other and all(map(equal, ours, theirs)) and after.equals(State(live))
 
         recording = self.record(lambda: self._alone(compute, place), is_same, waits)
         after.restore()
@@ -320,10 +321,8 @@ class Graphs(RecordedGraphs):
         """Return whether a module has a hook that it had not at first; modules are asked only after a new hook."""
         if RemovableHandle.next_id == self._without_hooks:
             return False
-        now = RemovableHandle.next_id
-        hooked = self._hooks() != self._own_hooks
-        if not hooked:
-            self._without_hooks = now
+        now, hooked = RemovableHandle.next_id, self._hooks() != self._own_hooks
+        self._without_hooks = self._without_hooks if hooked else now
         return hooked
 
     def forget(self) -> None:
@@ -339,12 +338,6 @@ class Graphs(RecordedGraphs):
             f"{len(self.graphs)} shapes of {len(self._seen)} seen, {100 * replayed / batches:.1f} % of {batches} "
             f"batches replayed, {self._seconds:.1f} s for recording, {self._bytes / 2**20:.0f} MiB{few}"
         )
-
-
-def _same(first: Result, second: Result) -> bool:
-    """Return whether two results are the same, tensors bit for bit."""
-    (ours, form), (theirs, other) = tree_flatten(first), tree_flatten(second)
-    return bool(form == other) and all(map(equal, ours, theirs))
 
 
 def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
