@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+logger = logging.getLogger(__name__)
 
 KNOWN = ("torch", "fairseq", "fairseq_plugins")
 """Packages whose modules compute nothing in Python that differs between two batches of a shape."""
@@ -73,15 +76,62 @@ def waits_noted() -> Iterator[list[str]]:
             places += [f"the host waits for the GPU at {one.filename}:{one.lineno}" for one in waits]
 
 
-@contextlib.contextmanager
-def recording(graph: Any, pool: Any) -> Iterator[None]:
-    """Record what runs inside into ``graph``; other threads load batches meanwhile, and ask the driver what they like.
+class Recording(NamedTuple):
+    """Recorded kernels."""
 
-    Where torch ends in an error, its own context leaves the side stream in place.
+    graph: Any
+    result: Any  # of the recorded program; a replay overwrites its tensors
+    kept: list[Tensor]  # the memory that the kernels read
+
+
+class RecordedGraphs:
+    """Records kernels in one pool of memory, and proves each, until an attempt fails; ``stopped`` says why then.
+
+    Args:
+        subject: what goes on without graphs then, for the line that says so.
     """
-    with torch.cuda.stream(torch.cuda.current_stream()):
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            yield
+
+    def __init__(self, subject: str) -> None:
+        self.stopped, self._subject = "", subject
+        self._pool: Any = None
+
+    def record(
+        self, compute: Callable[[], Any], is_same: Callable[[Recording], bool], waits: Sequence[str] = ()
+    ) -> Recording | None:
+        """Record what ``compute`` launches; None, and the log says why, where it cannot be recorded or replayed.
+
+        Args:
+            compute: has been computed eagerly before; none of it runs now.
+            is_same: replays the recording, and returns whether its numbers are those of the eager computation.
+            waits: of the host in the eager computation; none can be recorded.
+        """
+        try:
+            if waits:
+                raise RuntimeError(waits[0])
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            graph, inputs = torch.cuda.CUDAGraph(), Inputs()
+            # Other threads load batches meanwhile, and ask the driver what they like. Where torch ends in an error, its
+            # own context leaves the side stream in place.
+            with torch.cuda.stream(torch.cuda.current_stream()):
+                with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"), inputs:
+                    result = compute()
+            recording = Recording(graph, result, list(inputs.kept.values()))
+            if is_same(recording):
+                return recording
+            reason = "a replay has other numbers"
+        except Exception as error:  # whatever torch, the driver or a module says
+            reason = "out of memory" if out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__
+        self.stop(reason)
+        return None
+
+    def stop(self, reason: str) -> None:
+        """Go on without graphs, and say why."""
+        self.stopped, self._pool = reason, None
+        self.forget()
+        logger.warning("%s goes on without CUDA graphs: %s", self._subject, reason)
+
+    def forget(self) -> None:
+        """Drop all recordings; each class does this its own way."""
 
 
 def equal(first: Any, second: Any) -> bool:
@@ -96,8 +146,3 @@ def equal(first: Any, second: Any) -> bool:
 def out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that the device has too little memory."""
     return "out of memory" in str(error)
-
-
-def why(error: Exception) -> str:
-    """Return why a graph was not recorded, in one line."""
-    return "out of memory" if out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__
