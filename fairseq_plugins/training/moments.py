@@ -24,13 +24,11 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Chunk(NamedTuple):
-    """Parameters of one group, device and type that had as many updates, with the state of each and its moments."""
+    """Parameters of one group, device and type that had as many updates, with the state of each."""
 
     group: Group
     params: Tensors
     states: list[dict[str, Any]]
-    first: Tensors
-    second: Tensors
 
 
 class MomentOptimizer(torch.optim.Optimizer):
@@ -90,10 +88,8 @@ class MomentOptimizer(torch.optim.Optimizer):
     def _parts(self) -> list[Any]:
         """Return all that the arrangement depends on, beside the number of updates."""
         params = [p for group in self.param_groups for p in group["params"]]
-        states = self.state.values()
         kinds = [kind for chunk in self._arranged for kind in (chunk.params[0].dtype, chunk.params[0].get_device())]
-        moments = [state.get(name) for name in MOMENTS for state in states]
-        return [*self.param_groups, *params, *(p.grad is None for p in params), *states, *moments, *kinds]
+        return [*self.param_groups, *params, *(p.grad is None for p in params), *self.state.values(), *kinds]
 
     def _arrange(self) -> Iterator[Chunk]:
         """Yield the parameters that have a gradient, as updates take them."""
@@ -104,9 +100,7 @@ class MomentOptimizer(torch.optim.Optimizer):
                     alike[self._prepare(p), p.device, p.dtype].append(p)
             for (_, device, _), params in alike.items():
                 for chunk in chunks(params, self.chunk_on_cpu if device.type == "cpu" else self.chunk):
-                    states = [self.state[p] for p in chunk]
-                    first, second = ([state[name] for state in states] for name in MOMENTS)
-                    yield Chunk(group, chunk, states, first, second)
+                    yield Chunk(group, chunk, [self.state[p] for p in chunk])
 
     def _prepare(self, p: Tensor) -> int:
         """Create the state of ``p`` or move it to its device; returns the number of its updates so far."""
@@ -124,7 +118,8 @@ class MomentOptimizer(torch.optim.Optimizer):
 
     def _update(self, chunk: Chunk) -> None:
         """Apply the next update to a chunk."""
-        group, params, states, first, second = chunk
+        group, params, states = chunk
+        first, second = ([state[name] for state in states] for name in MOMENTS)
         t = int(states[0]["step"]) + 1
         for state in states:
             state["step"] = t
