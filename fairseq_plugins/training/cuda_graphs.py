@@ -188,6 +188,7 @@ class Graphs(RecordedGraphs):
             result: Result = self._train_step(batch, model, criterion, optimizer, update_num, **named)
             return result
 
+        vars(model).pop("train", None)  # see leave_mode
         self.counts["batches"] += 1
         if not self._seen:
             result = compute(sample)
@@ -223,6 +224,7 @@ class Graphs(RecordedGraphs):
         """Compute eagerly; without graphs from now on, if their memory is missed."""
         random, fresh = torch.cuda.get_rng_state(), self._flat.fresh
         self._flat.fresh = False
+        self._flat.attach()
         try:
             return compute(sample)
         except RuntimeError as error:
@@ -230,6 +232,7 @@ class Graphs(RecordedGraphs):
                 raise
         self.stop("out of memory")
         self._flat.zero()
+        self._flat.attach()
         torch.cuda.set_rng_state(random)
         return compute(sample)
 
@@ -366,8 +369,23 @@ def summarise(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any)
     return result
 
 
+def leave_mode(train_step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.train_step`` that does not set the mode of thousands of modules, if that of the model is right.
+
+    A replay has the mode that was recorded, and ``FairseqTask.train_step`` sets the mode before it computes eagerly.
+    """
+    own = vars(trainer.model)
+    if hasattr(trainer, ATTRIBUTE) and trainer.model.training:
+        own["train"] = lambda: None
+    try:
+        return train_step(trainer, *args, **kwargs)
+    finally:
+        own.pop("train", None)
+
+
 def install() -> None:
-    """Add the setting to fairseq's, and wrap what builds a training; a second call changes nothing."""
+    """Add the setting to fairseq's, and wrap what builds and makes updates; a second call changes nothing."""
     replace_settings("common", CommonConfigWithGraphs)
     wrap(Trainer, "_build_optimizer", attach, order=-10)
     wrap(training_command, "train", summarise, order=10)
+    wrap(Trainer, "train_step", leave_mode, order=40)

@@ -212,6 +212,30 @@ def test_a_training_stopped_and_resumed_is_the_uninterrupted_one(toy_data: Path,
     assert differences(rest.state["model"], whole.state["model"]) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("more", ["", "--reset-optimizer"])
+def test_a_resumed_training_by_fused_adam(more: str, toy_data: Path, tmp_path: Path) -> None:
+    seen = []
+    for name in ("eager", "--cuda-graphs"):
+        flags = ("--bf16 --optimizer fused_adam", name.replace("eager", ""))
+        on_gpu(train, toy_data, tmp_path / name, *flags, updates=6)
+        seen.append(on_gpu(train, toy_data, tmp_path / name, *flags, more, updates=18))
+    assert_same(*seen)
+    assert seen[1].replayed > 0
+
+
+def test_a_layer_in_evaluation_mode_is_set_back_before_each_update(toy_data: Path, tmp_path: Path) -> None:
+    """As by fairseq; each batch that is not replayed has its dropout."""
+    set_seed = Trainer._set_seed
+
+    def evaluate(trainer: Trainer) -> None:
+        trainer.get_model().encoder.layers[0].eval()
+        set_seed(trainer)
+
+    with mock.patch.object(Trainer, "_set_seed", evaluate):
+        assert_replayed(toy_data, tmp_path, "--bf16", "--optimizer", "fused_adam")
+
+
 # What a graph must not hide -------------------------------------------------------------------------------------------
 
 

@@ -138,9 +138,9 @@ def test_a_gpu_takes_all_parameters_at_once_in_adam_and_its_kin(monkeypatch: pyt
         update = kind._update
         monkeypatch.setattr(kind, "chunk_on_cpu", 1)
 
-        def listen(self: moments.MomentOptimizer, params: list[Tensor], t: int, group: dict[str, Any]) -> None:
-            calls.append(len(params))
-            update(self, params, t, group)
+        def listen(self: moments.MomentOptimizer, chunk: moments.Chunk) -> None:
+            calls.append(len(chunk.params))
+            update(self, chunk)
 
         monkeypatch.setattr(kind, "_update", listen)
         params = [nn.Parameter(torch.full((3,), float(number), device="cuda")) for number in range(4)]
