@@ -18,11 +18,6 @@ def unit(x: Tensor, shortest: float) -> Tensor:
     return (x * square(x).clamp(min=shortest**2).rsqrt()).type_as(x)
 
 
-def over_rms(product: Tensor, x: Tensor) -> Tensor:
-    """Divide what a linear map makes of ``(..., C)`` by the root of the mean square of x: map(RMSNorm(x)), no gain."""
-    return wide(product) * inverse_rms(x)
-
-
 def inverse_rms(x: Tensor, epsilon: float = 1e-5) -> Tensor:
     """Return ``(..., 1)``, what RMSNorm multiplies ``(..., C)`` by."""
     return torch.rsqrt(square(x) / x.size(-1) + epsilon)
