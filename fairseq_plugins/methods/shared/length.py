@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_plugins.methods.shared.full_precision import without_autocast
@@ -13,9 +14,15 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-def unit(x: Tensor, shortest: float) -> Tensor:
-    """Divide vectors ``(..., C)`` by their lengths; one below ``shortest`` counts as that."""
-    return (x * square(x).clamp(min=shortest**2).rsqrt()).type_as(x)
+def unit(x: Tensor, shortest: float, gain: Tensor | float = 1.0) -> Tensor:
+    """Give vectors ``(..., C)`` the length ``gain``, a float or ``(1)``; one below ``shortest`` counts as that.
+
+    On a GPU, where torch has one kernel, a length l counts as sqrt(l^2 + shortest^2).
+    """
+    if x.is_cuda:
+        with without_autocast(x.device.type):
+            return F.rms_norm(x, x.shape[-1:], eps=shortest**2 / x.size(-1)) * (gain * x.size(-1) ** -0.5)
+    return (x * (square(x).clamp(min=shortest**2).rsqrt() * gain)).type_as(x)
 
 
 def inverse_rms(x: Tensor, epsilon: float = 1e-5) -> Tensor:
