@@ -23,8 +23,6 @@ from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, a
 from fairseq_plugins.methods.shared.full_precision import without_autocast
 from fairseq_plugins.methods.shared.length import wide
 
-Weights = tuple[Tensor, Tensor]
-
 
 def product(weights: Tensor, streams: Tensor) -> Tensor:
     """Multiply ``(T, B, K, C)`` from the left. In mixed precision streams keep float32, as a plain stream does."""
@@ -50,7 +48,7 @@ class HyperConnection(PlainResidual):
         self.mix_weights = nn.Parameter(torch.eye(streams))
         self.write_weights = nn.Parameter(torch.ones(streams))
 
-    def weights(self, streams: Tensor) -> Weights:
+    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         """Return a above M, and w, here the same for every word. Row i of the parameter is what stream i gives."""
         return torch.cat([self.read_weights, self.mix_weights.t()]), self.write_weights.unsqueeze(1)
 
@@ -74,7 +72,7 @@ def normed_map(norm: Callable[..., Tensor], x: Tensor, matrix: Tensor) -> Tensor
     def compute(x: Tensor, matrix: Tensor) -> Tensor:
         return torch.matmul(norm(x, x.shape[-1:], eps=1e-5), matrix)
 
-    return checkpoint(compute, x, matrix, use_reentrant=False, preserve_rng_state=False)  # type: ignore[no-any-return]
+    return checkpoint(compute, x, matrix, use_reentrant=False, preserve_rng_state=False)
 
 
 class DynamicConnection(HyperConnection):
@@ -85,7 +83,7 @@ class DynamicConnection(HyperConnection):
         self.map = nn.Parameter(torch.zeros(width, streams + 2))
         self.scales = nn.Parameter(torch.full((2,), 0.01))
 
-    def weights(self, streams: Tensor) -> Weights:
+    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         """The columns of W: reading, writing, and what the stream gives to each."""
         change = torch.tanh(normed_map(F.layer_norm, streams, self.map))
         first = torch.cat([self.read_weights.t(), self.write_weights.unsqueeze(1), self.mix_weights], dim=1)
@@ -106,14 +104,14 @@ class ManifoldConnection(HyperConnection):
         self.map = nn.Parameter(torch.zeros(streams * width, sum(self.sizes)))
         self.scales = nn.Parameter(torch.full((3,), 0.01))
 
-    def weights(self, streams: Tensor) -> Weights:
+    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         """The columns of W: reading, writing and mixing."""
         count, columns = streams.size(2), wide(normed_map(F.rms_norm, streams.flatten(2), self.map))
         scales = torch.cat([scale.expand(size) for scale, size in zip(self.scales, self.sizes, strict=True)])
         joint = scales * columns + self.bias.flatten()
         gates, mix = torch.split(joint, [2 * count, count * count], dim=-1)
         read, write = torch.split(gates.sigmoid().type_as(streams), count, dim=-1)
-        mix = doubly_stochastic(mix.unflatten(-1, (count, count))).type_as(streams)
+        mix = doubly_stochastic(mix.view(*mix.shape[:2], count, count)).type_as(streams)
         return torch.cat([read.unsqueeze(-2), mix], dim=-2), 2 * write.unsqueeze(-1)
 
 

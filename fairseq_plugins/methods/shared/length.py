@@ -32,6 +32,9 @@ def inverse_rms(x: Tensor, epsilon: float = 1e-5) -> Tensor:
 
 def square(x: Tensor) -> Tensor:
     """Return ``(..., 1)``, x . x, whose gradient takes half of the time of that of a norm."""
+    if x.is_cuda:  # one kernel
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype).square()
     x = wide(x)
     with without_autocast(x.device.type):  # to which it is a product of matrices
         return torch.linalg.vecdot(x, x).unsqueeze(-1)
