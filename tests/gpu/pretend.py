@@ -59,6 +59,14 @@ READING = {
 NOT_OURS = (os.sep + "torch" + os.sep, __file__, autocast.__file__, contextlib.__file__, "<")
 
 
+def _mm(left: Tensor, right: Tensor, out_dtype: torch.dtype) -> Tensor:
+    return torch.mm(left.to(out_dtype), right.to(out_dtype))
+
+
+_only_of_gpus = torch.library.Library("aten", "IMPL")
+_only_of_gpus.impl("mm.dtype", _mm, "CPU")  # which torch has for GPUs alone
+
+
 class Seen:
     """What has been seen since the GPU began, or since :meth:`forget`: how often, by place.
 

@@ -126,8 +126,8 @@ FEATURES = {
     "word dropout": "--fp16 --word-dropout 0.2",
     "alignment of the loss": "--fp16 --ignore-prefix-size 1",
     "loss by sentence": "--fp16 --criterion label_smoothed_cross_entropy_by_sentence",
-    "loss in chunks": "--fp16 --criterion label_smoothed_cross_entropy_in_chunks",
-    "loss in chunks, kept": "--bf16 --criterion label_smoothed_cross_entropy_in_chunks_with_diagnostics",
+    "chunked loss": "--fp16 --criterion chunked_label_smoothed_cross_entropy",
+    "chunked loss, kept": "--bf16 --criterion chunked_label_smoothed_cross_entropy_with_diagnostics",
     "guard": "--fp16 --criterion label_smoothed_cross_entropy_with_diagnostics --divergence-action skip",
 }
 

@@ -110,13 +110,13 @@ FEATURES = {
     "fused_adam": "--optimizer fused_adam",
     "muon": "--optimizer muon --fp16-no-flatten-grads",
     "weight decay": "--weight-decay 0.1",
-    "loss in chunks": "--criterion label_smoothed_cross_entropy_in_chunks --report-accuracy",
+    "chunked loss": "--criterion chunked_label_smoothed_cross_entropy --report-accuracy",
     "loss by sentence": "--criterion label_smoothed_cross_entropy_by_sentence",
     "guard": "--criterion label_smoothed_cross_entropy_with_diagnostics --divergence-action skip",
 }
 
 
-@pytest.mark.parametrize("feature", slow_but(("activation checkpointing", "loss in chunks", "guard"), FEATURES))
+@pytest.mark.parametrize("feature", slow_but(("activation checkpointing", "chunked loss", "guard"), FEATURES))
 @pytest.mark.parametrize("precision", slow_but(("--fp16",), ("--fp16", "--bf16", "--amp")))
 def test_every_feature(
     feature: str, precision: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
