@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
 
 KNOWN = ("torch", "fairseq", "fairseq_plugins")
 """Packages whose modules compute nothing in Python that differs between two batches of a shape."""
@@ -39,23 +41,51 @@ def tensors_of(value: Any) -> list[Tensor]:
 class Inputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the memory that recorded kernels read, however soon the model drops it.
 
-    Tables that grow and are replaced would otherwise be freed, and the memory given to somebody else.
+    Tables that grow and are replaced would otherwise be freed, and the memory given to somebody else. Nothing is held
+    while it records: compiled layers take memory that no operation shows, and the next ones need the same memory.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.kept: dict[int, Tensor] = {}
-        self._made: set[int] = set()
+        self._read: dict[int, StorageWeakRef] = {}
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let layers run as compiled; the tables that they read come from operations outside."""
+        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         for tensor in tensors_of([args, kwargs]):
-            storage = tensor.untyped_storage()._cdata
-            if storage not in self._made and tensor.is_cuda:
-                self.kept[storage] = tensor
-        output = func(*args, **kwargs)
-        self._made.update(tensor.untyped_storage()._cdata for tensor in tensors_of(output))
-        return output
+            storage = tensor.untyped_storage()
+            if tensor.is_cuda and storage._cdata not in self._read:
+                self._read[storage._cdata] = StorageWeakRef(storage)
+        return func(*args, **kwargs)
+
+    def kept(self) -> list[Any]:
+        """Return the memory that somebody has still; call this after the recording."""
+        found = [torch.UntypedStorage._new_with_weak_ptr(memory.cdata) for memory in self._read.values()]  # type: ignore[attr-defined]
+        return [storage for storage in found if storage is not None]
+
+
+class NewHooks:
+    """Says whether one of the modules has a hook that it had not at first: of recorder, guard or profilers."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._modules = list(modules)
+        self._own, self._asked = self._hooks(), RemovableHandle.next_id
+
+    def __bool__(self) -> bool:
+        """Ask the modules, but only after somebody has made a new hook."""
+        if RemovableHandle.next_id == self._asked:
+            return False
+        now, hooked = RemovableHandle.next_id, self._hooks() != self._own
+        self._asked = self._asked if hooked else now
+        return hooked
+
+    def _hooks(self) -> list[int]:
+        kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+        return [id(hook) for m in self._modules for kind in kinds for hook in getattr(m, kind).values()]
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from fairseq_plugins.methods.shared.length import inverse_rms, wide
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
     """Mix the blocks ``(K, T, B, C)`` and the unfinished one ``(T, B, C)``; ``query`` is w, ``(C)``."""
     with without_autocast(stream.device.type):
-        mix = _Mixture.apply if torch.is_grad_enabled() else mixed
+        mix = _Mixture.apply if torch.is_grad_enabled() and not torch.compiler.is_compiling() else mixed
         return mix(query.type_as(stream), stream, blocks)
 
 

@@ -48,7 +48,7 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             return _Normalise.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
         return (x * inverse_rms(x, self.eps)).type_as(x) * self.weight
 

@@ -192,7 +192,7 @@ class StepGraphs:
         except Exception as error:  # whatever torch, the driver or a module says
             reason = why(error)
         if not reason:
-            room.recorded = graph, list(inputs.kept.values())
+            room.recorded = graph, inputs.kept()
             self.rooms[room.sizes] = room
             return room.output
         logger.warning("the search goes on without CUDA graphs: %s", reason)

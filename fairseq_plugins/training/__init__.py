@@ -15,6 +15,7 @@ from __future__ import annotations
 def register() -> None:
     """Register everything in this package with fairseq; a second call does nothing."""
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
+        compiled_layers,
         cuda_graphs,
         fast_adam,
         host_pads,
@@ -30,6 +31,7 @@ def register() -> None:
         returned_memory,
     )
 
+    compiled_layers.install()
     cuda_graphs.install()
     host_pads.install()
     length_grid.install()

@@ -40,10 +40,10 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_with_path
-from torch.utils.hooks import RemovableHandle
 
 from fairseq_plugins.core.recorded import (
     Inputs,
+    NewHooks,
     equal,
     follows_updates,
     is_known,
@@ -74,13 +74,20 @@ Result = tuple[Tensor, Any, dict[str, Any]]
 
 @dataclass
 class CommonConfigWithGraphs(CommonConfig):
-    """fairseq's common settings, and CUDA graphs."""
+    """fairseq's common settings, CUDA graphs, and compiled layers."""
 
     cuda_graphs: bool = field(
         default=False,
         metadata={
             "help": "on a GPU, record the kernels of each batch shape once and launch them together afterwards: the "
             "same numbers, several times faster where models are deep or batches small"
+        },
+    )
+    compile_layers: bool = field(
+        default=False,
+        metadata={
+            "help": "on a GPU, train with layers that torch.compile has made: fewer kernels, other rounding and other "
+            "random numbers of dropout"
         },
     )
 
@@ -150,7 +157,7 @@ class Graph(NamedTuple):
     graph: Any
     inputs: list[Tensor]
     result: Result
-    kept: list[Tensor]
+    kept: list[Any]
 
 
 class State:
@@ -199,7 +206,7 @@ class Graphs:
         self._modules = [m for module in modules for m in module.modules()]
         self._following = [m for m in self._modules if follows_updates(type(m))]
         self._buffers = [buffer for module in modules for buffer in module.buffers()]
-        self._own_hooks, self._without_hooks = self._hooks(), RemovableHandle.next_id
+        self._hooked = NewHooks(self._modules)
         self._places: list[int] = []
 
     def __call__(
@@ -220,7 +227,7 @@ class Graphs:
             return result
         if not self.stopped and self._places_now() != self._places:
             self._stop("the weights of the model have moved")
-        if self.stopped or named.get("ignore_grad") or self._hooked():
+        if self.stopped or named.get("ignore_grad") or self._hooked:
             return self._eager(compute, sample)
         for module in self._following:
             module.set_num_updates(update_num)
@@ -303,7 +310,7 @@ class Graphs:
         with self._alone(), self._scale_on_device(), self._gradients_taken() as take, capturing, inputs:
             result = compute(recorded)
             take()
-        return Graph(graph, tensors_of(recorded), tree_map(detached, result), list(inputs.kept.values()))
+        return Graph(graph, tensors_of(recorded), tree_map(detached, result), inputs.kept())
 
     def _replay(self, graph: Graph, sample: Any) -> Result:
         """Compute a batch by its graph."""
@@ -374,21 +381,6 @@ class Graphs:
             yield
         finally:
             scaler.loss_scale = scale
-
-    def _hooks(self) -> list[int]:
-        """Return the hooks of all modules."""
-        kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-        return [id(hook) for m in self._modules for kind in kinds for hook in getattr(m, kind).values()]
-
-    def _hooked(self) -> bool:
-        """Return whether a module has a hook that it had not at first; modules are asked only after a new hook."""
-        if RemovableHandle.next_id == self._without_hooks:
-            return False
-        now = RemovableHandle.next_id
-        hooked = self._hooks() != self._own_hooks
-        if not hooked:
-            self._without_hooks = now
-        return hooked
 
     def _stop(self, reason: str) -> None:
         """Train on without graphs, and say why."""
