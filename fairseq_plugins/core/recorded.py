@@ -62,10 +62,10 @@ class Inputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._read[storage._cdata] = StorageWeakRef(storage)
         return func(*args, **kwargs)
 
-    def kept(self) -> list[Any]:
-        """Return the memory that somebody has still; call this after the recording."""
+    def kept(self) -> list[Tensor]:
+        """Return tensors of the memory that somebody has still; call this after the recording."""
         found = [torch.UntypedStorage._new_with_weak_ptr(memory.cdata) for memory in self._read.values()]  # type: ignore[attr-defined]
-        return [storage for storage in found if storage is not None]
+        return [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in found if one is not None]
 
 
 class NewHooks:

@@ -157,7 +157,7 @@ class Graph(NamedTuple):
     graph: Any
     inputs: list[Tensor]
     result: Result
-    kept: list[Any]
+    kept: list[Tensor]
 
 
 class State:
