@@ -59,12 +59,12 @@ class Inputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in tensors_of([args, kwargs]):
             storage = tensor.untyped_storage()
             if tensor.is_cuda and storage._cdata not in self._read:
-                self._read[storage._cdata] = StorageWeakRef(storage)
+                self._read[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
         return func(*args, **kwargs)
 
     def kept(self) -> list[Tensor]:
         """Return tensors of the memory that somebody has still; call this after the recording."""
-        found = [torch.UntypedStorage._new_with_weak_ptr(memory.cdata) for memory in self._read.values()]  # type: ignore[attr-defined]
+        found = [torch.UntypedStorage._new_with_weak_ptr(memory.cdata) for memory in self._read.values()]
         return [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in found if one is not None]
 
 
