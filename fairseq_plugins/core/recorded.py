@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
 
 logger = logging.getLogger(__name__)
 
@@ -42,23 +44,51 @@ def tensors_of(value: Any) -> list[Tensor]:
 class Inputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the memory that recorded kernels read, however soon the model drops it.
 
-    Tables that grow and are replaced would otherwise be freed, and the memory given to somebody else.
+    Tables that grow and are replaced would otherwise be freed, and the memory given to somebody else. Nothing is held
+    while it records: compiled layers take memory that no operation shows, and the next ones need the same memory.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.kept: dict[int, Tensor] = {}
-        self._made: set[int] = set()
+        self._read: dict[int, StorageWeakRef] = {}
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let layers run as compiled; the tables that they read come from operations outside."""
+        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         for tensor in tensors_of([args, kwargs]):
-            storage = tensor.untyped_storage()._cdata
-            if storage not in self._made and tensor.is_cuda:
-                self.kept[storage] = tensor
-        output = func(*args, **kwargs)
-        self._made.update(tensor.untyped_storage()._cdata for tensor in tensors_of(output))
-        return output
+            storage = tensor.untyped_storage()
+            if tensor.is_cuda and storage._cdata not in self._read:
+                self._read[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        return func(*args, **kwargs)
+
+    def kept(self) -> list[Tensor]:
+        """Return tensors of the memory that somebody has still; call this after the recording."""
+        found = [torch.UntypedStorage._new_with_weak_ptr(memory.cdata) for memory in self._read.values()]
+        return [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in found if one is not None]
+
+
+class NewHooks:
+    """Says whether one of the modules has a hook that it had not at first: of recorder, guard or profilers."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._modules = list(modules)
+        self._own, self._asked = self._hooks(), RemovableHandle.next_id
+
+    def __bool__(self) -> bool:
+        """Ask the modules, but only after somebody has made a new hook."""
+        if RemovableHandle.next_id == self._asked:
+            return False
+        now, hooked = RemovableHandle.next_id, self._hooks() != self._own
+        self._asked = self._asked if hooked else now
+        return hooked
+
+    def _hooks(self) -> list[int]:
+        kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+        return [id(hook) for m in self._modules for kind in kinds for hook in getattr(m, kind).values()]
 
 
 @contextlib.contextmanager
@@ -115,12 +145,12 @@ class RecordedGraphs:
             with torch.cuda.stream(torch.cuda.current_stream()):
                 with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"), inputs:
                     result = compute()
-            recording = Recording(graph, result, list(inputs.kept.values()))
+            recording = Recording(graph, result, inputs.kept())
             if is_same(recording):
                 return recording
             reason = "a replay has other numbers"
         except Exception as error:  # whatever torch, the driver or a module says
-            reason = "out of memory" if out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__
+            reason = why(error)
         self.stop(reason)
         return None
 
@@ -146,3 +176,8 @@ def equal(first: Any, second: Any) -> bool:
 def out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that the device has too little memory."""
     return "out of memory" in str(error)
+
+
+def why(error: BaseException) -> str:
+    """Return the reason that an error gives, in one line."""
+    return "out of memory" if out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__

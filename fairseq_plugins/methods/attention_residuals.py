@@ -25,7 +25,7 @@ from fairseq_plugins.methods.shared.length import inverse_rms, wide
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
     """Mix the blocks ``(K, T, B, C)`` and the unfinished one ``(T, B, C)``; ``query`` is w, ``(C)``."""
     with without_autocast(stream.device.type):
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             return _Mixture.apply(query.type_as(stream), stream, blocks)  # type: ignore[no-untyped-call]
         return mixed(query.type_as(stream), stream, blocks)[0]
 

@@ -48,7 +48,7 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise; on a GPU torch has one kernel."""
-        if torch.is_grad_enabled() and not x.is_cuda:
+        if torch.is_grad_enabled() and not (x.is_cuda or torch.compiler.is_compiling()):
             return _Normalise.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
         return super().forward(x)
 

@@ -16,6 +16,7 @@ def register() -> None:
     """Register everything in this package with fairseq; a second call does nothing."""
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
         chunked_loss,
+        compiled_layers,
         cuda_graphs,
         fast_adam,
         host_pads,
@@ -29,6 +30,7 @@ def register() -> None:
         rates,
     )
 
+    compiled_layers.install()
     cuda_graphs.install()
     host_pads.install()
     length_grid.install()

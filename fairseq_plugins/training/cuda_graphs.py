@@ -39,9 +39,9 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_with_path
-from torch.utils.hooks import RemovableHandle
 
 from fairseq_plugins.core.recorded import (
+    NewHooks,
     RecordedGraphs,
     Recording,
     equal,
@@ -73,7 +73,7 @@ Result = tuple[Tensor, Any, dict[str, Any]]
 
 @dataclass
 class CommonConfigWithGraphs(CommonConfig):
-    """fairseq's common settings, and CUDA graphs."""
+    """fairseq's common settings, CUDA graphs, and compiled layers."""
 
     # Unset is off, but for `fairseq-deep run`, which chooses by the machine.
     cuda_graphs: Optional[bool] = field(
@@ -81,6 +81,13 @@ class CommonConfigWithGraphs(CommonConfig):
         metadata={
             "help": "on a GPU, record the kernels of each batch shape once and launch them together afterwards: the "
             "same numbers, several times faster where models are deep or batches small; --length-grid keeps shapes few"
+        },
+    )
+    compile_layers: bool = field(
+        default=False,
+        metadata={
+            "help": "on a GPU, train with layers that torch.compile has made: fewer kernels, other rounding and other "
+            "random numbers of dropout"
         },
     )
 
@@ -176,7 +183,7 @@ class Graphs(RecordedGraphs):
         self._modules = [m for module in modules for m in module.modules()]
         self._following = [m for m in self._modules if follows_updates(type(m))]
         self._buffers = [buffer for module in modules for buffer in module.buffers()]
-        self._own_hooks, self._without_hooks = self._hooks(), RemovableHandle.next_id
+        self._hooked = NewHooks(self._modules)
         self._places: list[int] = []
 
     def __call__(
@@ -198,7 +205,7 @@ class Graphs(RecordedGraphs):
             return result
         if not self.stopped and self._places_now() != self._places:
             self.stop("the weights of the model have moved")
-        if self.stopped or named.get("ignore_grad") or self._hooked():
+        if self.stopped or named.get("ignore_grad") or self._hooked:
             return self._eager(compute, sample)
         for module in self._following:
             module.set_num_updates(update_num)
@@ -314,19 +321,6 @@ class Graphs(RecordedGraphs):
         finally:
             for p, gradient in zip(self._params, gradients, strict=True):
                 p.grad = gradient
-
-    def _hooks(self) -> list[int]:
-        """Return the hooks of all modules."""
-        kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-        return [id(hook) for m in self._modules for kind in kinds for hook in getattr(m, kind).values()]
-
-    def _hooked(self) -> bool:
-        """Return whether a module has a hook that it had not at first; modules are asked only after a new hook."""
-        if RemovableHandle.next_id == self._without_hooks:
-            return False
-        now, hooked = RemovableHandle.next_id, self._hooks() != self._own_hooks
-        self._without_hooks = self._without_hooks if hooked else now
-        return hooked
 
     def forget(self) -> None:
         """Drop all graphs."""

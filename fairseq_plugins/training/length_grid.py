@@ -39,7 +39,7 @@ class DatasetConfigWithGrid(DatasetConfig):
     length_grid: Optional[float] = field(
         default=None,
         metadata={
-            "help": "pad training batches to lengths that grow by this ratio, so that few shapes occur; at 1 a batch is "
+            "help": "pad training batches to lengths that grow by this ratio, so that shapes are few; at 1 a batch is "
             "as long as its longest sentence (default: 1.15 with --cuda-graphs, else 1)"
         },
     )
