@@ -11,7 +11,7 @@ Legend: N sentences still in the batch, K hypotheses of each, V words.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,8 @@ from torch import Tensor, nn
 from fairseq_plugins.core.recorded import RecordedGraphs, Recording, equal, is_known, waits_noted
 from fairseq_plugins.core.stacks import HAS_PADS, Decoder
 from fairseq_plugins.search.hypotheses import Ancestry
+from fairseq_plugins.search.stepping import Member
 from fairseq_plugins.wrapping import replaced
-
-if TYPE_CHECKING:
-    from fairseq_plugins.search.stepping import Member
 
 FIRST_SOURCE, FIRST_STEPS = 8, 16
 """The smallest room for words of the source, and for steps."""
