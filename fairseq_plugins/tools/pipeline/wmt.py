@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from fairseq_plugins.archives import unpack_known
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.tools.pipeline import download
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.workspace import Workspace, say
 from fairseq_plugins.tools.text import markup
+from fairseq_plugins.tools.text.archives import unpack_known
 
 
 @dataclass(frozen=True)
