@@ -33,7 +33,7 @@ def test_every_step_explains_itself_and_a_misspelt_one_gets_the_nearest(capsys: 
     for step in STEPS:
         with pytest.raises(SystemExit):
             main([step, "--help"])
-        assert capsys.readouterr().out.startswith(f"usage: python -m fairseq_plugins.tools.text {step} ")
+        assert capsys.readouterr().out.startswith(f"usage: python -m fairseq_plugins.tools.text {step}")
     assert main(["--help"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == list(STEPS)
     assert main(["tokenize"]) == main([]) == 2
