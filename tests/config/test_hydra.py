@@ -98,14 +98,14 @@ def test_an_architecture_means_the_same_by_yaml_and_by_flag(archs: list[str], tm
 
 def test_numbers_need_no_quotes_and_what_is_misspelt_is_refused(tmp_path: Path) -> None:
     arch = "admin_transformer_iwslt_de_en"
-    parts = {"norm": "none", "residual": "rezero", "init": "b2t", "rezero_alpha": 0.5, "b2t_init_scale": 0.1}
+    parts = {"norm_position": "none", "residual": "rezero", "init": "b2t", "rezero_alpha": 0.5, "b2t_init_scale": 0.1}
     options = model_of(resolved(tmp_path, minimal(arch, **TINY, **parts))).encoder.design.options
     assert (options.rezero_alpha, options.b2t_init_scale) == (0.5, "0.1")
     with pytest.raises(OmegaConfBaseException, match="encoder_layer' not in 'DeepTransformerConfig'"):
         resolved(tmp_path, minimal(arch, encoder_layer=3))
-    wrong = resolved(tmp_path, minimal(arch, **TINY, norm="pst", residual="admn"))
+    wrong = resolved(tmp_path, minimal(arch, **TINY, norm_position="pst", residual="admn"))
     assert [problem.split(";")[0] for problem in problems_of(model_of, wrong)] == [
-        "unknown value of --norm 'pst' (did you mean 'post'?)",
+        "unknown value of --norm-position 'pst' (did you mean 'post'?)",
         "unknown value of --residual 'admn' (did you mean 'admin'?)",
     ]
 
@@ -154,7 +154,7 @@ def run_hydra(directory: Path, content: dict[str, Any], save_dir: Path) -> Path:
         (
             TranslationTask,
             "deep_transformer",
-            {**TINY, "residual": "b2t", "attention": "matt", "norm": "post,none", "base_init": "xavier"},
+            {**TINY, "residual": "b2t", "attention": "matt", "norm_position": "post,none", "base_init": "xavier"},
         ),
         (SpeechToTextTask, "admin_s2t_transformer_s", {"admin_profile": "released,paper", "word_dropout": 0.1}),
     ],
