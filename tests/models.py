@@ -92,11 +92,15 @@ COMBINATIONS: dict[str, str] = {
     "resi_dual_matt": "--residual resi_dual --attention matt_aan",
     "b2t_heads": "--residual b2t --b2t-skip all --attention head_scale --norm-type rms_norm",
     "deepscale_aan": "--norm-position pre --residual deepscale --attention aan",
-    "normformer_released": "--norm-position normformer --attention head_scale --head-scale-at output --residual res_scale",
-    "hyper_static_gated": "--norm-position pre --residual hyper --hyper-weights static --attention gated --gated-by head",
+    "normformer_released": (
+        "--norm-position normformer --attention head_scale --head-scale-at output --residual res_scale"
+    ),
+    "hyper_static_gated": (
+        "--norm-position pre --residual hyper --hyper-weights static --attention gated --gated-by head"
+    ),
     "blocks_trained_values": (
-        "--norm-position pre --residual attention_residual --attention-residual-blocks 2 --attention-residual-begin sub_layer"
-        " --attention value_residual --value-residual-mix trained"
+        "--norm-position pre --residual attention_residual --attention-residual-blocks 2 "
+        "--attention-residual-begin sub_layer --attention value_residual --value-residual-mix trained"
     ),
     "rezero_per_sublayer": "--residual rezero --norm-position none --rezero-alpha-per sublayer",
 }

@@ -199,11 +199,13 @@ def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> 
         history = design.choice(Axis.LAYER_AGGREGATION)
         if getattr(config, f"{stack.value}_normalize_before") and not has_stock_top(design):
             problems.append(
-                f"--{stack.value}-normalize-before contradicts --norm-position {config.norm_position}: use --norm-position pre"
+                f"--{stack.value}-normalize-before contradicts --norm-position {config.norm_position}: "
+                "use --norm-position pre"
             )
         if getattr(config, f"{stack.value}_layerdrop") > 0 and history != "last":
             problems.append(
-                f"--layer-aggregation {history} needs every layer's output: it cannot be combined with --{stack.value}-layerdrop"
+                f"--layer-aggregation {history} needs every layer's output: it cannot be combined with "
+                f"--{stack.value}-layerdrop"
             )
     return problems
 

@@ -22,7 +22,6 @@ from typing import Any, Optional, Union, get_args, get_origin
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from fairseq_plugins.core.method import PARTS, Axis, Stack, all_options
-from fairseq_plugins.errors import flag
 
 Field = tuple[str, Any, Any]
 """Name, type and :class:`dataclasses.Field` of a setting."""
@@ -49,7 +48,7 @@ OLD_NAMES = {
     "history": Axis.LAYER_AGGREGATION.value,
     "weight_form": Axis.REPARAM.value,
 }
-"""Earlier names of settings, which flags, YAML files and checkpoints may still have."""
+"""Earlier names of settings; flags, YAML files and checkpoints may still have them, ``--help`` does not list them."""
 
 EMBEDDING_DROPOUT = "rate of the dropout of the embedding, below the first layer (default: --dropout)"
 """fairseq has one rate for embeddings and branches. The code of DS-Init's authors has two (zero: ``dropout`` and
@@ -176,8 +175,7 @@ def make_config_class(family: Family) -> type[FairseqDataclass]:
         helps[option.name] = f"{option.help} (default: {option.default}; values: {values}{differ})"
     fields = [_stock_field(family, *stock) for stock in family.stock]
     fields += [(name, Optional[str], field(default=None, metadata={"help": text})) for name, text in helps.items()]
-    helps = {old: f"old name of {flag(new)}" for old, new in OLD_NAMES.items()}
-    fields += [(name, Optional[str], field(default=None, metadata={"help": text})) for name, text in helps.items()]
+    fields += [(name, Optional[str], field(default=None, metadata={"help": argparse.SUPPRESS})) for name in OLD_NAMES]
     fields.append(("embedding_dropout", Optional[float], field(default=None, metadata={"help": EMBEDDING_DROPOUT})))
     return dataclasses.make_dataclass(
         family.class_name, fields, bases=(FairseqDataclass,), namespace={"__module__": __name__, "family": family}

@@ -139,8 +139,8 @@ class Method:
             table of docs/methods.md shows it up to the first semicolon.
         departures: where the released code departs from the text, and what this package does.
         options: settings that differ from their defaults: options of its parts, dropouts, sizes.
-        norm_position, norm_type, residual, attention, layer_aggregation, solver, bias, reparam, init, base_init: names of
-            parts; ``encoder,decoder`` where they differ.
+        norm_position, norm_type, residual, attention, layer_aggregation, solver, bias, reparam, init, base_init: names
+            of parts; ``encoder,decoder`` where they differ.
     """
 
     name: str

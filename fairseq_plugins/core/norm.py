@@ -165,8 +165,8 @@ def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign
     if type(linear) is not nn.Linear:
         norm, attention, bias = (design.choice(axis) for axis in (Axis.NORM_POSITION, Axis.ATTENTION, Axis.BIAS))
         raise UserError(
-            f"--norm-position {norm} puts a norm in front of {name}, which with --attention {attention} and --bias {bias} is "
-            "not a plain linear map: choose another of the three"
+            f"--norm-position {norm} puts a norm in front of {name}, which with --attention {attention} and --bias "
+            f"{bias} is not a plain linear map: choose another of the three"
         )
     setattr(owner, name, MapWith(linear, "norm", factory(linear.in_features)))
     if isinstance(owner, MultiheadAttention):

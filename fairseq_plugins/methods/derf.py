@@ -39,8 +39,8 @@ class DynamicErf(BoundedNorm):
 @part(
     Axis.NORM_TYPE,
     "derf",
-    summary="weight * erf(alpha x + shift) + bias at every place of `--norm-position` and on top, alpha and shift one trained "
-    "scalar each",
+    summary="weight * erf(alpha x + shift) + bias at every place of `--norm-position` and on top, alpha and shift "
+    "one trained scalar each",
     options=(Option("derf_alpha", 0.5, "start of Derf's alpha"),),
     parameters=tuple(
         NewParameter(f"{place}.{name}", "(1)", initial)
@@ -71,7 +71,7 @@ method(
         r"$`\alpha`$ each for attention, feed-forward and the top, which is 1 for all three: `--derf-alpha 1`. It also "
         "trains a scalar on the embeddings, which is not supported.",
         "The paper has no model for translation.",
-        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that of a "
-        "second stream remain LayerNorms.",
+        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
+        "of a second stream remain LayerNorms.",
     ),
 )

@@ -112,7 +112,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     norm = design.choice(Axis.NORM_POSITION)
     if norm not in ("pre", "post"):
         problems.append(
-            f"--layer-aggregation dlcl mixes the outputs of LayerNorms: it needs --norm-position pre or --norm-position post, not {norm}"
+            f"--layer-aggregation dlcl mixes outputs of LayerNorms: it needs --norm-position pre or post, not {norm}"
         )
     if design.options.dlcl_normalised == "yes" and design.options.dlcl_init == "one":
         problems.append("--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one")

@@ -30,7 +30,8 @@ class DynamicTanh(BoundedNorm):
 @part(
     Axis.NORM_TYPE,
     "dyt",
-    summary="weight * tanh(alpha x) + bias at every place of `--norm-position` and on top, alpha one trained scalar each",
+    summary="weight * tanh(alpha x) + bias at every place of `--norm-position` and on top, "
+    "alpha one trained scalar each",
     options=(
         Option("dyt_alpha", 0.5, "start of DyT's alpha"),
         Option("dyt_attention_alpha", 0.0, "start of alpha at attention sub-layers; 0: as elsewhere"),
@@ -67,7 +68,7 @@ method(
         "parameters, `--dyt-attention-alpha 0.8 --dyt-alpha 0.2`. They also have a trained scalar on the embeddings, "
         "which is not supported.",
         "The paper has no model for translation; cross-attention counts as attention here.",
-        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that of a "
-        "second stream remain LayerNorms.",
+        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
+        "of a second stream remain LayerNorms.",
     ),
 )

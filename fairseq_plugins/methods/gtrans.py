@@ -79,8 +79,8 @@ method(
         "revision bd886c8). Its decoder has two forms. One is the same (`sparse-without-ensemble`). The other, its "
         "default, maps the output of each group to words and adds their log-probabilities, with trained weights; it is "
         "not here, since it belongs to the losses and the search.",
-        "Its architectures are Post-LN by default, so in its recipe too: `--norm-position post`, which leaves out the LayerNorm "
-        "that they have on the fusion of the encoder all the same.",
+        "Its architectures are Post-LN by default, so in its recipe too: `--norm-position post`, which leaves out the "
+        "LayerNorm that they have on the fusion of the encoder all the same.",
         "Its recipe of 60-36 layers has groups of 6 (`--encoder-group-layers`): `--gtrans-group 6`. Without the option "
         "every layer is a group here, and all layers are one there. Its models have width 768, GELU and learned "
         "positions. A size that does not divide the depth, where the released code leaves the layers on top without "

@@ -29,7 +29,8 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     if norm == "keel" or norms_always(design, NormPlace.AFTER):
         return []
     return [
-        f"--residual keel scales the stream for the LayerNorm after it: it needs --norm-position keel or post, not {norm}"
+        "--residual keel scales the stream for the LayerNorm after it: "
+        f"it needs --norm-position keel or post, not {norm}"
     ]
 
 

@@ -109,8 +109,8 @@ DEPARTURES = (
     "no encoder, so this method refuses it.",
     "The released code does not run as it is: a colon is missing, and behind it order 4 and `standard` stop with an "
     "error; before bcf51e8 so does order 2 with the gate. Its recipes also mix the layers of both stacks by DLCL, "
-    "`--layer-aggregation dlcl`, and have relative positions up to 8, which are not supported, a rate of 0.002, and 0.9 and "
-    "0.997 as Adam's betas.",
+    "`--layer-aggregation dlcl`, and have relative positions up to 8, which are not supported, a rate of 0.002, and "
+    "0.9 and 0.997 as Adam's betas.",
     "A step evaluates each encoder layer two or four times, and keeps more for the backward pass; a search does "
     "so once a sentence, and its steps cost what they cost without.",
 )

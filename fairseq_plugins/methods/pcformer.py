@@ -140,8 +140,8 @@ method(
         "`--pcformer-function layer`. Its LayerNorms on the evaluations (`--rk-norm`, off unless set), and an alpha "
         "for each layer or dimension, are not here.",
         "The decoder evaluates each layer once, as in the released code for translation, whose recipes also mix its "
-        "layers by DLCL: `--layer-aggregation last,dlcl`. A search keeps one cache for each attention. A language model has no "
-        "encoder, so this method refuses it.",
+        "layers by DLCL: `--layer-aggregation last,dlcl`. A search keeps one cache for each attention. A language "
+        "model has no encoder, so this method refuses it.",
         "Its translation code runs on a fairseq whose layers draw weights as `--base-init fairseq` does. Its "
         "architectures for WMT have order 4 and those for IWSLT order 2, as here. Those whose names begin with "
         "`relative_` have relative positions, which are not supported.",

@@ -92,7 +92,8 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     residual, norm = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM_POSITION)
     wanted = "siamese or post" if residual == "siamese" else "post"
     return [
-        f"--residual {residual} keeps the sum of all branches beside a Post-LN stream: use --norm-position {wanted}, not {norm}"
+        f"--residual {residual} keeps the sum of all branches beside a Post-LN stream: "
+        f"use --norm-position {wanted}, not {norm}"
     ]
 
 

@@ -98,7 +98,7 @@ method(
         "which moves logits by about 2e-5: `--rms-norm-epsilon-in root --rms-norm-epsilon 1e-8`.",
         "The paper's Transformer is a Post-LN model, `--norm-position post --norm-type rms_norm`; this architecture is "
         "Pre-LN, as the models that took the module up.",
-        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that of a "
-        "second stream remain LayerNorms.",
+        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
+        "of a second stream remain LayerNorms.",
     ),
 )

@@ -27,7 +27,8 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     if design.choice(Axis.NORM_POSITION) == "post":
         return []
     return [
-        "--residual span leaves the stream out of the last sum of a layer, which the paper does under --norm-position post"
+        "--residual span leaves the stream out of the last sum of a layer, which the paper does "
+        "under --norm-position post"
     ]
 
 

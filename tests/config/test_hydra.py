@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,12 +19,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.core.config import SIZE_FIELDS
+from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.core.method import Axis, all_options
 from tests import models, toy
 from tests.config.published import completed, composed
 from tests.faults.exact import differences
 from tests.language_model import text
-from tests.refusals import problems_of
+from tests.refusals import problems_of, refused
 from tests.speech_to_text import audio
 
 FLAGS = zip(toy.TINY_MODEL[::2], toy.TINY_MODEL[1::2], strict=True)
@@ -108,6 +110,28 @@ def test_numbers_need_no_quotes_and_what_is_misspelt_is_refused(tmp_path: Path) 
         "unknown value of --norm-position 'pst' (did you mean 'post'?)",
         "unknown value of --residual 'admn' (did you mean 'admin'?)",
     ]
+
+
+def test_earlier_names_by_flag_and_by_yaml(tmp_path: Path) -> None:
+    old = {"norm": "pre,branch", "norm_module": "dyt", "history": "denseformer,last", "weight_form": "sigma,plain"}
+    new = {name: old[earlier] for earlier, name in OLD_NAMES.items()}
+
+    def by_flag(**values: str) -> DictConfig:
+        return toy.parse_training(NOWHERE, tmp_path, *flags_of(values), arch="post_ln_transformer")
+
+    def by_yaml(**values: str) -> DictConfig:
+        return resolved(tmp_path, minimal("post_ln_transformer", **TINY, **values))
+
+    designs = [
+        [stack.design for _, stack in model_of(read(**values)).stacks()]
+        for read, values in itertools.product((by_flag, by_yaml), (old, new))
+    ]
+    assert designs[0] == designs[1]
+    assert designs[2] == designs[3]
+    assert [design.choice(Axis.NORM_POSITION) for design in designs[0]] == ["pre", "branch"]
+    both = "--norm post is the old name of --norm-position, which is pre"
+    for read in (by_flag, by_yaml):
+        assert refused(lambda read: model_of(read(norm="post", norm_position="pre")), read) == both
 
 
 def recipe(task: type[Any], data: Path, save_dir: Path, model: dict[str, Any]) -> dict[str, Any]:

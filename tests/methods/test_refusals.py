@@ -7,7 +7,7 @@ from typing import Any
 from tests.config.test_refusals import problems
 
 SCALES = "scales the stream for the LayerNorm after it: it needs --norm-position post, not"
-MIXES = "--layer-aggregation dlcl mixes the outputs of LayerNorms: it needs --norm-position pre or --norm-position post, not"
+MIXES = "--layer-aggregation dlcl mixes outputs of LayerNorms: it needs --norm-position pre or post, not"
 MERGED = "is part of the cross-attention, which language models and --no-cross-attention lack: use"
 MAPS = "--reparam sigma needs plain linear maps, and"
 MIRRORS = "--init looklinear mirrors one half of the feed-forward width in the other:"

@@ -25,7 +25,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.records import parse_json
 
 STOCK_NORMS = {True: "pre", False: "post"}
-"""Values of ``--norm-position`` by fairseq's ``normalize_before``; with plain parts these are stock models, key for key."""
+"""Values of ``--norm-position`` by fairseq's ``normalize_before``; plain parts have the keys of stock models."""
 OF_TRAINING = {"checkpoint_activations": False, "offload_activations": False}
 TIED = "tied"
 
