@@ -24,6 +24,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
 from fairseq_plugins.core.norm import layer_norm_parameters
 from fairseq_plugins.core.solver import Layer, Solver, only_encoders
+from fairseq_plugins.errors import flag
 from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, evaluations
 
 
@@ -78,7 +79,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse decoders and side streams, and what the mixtures of normalised states do not go with."""
     needs = f"--solver {design.choice(Axis.SOLVER)} mixes normalised states of all layers: it needs"
     problems = [
-        f"{needs} --{axis.value} {wanted}, not {design.choice(axis)}"
+        f"{needs} {flag(axis.value)} {wanted}, not {design.choice(axis)}"
         for axis, wanted in ((Axis.NORM_POSITION, "pre"), (Axis.LAYER_AGGREGATION, "last"))
         if design.choice(axis) != wanted
     ]
