@@ -1,4 +1,4 @@
-"""Output layer and loss in chunks against fairseq's criterion, interleaved in one process, and their memory.
+"""Chunked loss against fairseq's criterion, interleaved in one process, and their memory.
 
 A step is the output layer, the criterion and their backward pass, for one batch of decoder outputs. Peak memory counts
 the tensors that the step makes, each storage once, from when an operation returns it until it is freed; what an
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 STOCK = "label_smoothed_cross_entropy"
-CHUNKED = "label_smoothed_cross_entropy_in_chunks"
+CHUNKED = "chunked_label_smoothed_cross_entropy"
 
 
 class Decoder(TransformerDecoderBase):

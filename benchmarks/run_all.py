@@ -75,7 +75,7 @@ CPU_TABLES = {
         words("--optimizer fused_adam"),
         5,
     ),
-    "loss": Table("Output layer and loss in chunks", "output_and_loss.py", (), 9),
+    "loss": Table("Chunked loss", "output_and_loss.py", (), 9),
     "optimizer": Table("Adam by lists of tensors, and in one pass", "optimizer_time.py", (), 25),
     "decode": Table("Beam search, 6-6 layers, by search and precision", "decode_time.py", words("--layers 6"), 9),
     "decode-12-12": Table("Beam search, 12-12 layers, by search and precision", "decode_time.py", (), 9),
@@ -111,9 +111,7 @@ GPU_TABLES |= {
     "optimizer": Table(
         "Adam by lists of tensors, and in one pass", "optimizer_time.py", words("--device cuda --width 512"), 15
     ),
-    "loss": Table(
-        "Output layer and loss in chunks, fp16", "output_and_loss.py", words("--device cuda --precision fp16"), 15
-    ),
+    "loss": Table("Chunked loss, fp16", "output_and_loss.py", words("--device cuda --precision fp16"), 15),
     "profile": Table(
         "Admin's profile of the first batch, 18-18 layers, fp16",
         "profile_cost.py",

@@ -508,11 +508,17 @@ DECODING = "Beam search of every method"
 MEASUREMENTS = {STEPS: ("cpu.md",), DECODING: ("xeon_amx.md", "cpu.md")}
 """Pages in benchmarks/results; a later one has what an earlier one lacks, and its figures say so."""
 
+ON_GPU = ("A training step of 512 sentences and 4,096 tokens, methods in fp16", "A training step of the newer methods")
+"""Headings in the page of a GPU."""
+
 
 def choosing_table() -> str:
     """One row a method: measured figures, what the papers print, and what the code folds and exports."""
     steps, memory = measured(STEPS)
     (decoding,) = measured(DECODING)
+    for heading in ON_GPU:
+        on_gpu, _ = _measured_on("gpu_nvidia_h200.md", heading)
+        steps |= {arch: f"{steps[arch]}; GPU {figure}" for arch, figure in on_gpu.items() if arch in steps}
     here, scores = trained_here(*TOO_SHORT), depth_tables.mean_scores(depth_tables.read(), "18e18d")
     rows = []
     for method, told in ((method, told_by_papers(method)) for method in METHODS.values()):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 Wrapper = Callable[..., Any]
@@ -62,6 +63,22 @@ def _wrapped(original: Any, wrappers: list[tuple[int, Wrapper]]) -> Any:
 
     setattr(call, WRAPPERS, wrappers)
     return call
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, **values: Any) -> Iterator[None]:
+    """Let attributes of ``owner``, a module or an object, have other values inside."""
+    before = {name: vars(owner)[name] for name in values if name in vars(owner)}
+    for name, value in values.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name in values:
+            if name in before:
+                setattr(owner, name, before[name])
+            else:
+                delattr(owner, name)
 
 
 def replace_settings(group: str, extended: type[Any]) -> None:

@@ -41,14 +41,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools.observe.diagnostics": {"checkpoints", "core", "tools.observe.recorder", "tools.pipeline", "tools.plots"},
     "tools.pipeline": {
         *("archives", "checkpoints", "checkpoints.provenance", "core", "sums", "tools.observe.recorder"),
-        *("tools.outcomes", "tools.scoring", "tools.text"),
+        *("tools.outcomes", "tools.scoring", "tools.text", "training"),
     },
     "tools.translator": {
         *("", "checkpoints", "checkpoints.provenance", "core", "search", "sums"),
         *("tools.arguments", "tools.pipeline", "tools.text", "tools.workers"),
     },
     "tools.demo": {"core", "tools.pipeline", "tools.scoring"},
-    "tools.cli": {"tools.pipeline", "tools.text"},
+    "tools.cli": {"tools.pipeline", "tools.text", "wrapping"},
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`; only ``tools`` names ``tools``."""
 BASE = {"errors", "files", "integrity", "lines", "options", "process", "processor", "records", "tables"}

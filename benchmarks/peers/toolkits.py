@@ -211,7 +211,7 @@ def eole(size: Size, fused: bool) -> tuple[Work, None]:
     return step_of(model.parameters(), fused, logits, target), None
 
 
-IN_CHUNKS = ["--criterion", "label_smoothed_cross_entropy_in_chunks", "--optimizer", "fused_adam"]
+IN_CHUNKS = ["--criterion", "chunked_label_smoothed_cross_entropy", "--optimizer", "fused_adam"]
 TOOLKITS: dict[str, Callable[[Size, bool], tuple[Work, Work | None]]] = {
     "stock": lambda size, fused: fairseq(size, "transformer", []),
     "post_ln": lambda size, fused: fairseq(size, "post_ln_transformer", [], lean=True),

@@ -6,7 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+import torch
+from torch import Tensor
+
 from fairseq_plugins.core.method import Axis, Part, Stack
+
+
+class Constant:
+    """A number of a formula, which may depend on the depth; call it for a factor of a tensor.
+
+    Compiled code gets a tensor ``()``, since a number would be part of the code, and each layer would need its own.
+    """
+
+    def __init__(self, number: float) -> None:
+        self._number, self._tensor = number, torch.tensor(number, dtype=torch.float64, device="cpu")
+
+    def __call__(self) -> float | Tensor:
+        """Return the number."""
+        return self._tensor if torch.compiler.is_compiling() else self._number
 
 
 @dataclass(frozen=True)

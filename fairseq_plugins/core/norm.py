@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from fairseq.modules import LayerNorm, MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.design import Constant, StackDesign
 from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, part
 from fairseq_plugins.errors import UserError
@@ -81,11 +81,12 @@ class ScaledLayerNorm(nn.LayerNorm):
 
     def __init__(self, width: int, scale: float) -> None:
         super().__init__(width)
-        self.scale = scale
+        self.scale, self._factor = scale, Constant(scale)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale gain and bias instead of the output: they are smaller."""
-        return F.layer_norm(x, self.normalized_shape, self.weight * self.scale, self.bias * self.scale, self.eps)
+        factor = self._factor()
+        return F.layer_norm(x, self.normalized_shape, self.weight * factor, self.bias * factor, self.eps)
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,12 @@ def made_of(factory: NormFactory, module: NormFactory) -> NormFactory:
 def _times(scale: float, module: NormFactory, width: int) -> nn.Module:
     """Make a norm whose output is multiplied by a constant; its parameters keep their names."""
     norm = module(width)
-    norm.register_forward_hook(partial(_multiply, scale))
+    norm.register_forward_hook(partial(_multiply, Constant(scale)))
     return norm
 
 
-def _multiply(scale: float, norm: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-    return output * scale
+def _multiply(scale: Constant, norm: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    return output * scale()
 
 
 def norm_module(design: StackDesign, site: Site | None) -> NormFactory:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
+
+logger = logging.getLogger(__name__)
 
 KNOWN = ("torch", "fairseq", "fairseq_plugins")
 """Packages whose modules compute nothing in Python that differs between two batches of a shape."""
@@ -39,23 +44,51 @@ def tensors_of(value: Any) -> list[Tensor]:
 class Inputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the memory that recorded kernels read, however soon the model drops it.
 
-    Tables that grow and are replaced would otherwise be freed, and the memory given to somebody else.
+    Tables that grow and are replaced would otherwise be freed, and the memory given to somebody else. Nothing is held
+    while it records: compiled layers take memory that no operation shows, and the next ones need the same memory.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.kept: dict[int, Tensor] = {}
-        self._made: set[int] = set()
+        self._read: dict[int, StorageWeakRef] = {}
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let layers run as compiled; the tables that they read come from operations outside."""
+        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         for tensor in tensors_of([args, kwargs]):
-            storage = tensor.untyped_storage()._cdata
-            if storage not in self._made and tensor.is_cuda:
-                self.kept[storage] = tensor
-        output = func(*args, **kwargs)
-        self._made.update(tensor.untyped_storage()._cdata for tensor in tensors_of(output))
-        return output
+            storage = tensor.untyped_storage()
+            if tensor.is_cuda and storage._cdata not in self._read:
+                self._read[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        return func(*args, **kwargs)
+
+    def kept(self) -> list[Tensor]:
+        """Return tensors of the memory that somebody has still; call this after the recording."""
+        found = [torch.UntypedStorage._new_with_weak_ptr(memory.cdata) for memory in self._read.values()]
+        return [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in found if one is not None]
+
+
+class NewHooks:
+    """Says whether one of the modules has a hook that it had not at first: of recorder, guard or profilers."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._modules = list(modules)
+        self._own, self._asked = self._hooks(), RemovableHandle.next_id
+
+    def __bool__(self) -> bool:
+        """Ask the modules, but only after somebody has made a new hook."""
+        if RemovableHandle.next_id == self._asked:
+            return False
+        now, hooked = RemovableHandle.next_id, self._hooks() != self._own
+        self._asked = self._asked if hooked else now
+        return hooked
+
+    def _hooks(self) -> list[int]:
+        kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+        return [id(hook) for m in self._modules for kind in kinds for hook in getattr(m, kind).values()]
 
 
 @contextlib.contextmanager
@@ -73,15 +106,62 @@ def waits_noted() -> Iterator[list[str]]:
             places += [f"the host waits for the GPU at {one.filename}:{one.lineno}" for one in waits]
 
 
-@contextlib.contextmanager
-def recording(graph: Any, pool: Any) -> Iterator[None]:
-    """Record what runs inside into ``graph``; other threads load batches meanwhile, and ask the driver what they like.
+class Recording(NamedTuple):
+    """Recorded kernels."""
 
-    Where torch ends in an error, its own context leaves the side stream in place.
+    graph: Any
+    result: Any  # of the recorded program; a replay overwrites its tensors
+    kept: list[Tensor]  # the memory that the kernels read
+
+
+class RecordedGraphs:
+    """Records kernels in one pool of memory, and proves each, until an attempt fails; ``stopped`` says why then.
+
+    Args:
+        subject: what goes on without graphs then, for the line that says so.
     """
-    with torch.cuda.stream(torch.cuda.current_stream()):
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            yield
+
+    def __init__(self, subject: str) -> None:
+        self.stopped, self._subject = "", subject
+        self._pool: Any = None
+
+    def record(
+        self, compute: Callable[[], Any], is_same: Callable[[Recording], bool], waits: Sequence[str] = ()
+    ) -> Recording | None:
+        """Record what ``compute`` launches; None, and the log says why, where it cannot be recorded or replayed.
+
+        Args:
+            compute: has been computed eagerly before; none of it runs now.
+            is_same: replays the recording, and returns whether its numbers are those of the eager computation.
+            waits: of the host in the eager computation; none can be recorded.
+        """
+        try:
+            if waits:
+                raise RuntimeError(waits[0])
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            graph, inputs = torch.cuda.CUDAGraph(), Inputs()
+            # Other threads load batches meanwhile, and ask the driver what they like. Where torch ends in an error, its
+            # own context leaves the side stream in place.
+            with torch.cuda.stream(torch.cuda.current_stream()):
+                with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"), inputs:
+                    result = compute()
+            recording = Recording(graph, result, inputs.kept())
+            if is_same(recording):
+                return recording
+            reason = "a replay has other numbers"
+        except Exception as error:  # whatever torch, the driver or a module says
+            reason = why(error)
+        self.stop(reason)
+        return None
+
+    def stop(self, reason: str) -> None:
+        """Go on without graphs, and say why."""
+        self.stopped, self._pool = reason, None
+        self.forget()
+        logger.warning("%s goes on without CUDA graphs: %s", self._subject, reason)
+
+    def forget(self) -> None:
+        """Drop all recordings; each class does this its own way."""
 
 
 def equal(first: Any, second: Any) -> bool:
@@ -98,6 +178,6 @@ def out_of_memory(error: BaseException) -> bool:
     return "out of memory" in str(error)
 
 
-def why(error: Exception) -> str:
-    """Return why a graph was not recorded, in one line."""
+def why(error: BaseException) -> str:
+    """Return the reason that an error gives, in one line."""
     return "out of memory" if out_of_memory(error) else " ".join(str(error).split()) or type(error).__name__

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.design import StackDesign
+from fairseq_plugins.core.design import Constant, StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Site, part
 from fairseq_plugins.core.norm import NormPlace, norms_always
 
@@ -90,9 +90,13 @@ class ConstantSum(Residual):
     def __init__(self, stream: float = 1.0, branch: float = 1.0) -> None:
         super().__init__()
         self.stream, self.branch = stream, branch
+        self._factors = Constant(stream), Constant(branch)
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Add the two."""
+        if torch.compiler.is_compiling():
+            of_stream, of_branch = self._factors
+            return of_stream() * stream + of_branch() * branch
         if self.branch == 1:
             return torch.add(branch, stream, alpha=self.stream)
         return torch.add(stream if self.stream == 1 else self.stream * stream, branch, alpha=self.branch)

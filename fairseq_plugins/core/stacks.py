@@ -195,7 +195,7 @@ class Decoder(TransformerDecoderBase):
         """Return the future mask ``(T, T)``, minus infinity above the diagonal, and pads ``(B, T)``; each if needed."""
         future: Tensor | None = None
         if incremental_state is None and not full_context_alignment:
-            future = self.buffered_future_mask(x)
+            future = self.buffered_future_mask(x).contiguous()
         pads = (prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]).eq(self.padding_idx)
         return future, pads if has_pads(prev_output_tokens, pads) else None
 

@@ -25,15 +25,16 @@ from fairseq_plugins.methods.shared.length import inverse_rms, wide
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
     """Mix the blocks ``(K, T, B, C)`` and the unfinished one ``(T, B, C)``; ``query`` is w, ``(C)``."""
     with without_autocast(stream.device.type):
-        mix = _Mixture.apply if torch.is_grad_enabled() else mixed
-        return mix(query.type_as(stream), stream, blocks)
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            return _Mixture.apply(query.type_as(stream), stream, blocks)  # type: ignore[no-untyped-call]
+        return mixed(query.type_as(stream), stream, blocks)[0]
 
 
-def mixed(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
-    """What :func:`mixture` returns, by plain operations."""
+def mixed(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What :func:`mixture` returns, by plain operations, and the logits' factors."""
     products, scales = logits(query, stream, blocks)
     weights = torch.softmax(products * scales, dim=0).type_as(stream)
-    return (weights[:-1] * blocks).sum(dim=0) + weights[-1] * stream
+    return (weights[:-1] * blocks).sum(dim=0) + weights[-1] * stream, products, scales
 
 
 def logits(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,25 +49,26 @@ class _Mixture(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
-        ctx.save_for_backward(query, stream, blocks)
-        return mixed(query, stream, blocks)
+        output, products, scales = mixed(query, stream, blocks)
+        ctx.save_for_backward(query, stream, blocks, products, scales)
+        return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        query, stream, blocks = given = ctx.saved_tensors
+        query, stream, blocks, products, scales = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody wants second derivatives
-            return torch.autograd.grad(mixed(*given), given, gradients, create_graph=True)
-        gradient, parts = wide(*gradients), (blocks, stream.unsqueeze(0))
-        products, scales = logits(*given)
+            given = query, stream, blocks
+            return torch.autograd.grad(mixed(*given)[0], given, gradients, create_graph=True)
+        gradient, parts = wide(*gradients), (wide(blocks), wide(stream.unsqueeze(0)))
         weights = torch.softmax(products * scales, dim=0)
-        of_logits = weights * torch.cat([torch.linalg.vecdot(wide(v), gradient) for v in parts]).unsqueeze(-1)
+        of_logits = weights * torch.cat([torch.linalg.vecdot(v, gradient) for v in parts]).unsqueeze(-1)
         of_products = (of_logits - weights * of_logits.sum(dim=0)) * scales
         factors = weights, of_products, -of_products * products * scales.square() / len(query)
         of_parts, of_query = [], []
         for v, weight, turn, shrink in zip(parts, *(torch.split(f, [len(blocks), 1]) for f in factors), strict=True):
-            of_parts.append((weight * gradient).addcmul_(turn, wide(query)).addcmul_(shrink, wide(v)).type_as(v))
-            of_query.append(torch.mv(v.reshape(-1, len(query)).t(), turn.reshape(-1).type_as(v)))
-        return of_query[0] + of_query[1], of_parts[1].squeeze(0), of_parts[0]
+            of_parts.append((weight * gradient).addcmul_(turn, wide(query)).addcmul_(shrink, v).type_as(stream))
+            of_query.append(torch.mv(v.reshape(-1, len(query)).t(), turn.reshape(-1)))
+        return (of_query[0] + of_query[1]).type_as(query), of_parts[1].squeeze(0), of_parts[0]
 
 
 class _Append(torch.autograd.Function):

@@ -10,6 +10,8 @@ Legend: T time, B batch, C width, K streams.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,12 +21,10 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import over_rms
-
-Weights = tuple[Tensor, Tensor, Tensor]
+from fairseq_plugins.methods.shared.length import wide
 
 
-def mixed(weights: Tensor, streams: Tensor) -> Tensor:
+def product(weights: Tensor, streams: Tensor) -> Tensor:
     """Multiply ``(T, B, K, C)`` from the left. In mixed precision streams keep float32, as a plain stream does."""
     with without_autocast(streams.device.type):
         # Of matrices that are not contiguous torch makes one product each on a CPU.
@@ -40,7 +40,7 @@ class HyperConnection(PlainResidual):
     """
 
     later: tuple[Tensor, Tensor]
-    """M and w, between the reading and the writing."""
+    """M H and w, between the reading and the writing."""
 
     def __init__(self, width: int, streams: int, number: int) -> None:
         super().__init__()
@@ -48,26 +48,31 @@ class HyperConnection(PlainResidual):
         self.mix_weights = nn.Parameter(torch.eye(streams))
         self.write_weights = nn.Parameter(torch.ones(streams))
 
-    def weights(self, streams: Tensor) -> Weights:
-        """Return a, M and w, here the same for every word. Row i of the parameter is what stream i gives."""
-        return self.read_weights, self.mix_weights.t(), self.write_weights.unsqueeze(1)
+    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a above M, and w, here the same for every word. Row i of the parameter is what stream i gives."""
+        return torch.cat([self.read_weights, self.mix_weights.t()]), self.write_weights.unsqueeze(1)
 
     def read(self, stream: Tensor, side: Tensor) -> Tensor:
-        """Mix the streams into one."""
-        reading, mixing, writing = self.weights(side)
-        self.later = mixing, writing
-        return (reading.transpose(-1, -2).type_as(side) * side).sum(dim=2)
+        """Mix the streams into one, and for :meth:`carry` into as many."""
+        reading_and_mixing, writing = self.weights(side)
+        read, mixed = torch.split(product(reading_and_mixing, side), [1, side.size(2)], dim=2)
+        self.later = mixed, writing
+        return read.squeeze(2)
 
     def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
-        """Mix the streams, and add the branch to each."""
-        mixing, writing = self.later
+        """Add the branch to each of the mixed streams."""
+        mixed, writing = self.later
         del self.later
-        return torch.addcmul(mixed(mixing, side), writing.type_as(side), branch.unsqueeze(2).type_as(side))
+        return mixed + product(writing, branch.unsqueeze(2).type_as(side))
 
 
-def normed_map(x: Tensor, matrix: Tensor) -> Tensor:
-    """Return LN(x) W."""
-    return torch.matmul(F.layer_norm(x, x.shape[-1:]), matrix)
+def normed_map(norm: Callable[..., Tensor], x: Tensor, matrix: Tensor) -> Tensor:
+    """Return norm(x) W. Backwards it is computed again: normalised streams would take as much memory as the streams."""
+
+    def compute(x: Tensor, matrix: Tensor) -> Tensor:
+        return torch.matmul(norm(x, x.shape[-1:], eps=1e-5), matrix)
+
+    return checkpoint(compute, x, matrix, use_reentrant=False, preserve_rng_state=False)
 
 
 class DynamicConnection(HyperConnection):
@@ -78,14 +83,14 @@ class DynamicConnection(HyperConnection):
         self.map = nn.Parameter(torch.zeros(width, streams + 2))
         self.scales = nn.Parameter(torch.full((2,), 0.01))
 
-    def weights(self, streams: Tensor) -> Weights:
+    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         """The columns of W: reading, writing, and what the stream gives to each."""
-        # Normalised again backwards: normalised streams of each sub-layer would take as much memory as the streams.
-        change = torch.tanh(checkpoint(normed_map, streams, self.map, use_reentrant=False, preserve_rng_state=False))
-        of_read, of_write, of_mix = torch.split(change.type_as(streams), [1, 1, change.size(-1) - 2], dim=-1)
-        reading, mixing, writing = super().weights(streams)
-        mixing = mixing + self.scales[0] * of_mix.transpose(-1, -2)
-        return reading + self.scales[0] * of_read.transpose(-1, -2), mixing, writing + self.scales[1] * of_write
+        change = torch.tanh(normed_map(F.layer_norm, streams, self.map))
+        first = torch.cat([self.read_weights.t(), self.write_weights.unsqueeze(1), self.mix_weights], dim=1)
+        scales = torch.cat([self.scales, self.scales[:1].expand(streams.size(2))])
+        joint = torch.addcmul(first, change.type_as(streams), scales)
+        reading, writing, mixing = torch.split(joint, [1, 1, streams.size(2)], dim=-1)
+        return torch.cat([reading.transpose(-1, -2), mixing.transpose(-1, -2)], dim=-2), writing
 
 
 class ManifoldConnection(HyperConnection):
@@ -99,14 +104,15 @@ class ManifoldConnection(HyperConnection):
         self.map = nn.Parameter(torch.zeros(streams * width, sum(self.sizes)))
         self.scales = nn.Parameter(torch.full((3,), 0.01))
 
-    def weights(self, streams: Tensor) -> Weights:
+    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         """The columns of W: reading, writing and mixing."""
-        flat = streams.flatten(2)
-        product = torch.split(over_rms(torch.matmul(flat, self.map), flat), self.sizes, dim=-1)
-        bias = torch.split(self.bias.flatten(), self.sizes)
-        read, write, mix = (s * each + b for s, each, b in zip(self.scales, product, bias, strict=True))
-        mix = doubly_stochastic(mix.unflatten(-1, (self.sizes[0], -1))).type_as(streams)
-        return read.sigmoid().type_as(streams).unsqueeze(-2), mix, 2 * write.sigmoid().type_as(streams).unsqueeze(-1)
+        count, columns = streams.size(2), wide(normed_map(F.rms_norm, streams.flatten(2), self.map))
+        scales = torch.cat([scale.expand(size) for scale, size in zip(self.scales, self.sizes, strict=True)])
+        joint = scales * columns + self.bias.flatten()
+        gates, mix = torch.split(joint, [2 * count, count * count], dim=-1)
+        read, write = torch.split(gates.sigmoid().type_as(streams), count, dim=-1)
+        mix = doubly_stochastic(mix.view(*mix.shape[:2], count, count)).type_as(streams)
+        return torch.cat([read.unsqueeze(-2), mix], dim=-2), 2 * write.unsqueeze(-1)
 
 
 def doubly_stochastic(logits: Tensor) -> Tensor:

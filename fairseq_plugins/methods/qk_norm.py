@@ -38,8 +38,7 @@ class UnitLength(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise; the released code counts shorter lengths as 1e-12."""
-        normed = unit(x, 1e-12)
-        return normed if self.scale is None else normed * (self.scale * math.sqrt(x.size(-1)))
+        return unit(x, 1e-12, 1.0 if self.scale is None else self.scale * math.sqrt(x.size(-1)))
 
 
 @part(

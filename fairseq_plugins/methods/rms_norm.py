@@ -17,7 +17,7 @@ from fairseq_plugins.methods.shared.length import inverse_rms, wide
 
 
 class _Normalise(torch.autograd.Function):
-    """g * x * factor. Autograd keeps x and the factor; left to itself it would keep their product, too."""
+    """g * x * factor, on a CPU. Autograd keeps x and the factor; torch's own keeps their product, too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -47,10 +47,10 @@ class RMSNorm(nn.RMSNorm):
     eps: float
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise."""
-        if torch.is_grad_enabled():
+        """Normalise; on a GPU torch has one kernel."""
+        if torch.is_grad_enabled() and not (x.is_cuda or torch.compiler.is_compiling()):
             return _Normalise.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
-        return (x * inverse_rms(x, self.eps)).type_as(x) * self.weight
+        return super().forward(x)
 
 
 class RootNorm(nn.RMSNorm):

@@ -36,7 +36,7 @@ class ScaleNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise."""
-        return unit(x, SHORTEST) * self.scale
+        return unit(x, SHORTEST, self.scale)
 
 
 def word_vectors(table: Tensor) -> Tensor:

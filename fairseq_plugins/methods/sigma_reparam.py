@@ -148,8 +148,8 @@ class SpectralLinear(AffineMap):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
-        # On a GPU the factor would only be known after waiting for the device.
-        if not self.is_fixed and not x.is_cuda:
+        # On a GPU the factor would only be known after waiting for the device; compiled code cannot read it at all.
+        if not (self.is_fixed or x.is_cuda or torch.compiler.is_compiling()):
             return self._scaled_product(x)
         return F.linear(x, self.matrix(), self.bias)
 

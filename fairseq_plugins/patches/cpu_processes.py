@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.distributed as dist
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from torch.distributed.elastic.utils.distributed import get_free_port
+
+from fairseq_plugins.wrapping import replaced
 
 LAUNCHER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 """Environment variables that torchrun sets for each process."""
@@ -60,7 +61,7 @@ def call_main_anywhere(call_main: Callable[..., Any], cfg: Any, main: Callable[.
         call_main(cfg, main, **kwargs)
         return
     here = settings.distributed_world_size - settings.distributed_rank
-    with mock.patch.object(torch.cuda, "device_count", return_value=here):
+    with replaced(torch.cuda, device_count=lambda: here):
         call_main(cfg, main, **kwargs)
 
 

@@ -47,7 +47,7 @@ LEGAL: Mapping[str, Legal] = {
     **dict.fromkeys("temperature adam_eps lamb_eps muon_lr_scale lr_decay_constant".split(), ABOVE_0),
     **dict.fromkeys(["label_smoothing", "muon_momentum"], SHARE),
     **dict.fromkeys(["lenpen", "unkpen"], Legal("a finite number", math.isfinite)),
-    "length_grid": Legal("above 1", lambda value: 1 < value < math.inf),
+    "length_grid": AT_LEAST_1,
     "seed": Legal("from 0 to 4294967295, as numpy requires", lambda value: 0 <= value < 2**32),
     # fairseq replaces before or after it joins subwords, and copies <unk> where the source word is unknown, too.
     "replace_unk": Legal(

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 from fairseq import utils
 from fairseq.trainer import Trainer
+
+from fairseq_plugins.wrapping import replaced
 
 
 def train_on_all(get_train_iterator: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.get_train_iterator``, where ``--max-tokens`` is the last of the limits."""
     resolve = utils.resolve_max_positions
-    with mock.patch.object(utils, "resolve_max_positions", lambda *limits: resolve(*limits[:-1])):
+    with replaced(utils, resolve_max_positions=lambda *limits: resolve(*limits[:-1])):
         return get_train_iterator(trainer, *args, **kwargs)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.search import BeamSearch
@@ -59,6 +59,17 @@ class LeanSearchWithAlignment(SequenceGeneratorWithAlignment, LeanSearch):
     keeps_attention = True
 
 
+class _Step(NamedTuple):
+    """A step, counted from 0, whose ended hypotheses are not yet put aside."""
+
+    number: int
+    alive: list[int]
+    candidates: Candidates
+    ends: Tensor  # (N, K) in main memory: which of the first K candidates end a hypothesis
+    arrived: Any  # the event behind it on a GPU
+    before: tuple[Tensor, Tensor, Tensor | None]  # words, sums and attention of the hypotheses so far
+
+
 class _Batch:
     """The search of one batch; ``settings`` are the attributes of its generator."""
 
@@ -78,7 +89,7 @@ class _Batch:
         self.attention: Tensor | None = None  # (N * K, S, max_len + 2), where it is asked for
         self.ignored = torch.zeros(self.sentences, self.beam, dtype=torch.bool, device=self.device)
         self.alive = list(range(self.sentences))
-        self.finished = Finished(self.sentences, self.beam)
+        self.finished, self.over = Finished(self.sentences, self.beam), set[int]()
         self.ancestry = Ancestry(self.sentences, self.device)
         self.members = [
             Member(model, net_input, self.ancestry, self.beam, settings.keeps_attention)
@@ -93,11 +104,19 @@ class _Batch:
         with ExitStack() as stack:
             for member in self.members:
                 stack.enter_context(in_steps(member.decoder, self.beam))
+            steps: list[_Step] = []
             for step in range(self.max_len + 1):
                 candidates = self.candidates(step)
                 ends = candidates.words.eq(self.settings.eos) & candidates.scores.ne(-math.inf)
                 ends[:, : self.beam] &= ~self.ignored
-                staying = self.finish(step, candidates, ends[:, : self.beam].tolist())
+                on_host = ends[:, : self.beam].to("cpu", non_blocking=self.by_halves)
+                arrived = torch.cuda.current_stream().record_event() if self.by_halves else None
+                before = (self.tokens, self.sums, self.attention)
+                steps.append(_Step(step, self.alive, candidates, on_host, arrived, before))
+                # With graphs a step later, while the GPU computes this one; the step too many changes nothing.
+                while len(steps) > (self.by_halves and step < self.max_len):
+                    self.finish(steps.pop(0))
+                staying = self.leave()
                 if not self.alive:
                     break
                 assert step < self.max_len, f"{step} < {self.max_len}"
@@ -156,39 +175,39 @@ class _Batch:
             lprobs = settings.repeat_ngram_blocker(tokens, lprobs, sentences, width, step)
         return lprobs
 
-    def finish(self, step: int, candidates: Candidates, ends: list[list[bool]]) -> list[int] | None:
-        """Put hypotheses that end aside, and let full sentences leave.
-
-        Args:
-            step: counted from 0.
-            candidates: of the sentences in the batch.
-            ends: which of the first K candidates end a hypothesis.
-
-        Returns:
-            the sentences that stay; None if all do.
-        """
-        searched = [(row, ranks) for row, ranks in enumerate(ends) if not self.finished.is_full(self.alive[row])]
+    def finish(self, step: _Step) -> None:
+        """Put the hypotheses aside that end at a step."""
+        if step.arrived is not None:
+            step.arrived.synchronize()
+        number, candidates, (tokens, sums, attention) = step.number, step.candidates, step.before
+        searched = [
+            (row, ranks) for row, ranks in enumerate(step.ends.tolist()) if not self.finished.is_full(step.alive[row])
+        ]
         places = [(row, rank) for row, ranks in searched for rank, end in enumerate(ranks) if end]
         if not places:
-            return None
+            return
         rows, ranks = self.on_device(places).t()
         parents = rows * self.beam + candidates.parents[rows, ranks]
         scores = candidates.scores[rows, ranks]
-        tokens = self.tokens.index_select(0, parents)[:, 1 : step + 2]
-        tokens[:, step] = self.settings.eos
-        positional = self.sums.index_select(0, parents)[:, : step + 1]
-        positional[:, step] = scores
+        tokens = tokens.index_select(0, parents)[:, 1 : number + 2]
+        tokens[:, number] = self.settings.eos
+        positional = sums.index_select(0, parents)[:, : number + 1]
+        positional[:, number] = scores
         positional[:, 1:] = positional[:, 1:] - positional[:, :-1]
         if self.settings.normalize_scores:
-            scores = scores / (step + 1) ** self.settings.len_penalty
+            scores = scores / (number + 1) ** self.settings.len_penalty
         ended_hypotheses = {"tokens": tokens, "score": scores, "positional_scores": positional}
-        if self.attention is not None:
-            ended_hypotheses["attention"] = self.attention.index_select(0, parents)[:, :, 1 : step + 2]
+        if attention is not None:
+            ended_hypotheses["attention"] = attention.index_select(0, parents)[:, :, 1 : number + 2]
         for place, (row, _) in enumerate(places):
-            self.finished.add(self.alive[row], **{name: values[place] for name, values in ended_hypotheses.items()})
-        last = {row for row, _ in places if step == self.max_len}
-        full = map(self.finished.is_full, self.alive)
-        staying = [row for row, is_full in enumerate(full) if not is_full and row not in last]
+            self.finished.add(step.alive[row], **{name: values[place] for name, values in ended_hypotheses.items()})
+        if number == self.max_len:
+            self.over = {step.alive[row] for row, _ in places}
+
+    def leave(self) -> list[int] | None:
+        """Let full sentences leave; return the rows of those that stay, None if all do."""
+        over = [self.finished.is_full(sentence) or sentence in self.over for sentence in self.alive]
+        staying = [row for row, is_over in enumerate(over) if not is_over]
         if len(staying) == len(self.alive) or (self.by_halves and 2 * len(staying) > len(self.alive)):
             return None
         self.alive = [self.alive[row] for row in staying]

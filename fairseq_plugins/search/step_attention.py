@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.search.hypotheses import Ancestry
+from fairseq_plugins.wrapping import replaced
 
 FIRST_STEPS = 8
 """Steps for which a cache has room at first; it then doubles."""
@@ -191,21 +192,12 @@ def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
 
     An attention with steps of its own gets ``beam``, because the hypotheses of a sentence share its source.
     """
-    stepping, before = [], []
-    for module in decoder.modules():
-        if has_steps(module):
-            stepping.append(module)
-            module.forward = types.MethodType(forward, module)
-        elif hasattr(module, "beam_size"):
-            before.append((module, "beam_size", module.beam_size))
-            module.beam_size = beam  # type: ignore[assignment]
-        elif hasattr(module, "need_attn"):
-            before.append((module, "need_attn", module.need_attn))
-            module.need_attn = False  # type: ignore[assignment]
-    try:
+    with ExitStack() as stack:
+        for module in decoder.modules():
+            if has_steps(module):
+                stack.enter_context(replaced(module, forward=types.MethodType(forward, module)))
+            elif hasattr(module, "beam_size"):
+                stack.enter_context(replaced(module, beam_size=beam))
+            elif hasattr(module, "need_attn"):
+                stack.enter_context(replaced(module, need_attn=False))
         yield
-    finally:
-        for module in stepping:
-            del module.forward  # the class's again
-        for module, name, value in before:
-            setattr(module, name, value)

@@ -10,21 +10,17 @@ Legend: N sentences still in the batch, K hypotheses of each, V words.
 
 from __future__ import annotations
 
-import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.recorded import Inputs, equal, is_known, recording, waits_noted, why
+from fairseq_plugins.core.recorded import RecordedGraphs, Recording, equal, is_known, waits_noted
 from fairseq_plugins.core.stacks import HAS_PADS, Decoder
 from fairseq_plugins.search.hypotheses import Ancestry
-
-if TYPE_CHECKING:
-    from fairseq_plugins.search.stepping import Member
-
-logger = logging.getLogger(__name__)
+from fairseq_plugins.search.stepping import Member
+from fairseq_plugins.wrapping import replaced
 
 FIRST_SOURCE, FIRST_STEPS = 8, 16
 """The smallest room for words of the source, and for steps."""
@@ -76,7 +72,7 @@ class Room(Ancestry):
         setattr(self.tokens, HAS_PADS, False)  # attentions with steps look at no pads of the target
         self.places = torch.zeros(width, dtype=torch.long, device=device)
         self.position, self.output = torch.zeros(0), torch.zeros(0)
-        self.recorded: Any = None  # the graph, and the memory that it reads
+        self.recorded: Recording | None = None
 
     def take(self, ancestry: Ancestry, words: Tensor, position: Tensor) -> None:
         """Take the ancestry of a step, its words ``(N * K, 1)`` and the vectors of its position."""
@@ -89,25 +85,24 @@ class Room(Ancestry):
 
     def compute(self, member: Member) -> Tensor:
         """Return log-probabilities of the next words of all that is in the room."""
-        state, embed, self._bias = member.state, member.decoder.embed_positions, {}
-        ancestry, state.ancestry = state.ancestry, self
-        embed.forward = lambda *_, **__: self.position
-        try:
+        self._bias = {}
+        embed = replaced(member.decoder.embed_positions, forward=lambda *_, **__: self.position)
+        with replaced(member.state, ancestry=self), embed:
             return member.compute(self.tokens, self.temperature)[0]
-        finally:
-            state.ancestry = ancestry
-            del embed.forward
 
 
-class StepGraphs:
-    """The rooms of one member of an ensemble, kept from batch to batch; ``stopped`` says why there are none."""
+class StepGraphs(RecordedGraphs):
+    """The rooms of one member of an ensemble, kept from batch to batch."""
 
     def __init__(self) -> None:
+        super().__init__("the search")
         self.rooms: dict[Any, Room] = {}
-        self.stopped = ""
         self._identity: Any = None
         self._memory: dict[Any, Tensor] = {}
-        self._pool: Any = None
+
+    def forget(self) -> None:
+        """Drop all rooms and their memory."""
+        self.rooms, self._memory, self._pool = {}, {}, None
 
     def fit(self, member: Member) -> bool:
         """Return whether rooms can compute the steps of a batch; forget those of other weights.
@@ -124,7 +119,8 @@ class StepGraphs:
         weights = [(weight.data_ptr(), weight.dtype) for weight in (*model.parameters(), *model.buffers())]
         identity = (decoder, getattr(model, "_is_generation_fast", False), weights)
         if identity != self._identity:
-            self.rooms, self._memory, self._pool, self._identity = {}, {}, None, identity
+            self.forget()
+            self._identity = identity
         return True
 
     def step(self, member: Member, previous: Tensor, temperature: float) -> Tensor:
@@ -135,7 +131,7 @@ class StepGraphs:
         room = member.room
         room.take(ancestry, previous[:, -1:], position[:, -1:])
         if room.recorded is not None:
-            room.recorded[0].replay()
+            room.recorded.graph.replay()
             return room.output[: len(previous)]
         with waits_noted() as waits:
             output = room.compute(member)
@@ -180,21 +176,13 @@ class StepGraphs:
         room.output = self._shared("output", expected, tuple(expected.shape))
         if len(self.rooms) == MOST:
             self.rooms.pop(next(iter(self.rooms)))
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
-        graph, inputs = torch.cuda.CUDAGraph(), Inputs()
-        try:
-            if waits:
-                raise RuntimeError(waits[0])
-            with recording(graph, self._pool), inputs:
-                room.output.copy_(room.compute(member))
-            graph.replay()
-            reason = "" if equal(room.output, expected) else "a replay has other numbers"
-        except Exception as error:  # whatever torch, the driver or a module says
-            reason = why(error)
-        if not reason:
-            room.recorded = graph, list(inputs.kept.values())
-            self.rooms[room.sizes] = room
-            return room.output
-        logger.warning("the search goes on without CUDA graphs: %s", reason)
-        self.stopped, self.rooms, self._memory, self._pool = reason, {}, {}, None
-        return room.compute(member)  # once more, since a replay may have written anything
+
+        def is_same(recording: Recording) -> bool:
+            recording.graph.replay()
+            return equal(room.output, expected)
+
+        room.recorded = self.record(lambda: room.output.copy_(room.compute(member)), is_same, waits)
+        if room.recorded is None:
+            return room.compute(member)  # once more, since a replay may have written anything
+        self.rooms[room.sizes] = room
+        return room.output

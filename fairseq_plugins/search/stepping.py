@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from fairseq_plugins.search.hypotheses import Ancestry
 from fairseq_plugins.search.step_attention import DecodingState, has_steps
-from fairseq_plugins.search.step_graphs import Room, StepGraphs
 
 HERE_AND_FAIRSEQ = ("fairseq", "fairseq_plugins")
 
@@ -55,8 +54,8 @@ class Member:
         self.options = {} if attention else {"alignment_layer": -1}  # no layer, hence no layer's weights
         movable = [module for module in self.decoder.modules() if hasattr(module, "reorder_incremental_state")]
         self.movable = [module for module in movable if module is not self.decoder and not has_steps(module)]
-        self.graphs: StepGraphs | None = None
-        self.room: Room | None = None  # where graphs compute
+        self.graphs: Any = None  # the ``StepGraphs`` that compute steps, if there are any
+        self.room: Any = None  # where they compute
 
     def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
         """Return log-probabilities of the next word, ``(N * W, V)``, and the attention, ``(N * W, S)``, if asked for.

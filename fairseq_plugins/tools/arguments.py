@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import wraps
+from functools import cache, wraps
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -27,10 +27,11 @@ def fits(value: object, kind: Any) -> bool:
 
 def typed(function: Function) -> Function:
     """Decorate a function whose arguments are checked by their annotations."""
+    form, hints = signature(function), cache(lambda: get_type_hints(function))  # of names that are defined below it
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        kinds, given = get_type_hints(function), signature(function).bind(*args, **kwargs).arguments
+        kinds, given = hints(), form.bind(*args, **kwargs).arguments
         for name, value in given.items():
             if name in kinds and not fits(value, kinds[name]):
                 wanted = function.__annotations__[name]

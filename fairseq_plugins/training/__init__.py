@@ -2,7 +2,7 @@
 
 * Optimizers: RAdam, LAMB, Muon with Adam, and fairseq's Adam by lists of tensors (``foreach_adam``, equal bit for bit)
   and by torch's fused kernel (``fused_adam``, equal to rounding).
-* A schedule without warm-up, and losses by sentence and in chunks of the vocabulary's logits.
+* A schedule without warm-up, and losses by sentence and chunked, without a tensor of all logits.
 * Batches of few shapes, mixed precision, and rates for kinds of parameters.
 
 Optimizers, schedule and losses register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a
@@ -15,6 +15,8 @@ from __future__ import annotations
 def register() -> None:
     """Register everything in this package with fairseq; a second call does nothing."""
     from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
+        chunked_loss,
+        compiled_layers,
         cuda_graphs,
         fast_adam,
         host_pads,
@@ -22,13 +24,13 @@ def register() -> None:
         lamb,
         length_grid,
         loss_by_sentence,
-        loss_in_chunks,
         mixed_precision,
         muon,
         radam,
         rates,
     )
 
+    compiled_layers.install()
     cuda_graphs.install()
     host_pads.install()
     length_grid.install()

@@ -21,13 +21,12 @@ Everything around it is fairseq's: clipping, loss scale, optimizer, several proc
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of a dataclass, not of their names.
 
-import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Optional
 
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
@@ -38,24 +37,23 @@ from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_with_path
-from torch.utils.hooks import RemovableHandle
 
 from fairseq_plugins.core.recorded import (
-    Inputs,
+    NewHooks,
+    RecordedGraphs,
+    Recording,
     equal,
     follows_updates,
     is_known,
     out_of_memory,
-    recording,
     tensors_of,
     waits_noted,
-    why,
 )
 from fairseq_plugins.core.stacks import HAS_PADS
 from fairseq_plugins.training.flat_gradients import FlatGradients
-from fairseq_plugins.wrapping import replace_settings, wrap
+from fairseq_plugins.wrapping import replace_settings, replaced, wrap
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +65,7 @@ COUNTS = {"ntokens": 2**31 + 11, "nsentences": 2**31 + 45}
 """Numbers of a batch that its shape does not tell, and what takes their place in a recorded batch."""
 BACKENDS = ("legacy_ddp", "no_c10d")
 CRITERIA = (CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)
+OTHER_CRITERIA = tuple(f"fairseq.criterions.label_smoothed_cross_entropy_{kind}" for kind in ("with", "latency"))
 
 Result = tuple[Tensor, Any, dict[str, Any]]
 """Loss, sample size and logging output, as ``FairseqTask.train_step`` returns them."""
@@ -74,43 +73,44 @@ Result = tuple[Tensor, Any, dict[str, Any]]
 
 @dataclass
 class CommonConfigWithGraphs(CommonConfig):
-    """fairseq's common settings, and CUDA graphs."""
+    """fairseq's common settings, CUDA graphs, and compiled layers."""
 
-    cuda_graphs: bool = field(
-        default=False,
+    # Unset is off, but for `fairseq-deep run`, which chooses by the machine.
+    cuda_graphs: Optional[bool] = field(
+        default=None,
         metadata={
             "help": "on a GPU, record the kernels of each batch shape once and launch them together afterwards: the "
-            "same numbers, several times faster where models are deep or batches small"
+            "same numbers, several times faster where models are deep or batches small; --length-grid keeps shapes few"
+        },
+    )
+    compile_layers: bool = field(
+        default=False,
+        metadata={
+            "help": "on a GPU, train with layers that torch.compile has made: fewer kernels, other rounding and other "
+            "random numbers of dropout"
         },
     )
 
 
-def obstacles(trainer: Trainer) -> list[str]:
-    """Return what keeps the updates of a training out of graphs, each with its flag."""
-    cfg, model, criterion = trainer.cfg, trainer.get_model(), trainer.get_criterion()
-    several = trainer.data_parallel_world_size > 1
+def obstacles(cfg: Any, task: FairseqTask, model: nn.Module, criterion: nn.Module, gpus: int) -> list[str]:
+    """Return what keeps the updates of a training on so many GPUs out of graphs, each with its flag."""
     backend = cfg.distributed_training.ddp_backend
-    known_criterion = isinstance(criterion, CRITERIA) and not criterion.__module__.startswith(
-        (
-            "fairseq.criterions.label_smoothed_cross_entropy_with",
-            "fairseq.criterions.label_smoothed_cross_entropy_latency",
-        )
-    )
+    known_criterion = isinstance(criterion, CRITERIA) and not criterion.__module__.startswith(OTHER_CRITERIA)
     foreign = {type(m) for m in model.modules() if not is_known(type(m))}
     found = {
-        "there is no GPU": not trainer.cuda,
-        f"--ddp-backend {backend} (legacy_ddp works)": several and backend not in BACKENDS,
+        "there is no GPU": not gpus,
+        f"--ddp-backend {backend} (legacy_ddp works)": gpus > 1 and backend not in BACKENDS,
         "--checkpoint-activations": getattr(cfg.model, "checkpoint_activations", False),
         "--encoder-layerdrop or --decoder-layerdrop": any(
             m.p > 0 for m in model.modules() if isinstance(m, LayerDropModuleList)
         ),
         "--quant-noise-pq": any(getattr(cfg.model, f"quant_noise_{kind}", 0) for kind in ("pq", "scalar")),
-        "--quantization-config-path": trainer.quantizer is not None,
-        "--pipeline-model-parallel": trainer.pipeline_model_parallel,
+        "--quantization-config-path": cfg.common.quantization_config_path is not None,
+        "--pipeline-model-parallel": cfg.distributed_training.pipeline_model_parallel,
         f"--criterion {cfg.criterion._name}": not known_criterion,
         "--report-accuracy": getattr(criterion, "report_accuracy", False),
-        f"--task {cfg.task._name} has an update of its own": type(trainer.task).train_step is not FairseqTask.train_step
-        or getattr(trainer.task, "uses_ema", False),
+        f"--task {cfg.task._name} has an update of its own": type(task).train_step is not FairseqTask.train_step
+        or getattr(task, "uses_ema", False),
         f"unknown modules: {', '.join(sorted(f'{kind.__module__}.{kind.__name__}' for kind in foreign))}": foreign,
     }
     return [reason for reason, stands in found.items() if stands]
@@ -137,22 +137,6 @@ def shape_of(sample: dict[str, Any]) -> Hashable:
     return repr(tree_map_with_path(described, sample))
 
 
-class Graph(NamedTuple):
-    """The recorded kernels of one shape.
-
-    Attributes:
-        graph: torch's graph.
-        inputs: where the kernels read a batch.
-        result: what they write; numbers of a batch are those of ``COUNTS``.
-        kept: whatever else they read.
-    """
-
-    graph: Any
-    inputs: list[Tensor]
-    result: Result
-    kept: list[Tensor]
-
-
 class State:
     """Copies of all that forward and backward pass change: gradients, buffers, and the random state of the GPU."""
 
@@ -171,35 +155,35 @@ class State:
         return all(map(equal, *zip(*pairs, strict=True)))
 
 
-class Graphs:
+class Graphs(RecordedGraphs):
     """The updates of a training; takes the place of its task's ``train_step``.
 
     Args:
         trainer: the training, whose optimizer is built.
 
     Attributes:
-        graphs: the graph of each shape.
+        graphs: the recording of each shape, and where its kernels read a batch.
         counts: of ``batches``, and of those ``replayed``.
-        stopped: why the training goes on without graphs; empty while it does not.
     """
 
     def __init__(self, trainer: Trainer) -> None:
-        self.graphs: dict[Hashable, Graph] = {}
+        super().__init__("--cuda-graphs: the training")
+        self.graphs: dict[Hashable, tuple[Recording, list[Tensor]]] = {}
         self.counts: Counter[str] = Counter()
-        self.stopped = ""
         self._trainer = trainer
         self._train_step = trainer.task.train_step
         self._params = list(getattr(trainer.optimizer, "fp16_params", trainer.optimizer.params))
         self._flat: FlatGradients  # there is one after the first batch
         self._seen: set[Hashable] = set()
-        self._pool: Any = None
-        self._scale: Tensor | None = None
+        scaler = getattr(trainer.optimizer, "scaler", None)
+        self._scaler = scaler if isinstance(scaler, DynamicLossScaler) else None
+        self._scale = torch.zeros((), device="cuda")
         self._seconds, self._bytes = 0.0, 0
         modules = (trainer.get_model(), trainer.get_criterion())
         self._modules = [m for module in modules for m in module.modules()]
         self._following = [m for m in self._modules if follows_updates(type(m))]
         self._buffers = [buffer for module in modules for buffer in module.buffers()]
-        self._own_hooks, self._without_hooks = self._hooks(), RemovableHandle.next_id
+        self._hooked = NewHooks(self._modules)
         self._places: list[int] = []
 
     def __call__(
@@ -211,6 +195,7 @@ class Graphs:
             result: Result = self._train_step(batch, model, criterion, optimizer, update_num, **named)
             return result
 
+        vars(model).pop("train", None)  # see leave_mode
         self.counts["batches"] += 1
         if not self._seen:
             result = compute(sample)
@@ -219,8 +204,8 @@ class Graphs:
             self._seen.add(shape_of(sample))
             return result
         if not self.stopped and self._places_now() != self._places:
-            self._stop("the weights of the model have moved")
-        if self.stopped or named.get("ignore_grad") or self._hooked():
+            self.stop("the weights of the model have moved")
+        if self.stopped or named.get("ignore_grad") or self._hooked:
             return self._eager(compute, sample)
         for module in self._following:
             module.set_num_updates(update_num)
@@ -230,7 +215,7 @@ class Graphs:
         """Compute by a graph of this shape; make one if this is the second batch of the shape."""
         if shape in self.graphs:
             self.counts["replayed"] += 1
-            result = self._replay(self.graphs[shape], sample)
+            result = self._replay(*self.graphs[shape], sample)
             for listener in getattr(self._trainer.get_criterion(), "listeners", ()):
                 listener(result)
             return result
@@ -246,13 +231,15 @@ class Graphs:
         """Compute eagerly; without graphs from now on, if their memory is missed."""
         random, fresh = torch.cuda.get_rng_state(), self._flat.fresh
         self._flat.fresh = False
+        self._flat.attach()
         try:
             return compute(sample)
         except RuntimeError as error:
             if not (fresh and self.graphs and out_of_memory(error)):
                 raise
-        self._stop("out of memory")
+        self.stop("out of memory")
         self._flat.zero()
+        self._flat.attach()
         torch.cuda.set_rng_state(random)
         return compute(sample)
 
@@ -264,158 +251,90 @@ class Graphs:
         # Without its graph, whose nodes would tie the recorded backward pass to the stream of this one.
         with waits_noted() as waits:
             result = tree_map(detached, self._eager(compute, sample))
-        if waits:
-            self._stop(waits[0])
-            return result
         after = State(live)
-        try:
-            graph = self._record(compute, sample)
-            before.restore()
-            replayed = self._replay(graph, sample)
-            reason = "" if _same(result, replayed) and after.equals(State(live)) else "a replay has other numbers"
-        except Exception as error:  # whatever torch, the driver or a module says: the training goes on without graphs
-            reason = why(error)
-        after.restore()
-        if reason:
-            self._stop(reason)
-        else:
-            self.graphs[shape] = graph
-        self._seconds += time.perf_counter() - begun
-        self._bytes += max(0, torch.cuda.memory_reserved() - reserved)
-        return result
-
-    def _record(self, compute: Callable[[Any], Result], sample: Any) -> Graph:
-        """Record the kernels of a batch; none of them runs."""
 
         def fixed(path: Any, value: Any) -> Any:
             if not isinstance(value, Tensor):
                 return COUNTS.get(name_of(path), value)
             copy = value.clone()
-            if hasattr(value, HAS_PADS):
-                setattr(copy, HAS_PADS, getattr(value, HAS_PADS))
+            setattr(copy, HAS_PADS, getattr(value, HAS_PADS, None))
             return copy
 
-        recorded = tree_map_with_path(fixed, sample)
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
-        graph, inputs = torch.cuda.CUDAGraph(), Inputs()
-        capturing = recording(graph, self._pool)
-        with self._alone(), self._scale_on_device(), self._gradients_taken() as take, capturing, inputs:
-            result = compute(recorded)
-            take()
-        return Graph(graph, tensors_of(recorded), tree_map(detached, result), list(inputs.kept.values()))
+        place = tree_map_with_path(fixed, sample)
+        inputs = tensors_of(place)
 
-    def _replay(self, graph: Graph, sample: Any) -> Result:
+        def is_same(recording: Recording) -> bool:
+            before.restore()
+            (ours, form), (theirs, other) = map(tree_flatten, (result, self._replay(recording, inputs, sample)))
+            return form == other and all(map(equal, ours, theirs)) and after.equals(State(live))
+
+        recording = self.record(lambda: self._alone(compute, place), is_same, waits)
+        after.restore()
+        if recording is not None:
+            self.graphs[shape] = recording, inputs
+        self._seconds += time.perf_counter() - begun
+        self._bytes += max(0, torch.cuda.memory_reserved() - reserved)
+        return result
+
+    def _replay(self, recording: Recording, inputs: list[Tensor], sample: Any) -> Result:
         """Compute a batch by its graph."""
         self._flat.attach()
         self._flat.fresh = False
-        torch._foreach_copy_(graph.inputs, tensors_of(sample))
-        optimizer = self._trainer.optimizer
-        if self._scale is not None:
-            self._scale.fill_(optimizer.scaler.loss_scale)
-        graph.graph.replay()
-        if hasattr(optimizer, "_needs_sync"):
-            optimizer._needs_sync = True
+        torch._foreach_copy_(inputs, tensors_of(sample))
+        if self._scaler is not None:
+            self._scale.fill_(self._scaler.loss_scale)
+        recording.graph.replay()
+        if hasattr(self._trainer.optimizer, "_needs_sync"):
+            self._trainer.optimizer._needs_sync = True
         given = {number: sample[name] for name, number in COUNTS.items() if name in sample}
 
         def of_sample(value: Any) -> Any:
             # A copy: graphs share memory, and the next one may overwrite this one's results.
             return value.clone() if isinstance(value, Tensor) else given.get(value, value)
 
-        result: Result = tree_map(of_sample, graph.result)
+        result: Result = tree_map(of_sample, recording.result)
         return result
 
-    @contextlib.contextmanager
-    def _gradients_taken(self) -> Iterator[Callable[[], None]]:
-        """Let autograd hand over its gradients, and yield what adds them up: few kernels, not one a parameter."""
-        before = [p.grad for p in self._params]
+    def _alone(self, compute: Callable[[Any], Result], sample: Any) -> Result:
+        """Compute a batch without what happens beside its kernels in each update.
+
+        Autograd hands over its gradients, which are added up here: few kernels, not one a parameter. The loss scale of
+        ``--fp16``, which a graph would freeze, is a number on the GPU.
+        """
+        scale = {} if self._scaler is None else {"loss_scale": self._scale}
+        gradients = [p.grad for p in self._params]
         for p in self._params:
             p.grad = None
-
-        def take() -> None:
+        try:
+            with (
+                replaced(self._trainer.get_model(), set_num_updates=lambda num_updates: None),
+                replaced(self._trainer.get_criterion(), listeners=()),
+                replaced(self._scaler, **scale),
+            ):
+                result: Result = tree_map(detached, compute(sample))
             made = [(p.grad, view) for p, view in zip(self._flat.params, self._flat.views, strict=True)]
             pairs = [(gradient, view) for gradient, view in made if gradient is not None]
             if len(pairs) != sum(p.grad is not None for p in self._params):
                 raise RuntimeError("not every batch has gradients of the same parameters")
             torch._foreach_add_([view for _, view in pairs], [gradient for gradient, _ in pairs])
-
-        try:
-            yield take
+            return result
         finally:
-            for p, gradient in zip(self._params, before, strict=True):
+            for p, gradient in zip(self._params, gradients, strict=True):
                 p.grad = gradient
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Leave out of the recorded batch what happens beside its kernels in each update."""
-        model, criterion = self._trainer.get_model(), self._trainer.get_criterion()
-        listeners = getattr(criterion, "listeners", ())
-        model.set_num_updates = lambda num_updates: None
-        if listeners:
-            criterion.listeners = ()
-        try:
-            yield
-        finally:
-            del model.set_num_updates
-            if listeners:
-                criterion.listeners = listeners
-
-    @contextlib.contextmanager
-    def _scale_on_device(self) -> Iterator[None]:
-        """Replace the loss scale of ``--fp16``, which a graph would freeze, by a number on the GPU."""
-        scaler = getattr(self._trainer.optimizer, "scaler", None)
-        if not isinstance(scaler, DynamicLossScaler):
-            yield
-            return
-        if self._scale is None:
-            self._scale = torch.tensor(float(scaler.loss_scale), device="cuda")
-        scale, scaler.loss_scale = scaler.loss_scale, self._scale
-        try:
-            yield
-        finally:
-            scaler.loss_scale = scale
-
-    def _hooks(self) -> list[int]:
-        """Return the hooks of all modules."""
-        kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-        return [id(hook) for m in self._modules for kind in kinds for hook in getattr(m, kind).values()]
-
-    def _hooked(self) -> bool:
-        """Return whether a module has a hook that it had not at first; modules are asked only after a new hook."""
-        if RemovableHandle.next_id == self._without_hooks:
-            return False
-        now = RemovableHandle.next_id
-        hooked = self._hooks() != self._own_hooks
-        if not hooked:
-            self._without_hooks = now
-        return hooked
-
-    def _stop(self, reason: str) -> None:
-        """Train on without graphs, and say why."""
-        self.stopped = reason
+    def forget(self) -> None:
+        """Drop all graphs."""
         self.graphs.clear()
-        self._pool = None
         torch.cuda.empty_cache()
-        logger.warning("--cuda-graphs: the training goes on without graphs: %s", reason)
 
     def summary(self) -> str:
         """Return how much of the training was replayed."""
-        batches = max(self.counts["batches"], 1)
+        batches, replayed = max(self.counts["batches"], 1), self.counts["replayed"]
+        few = "; --length-grid 1.15 makes fewer shapes" if len(self._seen) > MOST else ""
         return (
-            f"{len(self.graphs)} shapes of {len(self._seen)} seen, {100 * self.counts['replayed'] / batches:.1f} % of "
-            f"{batches} batches replayed, {self._seconds:.1f} s for recording, {self._bytes / 2**20:.0f} MiB"
+            f"{len(self.graphs)} shapes of {len(self._seen)} seen, {100 * replayed / batches:.1f} % of {batches} "
+            f"batches replayed, {self._seconds:.1f} s for recording, {self._bytes / 2**20:.0f} MiB{few}"
         )
-
-
-def _same(first: Result, second: Result) -> bool:
-    """Return whether two results are the same, tensors bit for bit."""
-    (ours, form), (theirs, other) = tree_flatten(first), tree_flatten(second)
-    return bool(form == other) and all(map(equal, ours, theirs))
-
-
-def wanted(trainer: Trainer) -> bool:
-    """Return whether the user asks for graphs, and nothing stands in the way."""
-    return getattr(trainer.cfg.common, "cuda_graphs", False) and not obstacles(trainer)
 
 
 def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
@@ -423,13 +342,16 @@ def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     build(trainer)
     if not getattr(trainer.cfg.common, "cuda_graphs", False):
         return
-    vars(trainer.task).pop("train_step", None)
-    if reasons := obstacles(trainer):
+    task, gpus = trainer.task, trainer.data_parallel_world_size if trainer.cuda else 0
+    vars(task).pop("train_step", None)
+    if reasons := obstacles(trainer.cfg, task, trainer.get_model(), trainer.get_criterion(), gpus):
         logger.warning("--cuda-graphs has no effect: %s", "; ".join(reasons))
         return
     graphs = Graphs(trainer)
     setattr(trainer, ATTRIBUTE, graphs)
-    trainer.task.train_step = graphs
+    task.train_step = graphs
+    if trainer.cfg.optimizer._name == "adam" and not getattr(trainer.optimizer, "has_flat_params", False):
+        logger.info("--optimizer fused_adam is faster beside --cuda-graphs: adam updates each parameter by itself")
 
 
 def summarise(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any) -> Any:
@@ -441,8 +363,23 @@ def summarise(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any)
     return result
 
 
+def leave_mode(train_step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.train_step`` that does not set the mode of thousands of modules, if that of the model is right.
+
+    A replay has the mode that was recorded, and ``FairseqTask.train_step`` sets the mode before it computes eagerly.
+    """
+    own = vars(trainer.model)
+    if hasattr(trainer, ATTRIBUTE) and trainer.model.training:
+        own["train"] = lambda: None
+    try:
+        return train_step(trainer, *args, **kwargs)
+    finally:
+        own.pop("train", None)
+
+
 def install() -> None:
-    """Add the setting to fairseq's, and wrap what builds a training; a second call changes nothing."""
+    """Add the setting to fairseq's, and wrap what builds and makes updates; a second call changes nothing."""
     replace_settings("common", CommonConfigWithGraphs)
     wrap(Trainer, "_build_optimizer", attach, order=-10)
     wrap(training_command, "train", summarise, order=10)
+    wrap(Trainer, "train_step", leave_mode, order=40)

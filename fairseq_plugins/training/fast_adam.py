@@ -98,7 +98,9 @@ class FairseqForeachAdam(FairseqAdam):
         params = list(params)
         super().__init__(cfg, params)
         self._optimizer = self.kind(params, **self.optimizer_config)
+        self._experts = any(hasattr(p, "expert") for p in self.params)  # fairseq marks them when it builds the model
 
+    @torch.no_grad()
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Clip as ``fairseq.utils.clip_grad_norm_`` does, with one call for the norms of all tensors.
 
@@ -109,9 +111,8 @@ class FairseqForeachAdam(FairseqAdam):
         Returns:
             the norm before clipping, float32.
         """
-        params = [p for p in self.params if p.grad is not None]
-        grads = [p.grad.detach() for p in params]
-        if len(grads) < 2 or any(hasattr(p, "expert") for p in params):  # a mixture of experts has a rule of its own
+        grads = [grad for group in self.param_groups for p in group["params"] if (grad := p.grad) is not None]
+        if len(grads) < 2 or self._experts:  # a mixture of experts has a rule of its own
             return super().clip_grad_norm(max_norm, aggregate_norm_fn)
         norm = torch.norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float32)))
         if aggregate_norm_fn is not None:

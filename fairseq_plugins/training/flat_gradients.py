@@ -7,7 +7,7 @@ gradients that stay in place in any case. Sums, rounding and checkpoints are tho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,8 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.distributed.legacy_distributed_data_parallel import LegacyDistributedDataParallel
 from fairseq.optim import FairseqOptimizer, FP16Optimizer
 from torch import Tensor, nn
+
+from fairseq_plugins.training.moments import same
 
 
 def flat_like(params: Sequence[Tensor], dtype: torch.dtype | None = None) -> tuple[Tensor, list[Tensor]]:
@@ -40,6 +42,7 @@ class FlatGradients:
 
     Attributes:
         params: the parameters with a gradient.
+        others: those without.
         views: their gradients.
         buffers: what the views are views of, one for each type.
         fresh: whether no backward pass has run since the gradients were set to zero.
@@ -47,6 +50,7 @@ class FlatGradients:
 
     def __init__(self, params: Sequence[nn.Parameter], optimizer: Any, model: nn.Module) -> None:
         self.params = [p for p in params if p.grad is not None]
+        self.others = [p for p in params if p.grad is None]
         self.fresh = False
         self.buffers: list[Tensor] = []
         views: dict[int, Tensor] = {}
@@ -61,21 +65,25 @@ class FlatGradients:
         whole = len(self.params) == len(params) and len(self.buffers) == 1
         optimizer.__class__ = _class_with(_FlatHalf if whole and type(optimizer) is FP16Optimizer else _Flat, optimizer)
         optimizer.take(self)
+        _multiply_at_once(getattr(optimizer, "wrapped_optimizer", optimizer), self.buffers, self.attached)
         for module in model.modules() if whole else ():
             if isinstance(module, LegacyDistributedDataParallel):
                 _reduce_at_once(module, self.buffers[0])
 
     def attach(self) -> None:
         """Make the views the gradients of the parameters, in case that anybody has taken them away."""
-        for p, view in zip(self.params, self.views, strict=True):
-            if p.grad is not view:
+        if not self.attached():
+            for p, view in zip(self.params, self.views, strict=True):
                 p.grad = view
 
+    def attached(self) -> bool:
+        """Return whether the views are all gradients that there are."""
+        return same([p.grad for p in self.params], self.views) and all(p.grad is None for p in self.others)
+
     def zero(self) -> None:
-        """Set all gradients to zero."""
+        """Set all gradients to zero; whoever adds to them attaches them first."""
         for buffer in self.buffers:
             buffer.zero_()
-        self.attach()
         self.fresh = True
 
 
@@ -86,7 +94,10 @@ class _Flat(FairseqOptimizer):
         self.flat = flat
 
     def zero_grad(self) -> None:
-        super().zero_grad()
+        if getattr(super().zero_grad, "__func__", None) is not FairseqOptimizer.zero_grad:
+            super().zero_grad()  # else it would only take the views away
+        for p in self.flat.others:
+            p.grad = None
         self.flat.zero()
 
 
@@ -105,6 +116,7 @@ class _FlatHalf(_Flat, FP16Optimizer):
             for copy, view in zip(self.fp32_params, views, strict=True):
                 view.copy_(copy.grad)
                 copy.grad = view
+            _multiply_at_once(self.fp32_optimizer, [self.gradient], lambda: True)
             self.copies = [copy.detach() for copy in self.fp32_params]
         self.weights = [p.detach() for p in self.fp16_params]
 
@@ -130,6 +142,21 @@ def _class_with(mixin: type, optimizer: Any) -> type:
     base = type(optimizer)
     bases = (mixin,) if base in mixin.__mro__ else (mixin, base)
     return type(base.__name__, bases, {"__module__": base.__module__})
+
+
+def _multiply_at_once(optimizer: FairseqOptimizer, buffers: list[Tensor], attached: Callable[[], bool]) -> None:
+    """Multiply ``buffers`` where fairseq would make lists of gradients, for as long as they are ``attached``."""
+    if type(optimizer).multiply_grads is not FairseqOptimizer.multiply_grads:
+        return
+
+    def multiply(c: Any) -> None:
+        if not attached():
+            FairseqOptimizer.multiply_grads(optimizer, c)
+            return
+        for buffer in buffers:
+            buffer.mul_(c.to(buffer.device) if isinstance(c, Tensor) else c)
+
+    optimizer.multiply_grads = multiply
 
 
 def _reduce_at_once(model: LegacyDistributedDataParallel, gradient: Tensor) -> None:

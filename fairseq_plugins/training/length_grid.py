@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
-from unittest import mock
 
 import numpy as np
 from fairseq.data import BaseWrapperDataset, FairseqDataset, LanguagePairDataset, MonolingualDataset
@@ -25,13 +24,12 @@ from fairseq.dataclass.configs import DatasetConfig
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.training import cuda_graphs
-from fairseq_plugins.wrapping import replace_settings, wrap
+from fairseq_plugins.wrapping import replace_settings, replaced, wrap
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_RATIO = 1.15
-"""Ratio with ``--cuda-graphs``, whose graphs have one shape each, where the user names none."""
+WITH_GRAPHS = 1.15
+"""Default beside ``--cuda-graphs``, which replay shapes that occur again."""
 
 
 @dataclass
@@ -41,8 +39,8 @@ class DatasetConfigWithGrid(DatasetConfig):
     length_grid: Optional[float] = field(
         default=None,
         metadata={
-            "help": "pad training batches to lengths that grow by this ratio, so that few shapes occur (default: 1.15 "
-            "with --cuda-graphs, else as long as the longest sentence)"
+            "help": "pad training batches to lengths that grow by this ratio, so that shapes are few; at 1 a batch is "
+            "as long as its longest sentence (default: 1.15 with --cuda-graphs, else 1)"
         },
     )
 
@@ -114,16 +112,14 @@ def train_on_grid(get_train_iterator: Callable[..., Any], trainer: Trainer, *arg
     """``Trainer.get_train_iterator``, with batches on the grid; those of validation are fairseq's.
 
     Raises:
-        UserError: the task has other data, or fairseq's buckets.
+        UserError: a grid was asked for, and the task has other data, or fairseq's buckets.
     """
-    ratio, task, make = trainer.cfg.dataset.length_grid, trainer.task, trainer.task.get_batch_iterator
-    by_default = ratio is None and cuda_graphs.wanted(trainer)
-    if by_default:
-        ratio = DEFAULT_RATIO
+    stated, task, make = trainer.cfg.dataset.length_grid, trainer.task, trainer.task.get_batch_iterator
+    ratio = stated or (WITH_GRAPHS if trainer.cfg.common.cuda_graphs else 1)
 
     def make_on_grid(*, dataset: Any, max_positions: Any, max_tokens: Any, **settings: Any) -> Any:
         if not isinstance(dataset, (LanguagePairDataset, MonolingualDataset)) or dataset.get_batch_shapes() is not None:
-            if by_default:
+            if stated is None:
                 return make(dataset=dataset, max_positions=max_positions, max_tokens=max_tokens, **settings)
             raise UserError("--length-grid is for sentence pairs and language models, without --num-batch-buckets")
         limits = np.minimum(max_positions or np.inf, max_tokens or np.inf)
@@ -132,7 +128,7 @@ def train_on_grid(get_train_iterator: Callable[..., Any], trainer: Trainer, *arg
         on_grid = known[0] if known else OnGrid(dataset, ratio, limits)
         return make(dataset=on_grid, max_positions=max_positions, max_tokens=max_tokens, **settings)
 
-    with mock.patch.object(task, "get_batch_iterator", make if ratio is None else make_on_grid):
+    with replaced(task, get_batch_iterator=make if ratio == 1 else make_on_grid):
         return get_train_iterator(trainer, *args, **kwargs)
 
 

@@ -3,10 +3,11 @@
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
 import ast
+import operator
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -19,6 +20,15 @@ Tensors = list[Tensor]
 Group = dict[str, Any]
 """One of torch's parameter groups, with its settings."""
 HALF = (torch.float16, torch.bfloat16)
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class Chunk(NamedTuple):
+    """Parameters of one group, device and type that had as many updates, with the state of each."""
+
+    group: Group
+    params: Tensors
+    states: list[dict[str, Any]]
 
 
 class MomentOptimizer(torch.optim.Optimizer):
@@ -41,6 +51,9 @@ class MomentOptimizer(torch.optim.Optimizer):
     chunk_on_cpu = 2**15
     """The same on a CPU: so many numbers stay in the cache from one operation to the next."""
 
+    _arranged: Sequence[Chunk] = ()
+    _parts_then: Sequence[Any] = ()
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -62,41 +75,58 @@ class MomentOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        # To arrange thousands of tensors takes a host longer than to find that none was replaced.
+        if not same(self._parts(), self._parts_then) or any(
+            len({state["step"] for state in chunk.states}) > 1 for chunk in self._arranged
+        ):
+            self._arranged = list(self._arrange())
+            self._parts_then = self._parts()
+        for chunk in self._arranged:
+            self._update(chunk)
+        return loss
+
+    def _parts(self) -> list[Any]:
+        """Return all that the arrangement depends on, beside the number of updates."""
+        params = [p for group in self.param_groups for p in group["params"]]
+        kinds = [kind for chunk in self._arranged for kind in (chunk.params[0].dtype, chunk.params[0].get_device())]
+        return [*self.param_groups, *params, *(p.grad is None for p in params), *self.state.values(), *kinds]
+
+    def _arrange(self) -> Iterator[Chunk]:
+        """Yield the parameters that have a gradient, as updates take them."""
         for group in self.param_groups:
             alike: dict[Any, Tensors] = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
-                    alike[self._advance(p), p.device, p.dtype].append(p)
-            for (t, device, _), params in alike.items():
+                    alike[self._prepare(p), p.device, p.dtype].append(p)
+            for (_, device, _), params in alike.items():
                 for chunk in chunks(params, self.chunk_on_cpu if device.type == "cpu" else self.chunk):
-                    self._update(chunk, t, group)
-        return loss
+                    yield Chunk(group, chunk, [self.state[p] for p in chunk])
 
-    def _advance(self, p: Tensor) -> int:
-        """Create the state of ``p`` or move it to its device; returns the number of this update, from 1."""
+    def _prepare(self, p: Tensor) -> int:
+        """Create the state of ``p`` or move it to its device; returns the number of its updates so far."""
         state = self.state[p]
         dtype = torch.float32 if p.dtype in HALF else p.dtype
         if not state:
             state["step"] = 0
-            for name in ("exp_avg", "exp_avg_sq"):
+            for name in MOMENTS:
                 state[name] = torch.zeros_like(p, dtype=dtype)
         # fairseq restores a checkpoint's state on the CPU. To ask is cheaper than a call of `to` that does nothing.
         if state["exp_avg"].dtype != dtype or state["exp_avg"].device != p.device:
-            for name in ("exp_avg", "exp_avg_sq"):
+            for name in MOMENTS:
                 state[name] = state[name].to(device=p.device, dtype=dtype)
-        state["step"] += 1
         return int(state["step"])
 
-    def _update(self, params: Tensors, t: int, group: Group) -> None:
-        """Apply update ``t`` to parameters of one device and type."""
+    def _update(self, chunk: Chunk) -> None:
+        """Apply the next update to a chunk."""
+        group, params, states = chunk
+        first, second = ([state[name] for state in states] for name in MOMENTS)
+        t = int(states[0]["step"]) + 1
+        for state in states:
+            state["step"] = t
         half = params[0].dtype in HALF
-        states = [self.state[p] for p in params]
-        first = [state["exp_avg"] for state in states]
-        second = [state["exp_avg_sq"] for state in states]
         grads: Tensors = [p.grad for p in params]  # type: ignore[misc]
-        dtype = first[0].dtype
-        if any(grad.dtype != dtype for grad in grads):  # gradients may have another type than the weights
-            grads = [grad.to(dtype) for grad in grads]
+        if half:  # a gradient has the type of its parameter
+            grads = [grad.float() for grad in grads]
         weights = [p.float() for p in params] if half else params
         self._apply(weights, grads, first, second, t, group)
         if half:
@@ -110,6 +140,11 @@ class MomentOptimizer(torch.optim.Optimizer):
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, grads, grads, value=1 - beta2)
         self._move(weights, first, second, t, group)
+
+
+def same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Return whether two lists hold the same objects."""
+    return len(first) == len(second) and all(map(operator.is_, first, second))
 
 
 def chunks(params: Tensors, most: int) -> Iterator[Tensors]:

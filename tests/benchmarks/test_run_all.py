@@ -52,7 +52,7 @@ def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
     def output(arguments: Sequence[str]) -> str:
         asked.append(list(arguments))
         if "optimizer" in arguments[0]:
-            assert "## Output layer" in out.read_text(encoding="utf-8")  # if the next is cut, the first is kept
+            assert "## Chunked loss" in out.read_text(encoding="utf-8")  # if the next is cut, the first is kept
             raise subprocess.CalledProcessError(3, "python", output="What came before.\n")
         return "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n"
 
@@ -67,7 +67,7 @@ def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
     names = ["Processor", "Flags", "Cores", "Versions", "Revision"]
     assert re.findall(r"^- (\w+): \S", head, re.MULTILINE) == names
     assert loss == (
-        "Output layer and loss in chunks\n\n`python benchmarks/output_and_loss.py --rounds 2 --threads 2`\n\n"
+        "Chunked loss\n\n`python benchmarks/output_and_loss.py --rounds 2 --threads 2`\n\n"
         "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n\n"
     )
     assert optimizer.endswith("What came before.\n\n\nFailed with exit code 3.\n")

@@ -64,7 +64,7 @@ SLOW = {
     "lamb, validated": "--optimizer lamb --validate",
     "layer drop": "--encoder-layerdrop 0.3 --dropout 0.3 --update-freq 2",
     "loss by sentence": "--criterion label_smoothed_cross_entropy_by_sentence",
-    "loss in chunks": "--criterion label_smoothed_cross_entropy_in_chunks",
+    "chunked loss": "--criterion chunked_label_smoothed_cross_entropy",
     "new batches each epoch": "--update-epoch-batch-itr True",
 }
 

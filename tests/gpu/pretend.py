@@ -59,6 +59,14 @@ READING = {
 NOT_OURS = (os.sep + "torch" + os.sep, __file__, autocast.__file__, contextlib.__file__, "<")
 
 
+def _mm(left: Tensor, right: Tensor, out_dtype: torch.dtype) -> Tensor:
+    return torch.mm(left.to(out_dtype), right.to(out_dtype))
+
+
+_only_of_gpus = torch.library.Library("aten", "IMPL")
+_only_of_gpus.impl("mm.dtype", _mm, "CPU")  # which torch has for GPUs alone
+
+
 class Seen:
     """What has been seen since the GPU began, or since :meth:`forget`: how often, by place.
 
@@ -294,7 +302,7 @@ def _look(
         source = flat[-1]
         to_gpu = wanted or (len(flat) > 1 and flat[0].is_cuda)
         to_host = not to_gpu and (kwargs.get("device") is not None or len(flat) > 1)
-        if source.is_cuda and to_host:
+        if source.is_cuda and to_host and host_waits:
             SEEN.wait(SEEN.reads)
         if not source.is_cuda and to_gpu and host_waits:
             SEEN.wait(SEEN.sends)
@@ -384,6 +392,18 @@ def _synchronize(device: Any = None) -> None:
     SEEN.wait(SEEN.reads)
 
 
+class _Stream:
+    """Takes the place of a stream and its events: whoever waits before more is launched waits for the whole GPU."""
+
+    def record_event(self) -> _Stream:
+        self.launched = LAUNCHES[0]
+        return self
+
+    def synchronize(self) -> None:
+        if LAUNCHES[0] == self.launched:
+            SEEN.wait(SEEN.reads)
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     pass
 
@@ -429,7 +449,7 @@ def _torch_cuda(count: int) -> dict[str, Any]:
         "graph": capture,
         "graph_pool_handle": new_pool,
         "get_sync_debug_mode": lambda: _debug_mode[0],
-        "current_stream": _nothing,
+        "current_stream": _Stream,
         "stream": lambda stream: contextlib.nullcontext(),
         "set_sync_debug_mode": lambda mode: _debug_mode.__setitem__(0, int(mode not in (0, "default"))),
         "manual_seed": _manual_seed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shutil
 import sys
@@ -21,6 +22,7 @@ from fairseq_plugins.tools.cli import main as cli
 from fairseq_plugins.tools.translator.engines import FAIRSEQ
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import toy
+from tests.faults.exact import differences
 from tests.gpu.pretend import REAL, on_gpu
 from tests.pipeline.making import write_run
 from tests.translator.conftest import Made
@@ -213,3 +215,47 @@ def test_validation_with_bleu_and_tensorboard(
     found = on_gpu(train)
     assert {type(value) for value in found.values()} <= {int, float}
     assert found.keys() >= {"bleu", "loss", "gnorm", *(["loss_scale"] if precision == "--fp16" else [])}
+
+
+RECIPE = """
+common: {cpu: false, bf16: true, seed: 3%s}
+task: {_name: translation, source_lang: de, target_lang: en}
+model: {_name: pre_ln_transformer, encoder_layers: 1, decoder_layers: 1, encoder_embed_dim: 16, decoder_embed_dim: 16,
+  encoder_ffn_embed_dim: 32, decoder_ffn_embed_dim: 32, encoder_attention_heads: 2, decoder_attention_heads: 2}
+criterion: {_name: cross_entropy}
+optimizer: {_name: adam}
+lr_scheduler: {_name: fixed}
+dataset: {max_tokens: 300, num_workers: 0, disable_validation: true}
+optimization: {lr: [0.005], max_epoch: 3}
+checkpoint: {no_epoch_checkpoints: true}
+"""
+REPLAYED = "4 shapes of 4 seen, 33.3 % of 12 batches replayed"
+ON = "CUDA graphs: the same numbers in less time; common.cuda_graphs=false turns them off"
+FUSED = "--optimizer fused_adam is faster beside --cuda-graphs: adam updates each parameter by itself"
+
+
+@pytest.mark.skipif(REAL, reason="run forks, and CUDA does not start in a fork of a process that uses it")
+def test_a_run_has_graphs_by_default_and_the_weights_of_a_run_without(
+    toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And hydra-train has them where the YAML file asks."""
+    monkeypatch.chdir(tmp_path)
+    weights, same = (
+        {},
+        (f"checkpoint.save_dir={tmp_path}/hydra", "dataset.update_epoch_batch_itr=true", "dataset.length_grid=1"),
+    )
+    for name, key in (("run", ""), ("off", ", cuda_graphs: false"), ("hydra", ", cuda_graphs: true")):
+        (tmp_path / f"my_{name}.yaml").write_text(RECIPE % key, encoding="utf-8")
+        if name == "hydra":
+            where = ("--config-dir", tmp_path, "--config-name", "my_hydra", f"+task.data={toy_data}", *same)
+            on_gpu(command, "hydra-train", *where)
+        else:
+            on_gpu(command, "run", tmp_path / f"my_{name}.yaml", toy_data, tmp_path / name)
+        said = "".join(capfd.readouterr())
+        assert [line in said for line in (REPLAYED, FUSED)] == [name != "off"] * 2, name
+        assert (ON in said) == (name == "run")
+        place = tmp_path / name / ("" if name == "hydra" else "checkpoints") / "checkpoint_last.pt"
+        weights[name] = torch.load(place, weights_only=True)["model"]
+    recorded = [json.loads((tmp_path / name / "run.json").read_text())["cuda_graphs"] for name in ("run", "off")]
+    assert recorded == [True, False]
+    assert differences(weights["run"], weights["off"]) == differences(weights["hydra"], weights["off"]) == []

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
 import torch
+from fairseq.logging import progress_bar
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
-from torch import Tensor
+from omegaconf import DictConfig
 
+from fairseq_plugins.core import recorded
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.training import cuda_graphs
-from fairseq_plugins.training.cuda_graphs import ATTRIBUTE, Graph, Graphs
+from fairseq_plugins.training.cuda_graphs import ATTRIBUTE, Graphs
 from tests import toy
 from tests.faults.exact import differences
+from tests.gpu.faults import Fault, counts, forgetful, planted, reads, replaces, sends
 from tests.gpu.pretend import REAL, on_gpu
 from tests.gpu.watching import parsed
+from tests.language_model import text
 from tests.representatives import slow_but
 
 SHAPES = 4
 """Shapes of the toy corpus, each in one batch of an epoch."""
 PRECISIONS = ("--fp16", "--bf16", "--amp", "--amp --bf16", "--memory-efficient-fp16", "float32")
 
+
+CLOCKS = ("wps", "ups", "wall", "train_wall", "gb_free")
+"""Meters that never show the same."""
 
 on_pretended = pytest.mark.skipif(REAL, reason="the fault would break the real GPU's context for the other tests")
 
@@ -45,7 +51,9 @@ class Seen(NamedTuple):
     warnings: list[str]
 
 
-def train(data: Path, directory: Path, *flags: str, arch: str = "admin_transformer", updates: int = 12) -> Seen:
+def train(
+    data: Path, directory: Path, *flags: str, arch: str = "admin_transformer", updates: int = 12, parse: Any = parsed
+) -> Seen:
     """Train with dropout everywhere; every update's own numbers, unrounded."""
     numbers: list[Any] = []
     kept: list[Trainer] = []
@@ -61,13 +69,14 @@ def train(data: Path, directory: Path, *flags: str, arch: str = "admin_transform
 
     dropout = ("--dropout", "0.1", "--attention-dropout", "0.1", "--activation-dropout", "0.1")
     given = [flag for part in flags for flag in part.split() if flag != "float32"]
-    common = ("--max-tokens", "300", "--fp16-init-scale", "8", "--ddp-backend", "legacy_ddp")
-    config = parsed(data, directory, *dropout, *common, *given, arch=arch, updates=updates)
+    common = ("--max-tokens", "300", "--fp16-init-scale", "8", "--ddp-backend", "legacy_ddp", "--length-grid", "1")
+    config = parse(data, directory, *dropout, *common, *given, arch=arch, updates=updates)
     config.common.cpu = False
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
     with mock.patch.object(Trainer, "_reduce_and_log_stats", listen):
-        cuda_graphs.logger.addHandler(handler)
+        for logger in (cuda_graphs.logger, recorded.logger):
+            logger.addHandler(handler)
         toy.run_training(config)
     state = torch.load(directory / "checkpoint_last.pt", weights_only=False)
     graphs: Graphs | None = getattr(kept[0], ATTRIBUTE, None)
@@ -117,8 +126,8 @@ FEATURES = {
     "word dropout": "--fp16 --word-dropout 0.2",
     "alignment of the loss": "--fp16 --ignore-prefix-size 1",
     "loss by sentence": "--fp16 --criterion label_smoothed_cross_entropy_by_sentence",
-    "loss in chunks": "--fp16 --criterion label_smoothed_cross_entropy_in_chunks",
-    "loss in chunks, kept": "--bf16 --criterion label_smoothed_cross_entropy_in_chunks_with_diagnostics",
+    "chunked loss": "--fp16 --criterion chunked_label_smoothed_cross_entropy",
+    "chunked loss, kept": "--bf16 --criterion chunked_label_smoothed_cross_entropy_with_diagnostics",
     "guard": "--fp16 --criterion label_smoothed_cross_entropy_with_diagnostics --divergence-action skip",
 }
 
@@ -126,6 +135,42 @@ FEATURES = {
 @pytest.mark.parametrize("feature", slow_but(("guard",), FEATURES))
 def test_every_feature(feature: str, toy_data: Path, tmp_path: Path) -> None:
     assert_replayed(toy_data, tmp_path, FEATURES[feature])
+
+
+def of_text(data: Path, directory: Path, *flags: str, arch: str, updates: int) -> DictConfig:
+    return text.parse_training(data, directory, arch, "--max-update", str(updates), *flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "shapes"),
+    [("--bf16 --max-tokens 512", 3), ("--fp16 --sample-break-mode eos --tokens-per-sample 31 --length-grid 1.1", 2)],
+)
+def test_a_language_model(flags: str, shapes: int, characters: Path, tmp_path: Path) -> None:
+    """Of blocks of one length, and of sentences on the grid."""
+    settings = {"arch": "admin_transformer_lm", "parse": of_text, "updates": 14}
+    eager, graphs = (
+        on_gpu(train, characters, tmp_path / name, *flags.split(), *more, **settings)
+        for name, more in (("eager", []), ("graphs", ["--cuda-graphs"]))
+    )
+    assert_same(eager, graphs)
+    assert (graphs.warnings, graphs.shapes) == ([], shapes)
+    assert graphs.replayed > 0
+
+
+def test_tensorboard_gets_the_same_numbers(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: set[tuple[str, Any, int]] = set()
+    writer = mock.Mock(add_scalar=lambda *scalar: shown.add(scalar))
+    monkeypatch.setattr(progress_bar, "SummaryWriter", lambda directory: writer)
+    monkeypatch.setattr(progress_bar, "_tensorboard_writers", {})
+
+    def board(*flags: str) -> set[tuple[str, Any, int]]:
+        simple = ("--tensorboard-logdir", str(tmp_path), "--log-interval", "1", "--log-format", "simple")
+        train(toy_data, tmp_path / str(len(flags)), "--bf16", *simple, *flags)
+        return {scalar for scalar in shown if scalar[0] not in CLOCKS}
+
+    eager, graphs = on_gpu(board), on_gpu(board, "--cuda-graphs")
+    assert eager == graphs
+    assert {number for name, _, number in eager if name == "gnorm"} == {*range(1, 13)}
 
 
 def test_several_batches_an_update_whose_results_share_memory(toy_data: Path, tmp_path: Path) -> None:
@@ -167,6 +212,30 @@ def test_a_training_stopped_and_resumed_is_the_uninterrupted_one(toy_data: Path,
     assert differences(rest.state["model"], whole.state["model"]) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("more", ["", "--reset-optimizer"])
+def test_a_resumed_training_by_fused_adam(more: str, toy_data: Path, tmp_path: Path) -> None:
+    seen = []
+    for name in ("eager", "--cuda-graphs"):
+        flags = ("--bf16 --optimizer fused_adam", name.replace("eager", ""))
+        on_gpu(train, toy_data, tmp_path / name, *flags, updates=6)
+        seen.append(on_gpu(train, toy_data, tmp_path / name, *flags, more, updates=18))
+    assert_same(*seen)
+    assert seen[1].replayed > 0
+
+
+def test_a_layer_in_evaluation_mode_is_set_back_before_each_update(toy_data: Path, tmp_path: Path) -> None:
+    """As by fairseq; each batch that is not replayed has its dropout."""
+    set_seed = Trainer._set_seed
+
+    def evaluate(trainer: Trainer) -> None:
+        trainer.get_model().encoder.layers[0].eval()
+        set_seed(trainer)
+
+    with mock.patch.object(Trainer, "_set_seed", evaluate):
+        assert_replayed(toy_data, tmp_path, "--bf16", "--optimizer", "fused_adam")
+
+
 # What a graph must not hide -------------------------------------------------------------------------------------------
 
 
@@ -179,42 +248,15 @@ def assert_eager(data: Path, directory: Path, why: str, *flags: str, **settings:
     assert why in graphs.warnings[0]
 
 
-def planted(fault: Callable[[EncoderLayer, Tensor], Tensor]) -> Any:
-    """Encoder layers whose output passes through ``fault``."""
-    forward = EncoderLayer.forward
-
-    def faulty(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        x, *rest = forward(layer, *args, **kwargs)
-        return (fault(layer, x), *rest)
-
-    return mock.patch.object(EncoderLayer, "forward", faulty)
-
-
-def reads(layer: EncoderLayer, x: Tensor) -> Tensor:
-    return x * (0.5 if float(x.detach().sum()) > 1e9 else 1.0)
-
-
-def counts(layer: EncoderLayer, x: Tensor) -> Tensor:
-    layer.calls = getattr(layer, "calls", 0) + 1
-    return x * (1 + 0.01 * layer.calls)
-
-
-def sends(layer: EncoderLayer, x: Tensor) -> Tensor:
-    return x * torch.tensor(0.9, device=x.device, dtype=x.dtype)
-
-
 @on_pretended
-@pytest.mark.parametrize(
-    ("fault", "why"), [(reads, "the host waits for the GPU at "), (sends, "the host waits for the GPU at ")]
-)
-def test_a_layer_that_asks_or_sends_stays_eager(fault: Any, why: str, toy_data: Path, tmp_path: Path) -> None:
-    with planted(fault):
-        assert_eager(toy_data, tmp_path, why, "--bf16")
+@pytest.mark.parametrize("fault", [reads, sends])
+def test_a_layer_that_asks_or_sends_stays_eager(fault: Fault, toy_data: Path, tmp_path: Path) -> None:
+    with planted(EncoderLayer, fault):
+        assert_eager(toy_data, tmp_path, "the host waits for the GPU at ", "--bf16")
 
 
 def test_a_layer_that_counts_is_found_before_its_first_replay(toy_data: Path, tmp_path: Path) -> None:
-    """The recorded pass has counted once more, which nobody can undo."""
-    with planted(counts):
+    with planted(EncoderLayer, counts):
         eager = on_gpu(train, toy_data, tmp_path / "eager", "--bf16")
         graphs = on_gpu(train, toy_data, tmp_path / "graphs", "--cuda-graphs", "--bf16")
     assert (graphs.shapes, graphs.replayed) == (0, 0)
@@ -224,17 +266,9 @@ def test_a_layer_that_counts_is_found_before_its_first_replay(toy_data: Path, tm
 
 @on_pretended
 def test_a_table_that_is_replaced_is_kept_for_the_graph_that_reads_it(toy_data: Path, tmp_path: Path) -> None:
-    """Position tables grow with the longest batch; without the copy that a graph keeps, it would read freed memory."""
-
-    def forget(layer: EncoderLayer, x: Tensor) -> Tensor:
-        table = getattr(layer, "table", None)
-        layer.table = torch.full_like(x, 0.5) if table is None or table.shape != x.shape else table
-        return x * layer.table
-
-    with planted(forget):
+    with planted(EncoderLayer, replaces):
         assert_replayed(toy_data, tmp_path, "--bf16")
-        forgetful = mock.patch.object(cuda_graphs, "Graph", lambda *parts: Graph(*parts[:3], kept=[]))
-        with forgetful, pytest.raises(AssertionError, match="freed memory"):
+        with forgetful(), pytest.raises(AssertionError, match="freed memory"):
             on_gpu(train, toy_data, tmp_path / "freed", "--cuda-graphs", "--bf16")
 
 
@@ -244,7 +278,7 @@ def out_of_memory(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.slow
 def test_out_of_memory_while_recording(toy_data: Path, tmp_path: Path) -> None:
-    with mock.patch.object(Graphs, "_record", out_of_memory):
+    with mock.patch.object(Graphs, "_alone", out_of_memory):
         assert_eager(toy_data, tmp_path, "out of memory", "--bf16")
 
 
@@ -263,7 +297,7 @@ def test_out_of_memory_later_gives_the_memory_of_the_graphs_back(toy_data: Path,
     with mock.patch.object(FairseqTask, "train_step", full):
         graphs = on_gpu(train, toy_data, tmp_path / "graphs", "--cuda-graphs", "--bf16")
     assert_same(eager, graphs)
-    assert graphs.warnings == ["--cuda-graphs: the training goes on without graphs: out of memory"]
+    assert graphs.warnings == ["--cuda-graphs: the training goes on without CUDA graphs: out of memory"]
 
 
 @pytest.mark.parametrize(

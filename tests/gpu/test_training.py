@@ -110,13 +110,13 @@ FEATURES = {
     "fused_adam": "--optimizer fused_adam",
     "muon": "--optimizer muon --fp16-no-flatten-grads",
     "weight decay": "--weight-decay 0.1",
-    "loss in chunks": "--criterion label_smoothed_cross_entropy_in_chunks --report-accuracy",
+    "chunked loss": "--criterion chunked_label_smoothed_cross_entropy --report-accuracy",
     "loss by sentence": "--criterion label_smoothed_cross_entropy_by_sentence",
     "guard": "--criterion label_smoothed_cross_entropy_with_diagnostics --divergence-action skip",
 }
 
 
-@pytest.mark.parametrize("feature", slow_but(("activation checkpointing", "loss in chunks", "guard"), FEATURES))
+@pytest.mark.parametrize("feature", slow_but(("activation checkpointing", "chunked loss", "guard"), FEATURES))
 @pytest.mark.parametrize("precision", slow_but(("--fp16",), ("--fp16", "--bf16", "--amp")))
 def test_every_feature(
     feature: str, precision: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
@@ -138,9 +138,9 @@ def test_a_gpu_takes_all_parameters_at_once_in_adam_and_its_kin(monkeypatch: pyt
         update = kind._update
         monkeypatch.setattr(kind, "chunk_on_cpu", 1)
 
-        def listen(self: moments.MomentOptimizer, params: list[Tensor], t: int, group: dict[str, Any]) -> None:
-            calls.append(len(params))
-            update(self, params, t, group)
+        def listen(self: moments.MomentOptimizer, chunk: moments.Chunk) -> None:
+            calls.append(len(chunk.params))
+            update(self, chunk)
 
         monkeypatch.setattr(kind, "_update", listen)
         params = [nn.Parameter(torch.full((3,), float(number), device="cuda")) for number in range(4)]

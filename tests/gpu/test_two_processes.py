@@ -14,8 +14,11 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import train
 from torch.distributed.elastic.utils.distributed import get_free_port
 
+from fairseq_plugins.training.cuda_graphs import Graphs
 from tests import toy
+from tests.faults.exact import differences
 from tests.gpu.pretend import on_gpu
+from tests.representatives import slow_but
 
 SPAWNED, TORCHRUN = "spawned", "torchrun"
 SGD = ("--optimizer", "sgd", "--lr", "0.1", "--clip-norm", "0")
@@ -73,3 +76,24 @@ def test_half_precision(flags: str, on_cpus: dict[str, Any], toy_data: Path, tmp
     for name in profiles:
         torch.testing.assert_close(found["model"][name].float(), on_cpus["model"][name], rtol=1e-2, atol=0, msg=name)
     assert found["optimizer_history"][-1]["num_updates"] == 3
+
+
+@pytest.mark.parametrize("precision", slow_but(("--bf16",), ("--bf16", "--fp16", "float32")))
+def test_graphs_of_two_processes(precision: str, toy_data: Path, tmp_path: Path) -> None:
+    """Their gradients are added up in one tensor; the numbers are those of eager processes, bit for bit."""
+    flags = [] if precision == "float32" else [precision]
+    flags += "--ddp-backend legacy_ddp --max-tokens 300 --max-update 12 --dropout 0.1 --log-format simple".split()
+    summary = Graphs.summary
+
+    def noted(graphs: Graphs) -> str:
+        (tmp_path / f"rank{os.getpid()}").write_text(f"{graphs.stopped}{graphs.counts['replayed']}")
+        return summary(graphs)
+
+    with mock.patch.object(Graphs, "summary", noted):
+        eager, graphs = (
+            on_gpu(trained, toy_data, tmp_path / name, *flags, *more, count=2)
+            for name, more in (("eager", []), ("graphs", ["--cuda-graphs", "--length-grid", "1"]))
+        )
+    for part in ("model", "last_optimizer_state"):
+        assert differences(eager[part], graphs[part]) == []
+    assert [int(rank.read_text()) > 3 for rank in tmp_path.glob("rank*")] == [True, True]

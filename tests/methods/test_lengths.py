@@ -10,7 +10,7 @@ from torch import nn
 
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.methods.scale_norm import ScaleNorm, UnitRows, UnitVectors
-from fairseq_plugins.methods.shared.length import over_rms, unit
+from fairseq_plugins.methods.shared.length import inverse_rms, unit
 from tests.models import inputs, logits, tiny
 
 
@@ -25,9 +25,9 @@ def test_scale_norm_by_hand() -> None:
 def test_lengths_stay_in_float32_under_autocast() -> None:
     """Of a pad's vector, zero, the square is raised to 1e-24, which half precision does not have."""
     x = torch.tensor([[300.0, 0.0, 1.001, 0.0], [0.0] * 4])
-    expected = unit(x, 1e-12), over_rms(x, x)
+    expected = unit(x, 1e-12), inverse_rms(x)
     with torch.autocast("cpu", torch.float16):
-        found = unit(x, 1e-12), over_rms(x, x)
+        found = unit(x, 1e-12), inverse_rms(x)
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 

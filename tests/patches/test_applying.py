@@ -49,7 +49,11 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.rows_of_other_words.load_by_word",
         "patches.unreadable_checkpoints.load_or_explain",
     ),
-    "fairseq.trainer.Trainer._build_optimizer": ("training.cuda_graphs.attach", "training.rates.mark_and_build"),
+    "fairseq.trainer.Trainer._build_optimizer": (
+        "training.cuda_graphs.attach",
+        "training.compiled_layers.attach",
+        "training.rates.mark_and_build",
+    ),
     "fairseq_cli.train.train": ("tools.observe.guard.installing.keep_last", "training.cuda_graphs.summarise"),
     "fairseq.distributed.utils.call_main": (
         "training.mixed_precision.say_what_it_costs",

@@ -227,6 +227,36 @@ def test_settings_that_this_package_adds_to_groups_of_fairseq_are_known(data: Pa
     )
 
 
+@pytest.mark.parametrize(
+    ("change", "gpus", "before", "line"),
+    [
+        ("common.seed=1", 1, None, "CUDA graphs: "),
+        ("common.cuda_graphs=true", 1, {}, "CUDA graphs: "),
+        ("common.cuda_graphs=false", 1, {"cuda_graphs": True}, ""),
+        ("common.seed=1", 1, {}, ""),  # begun by a version without them
+        ("common.seed=1", 0, None, ""),
+        ("criterion.report_accuracy=true", 1, None, "no CUDA graphs: --report-accuracy"),
+        ("common.seed=1", 2, None, "no CUDA graphs: --ddp-backend pytorch_ddp (legacy_ddp works)"),
+    ],
+)
+def test_graphs_where_nothing_forbids_them(
+    change: str, gpus: int, before: dict[str, bool] | None, line: str, data: Path, tmp_path: Path
+) -> None:
+    """The batches are those of every machine, and a run keeps what it began with."""
+    if before is not None:
+        write(tmp_path / "run.json", [json.dumps({"configuration": {}, **before})])
+    machine = Machine(("H100",) * gpus, True)
+    plan = planned(data, tmp_path, f"common.cpu={str(not gpus).lower()}", change, machine=machine)
+    on, told = line == "CUDA graphs: ", overrides(plan)
+    assert (plan.record["cuda_graphs"], told.get("common.cuda_graphs") == "true") == (on, on)
+    assert told.get("dataset.length_grid") == ("1" if on else None)
+    assert [one.startswith(line) for one in plan.lines if "CUDA graphs" in one] == [True] * bool(line)
+    # They may be turned off and on, also in a run whose version knew only false.
+    check_unchanged(
+        planned(data, tmp_path, "common.cuda_graphs=false").record, planned(data, tmp_path).record, tmp_path
+    )
+
+
 def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> None:
     for change, message in (
         ("optimisation.max_update=3", r"unknown key '.*' \(did you mean 'optimization.max_update'"),

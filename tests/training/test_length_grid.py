@@ -24,7 +24,7 @@ from hydra import compose, initialize_config_module
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairseq_plugins.training.length_grid import DEFAULT_RATIO, OnGrid, grid
+from fairseq_plugins.training.length_grid import OnGrid, grid
 from tests import models, processes, toy
 from tests.language_model import text
 from tests.refusals import line_of, refused
@@ -79,7 +79,7 @@ def seen(batches: Iterable[Any]) -> list[list[int]]:
 
 def test_the_grid_grows_by_its_ratio_and_ends_at_the_limit() -> None:
     rounded = [*range(12, 21, 2), *range(24, 41, 4), *range(48, 81, 8), 96]
-    assert grid(DEFAULT_RATIO, 100).tolist() == [*range(1, 11), *rounded, 100]
+    assert grid(1.15, 100).tolist() == [*range(1, 11), *rounded, 100]
     values = grid(1.5, 3000).tolist()
     assert values[-1] == 3000
     assert all(abs(after - 1.5 * before) <= 4 for before, after in zip(values[:-2], values[1:-1], strict=True))
@@ -157,7 +157,7 @@ def test_real_text_has_few_shapes_and_little_padding(real_corpus: Any) -> None:
     counts = {}
     for name, lengths, used in (
         ("stock", data.sizes, data),
-        ("grid", (on_grid := OnGrid(data, DEFAULT_RATIO, 1024)).padded, on_grid),
+        ("grid", (on_grid := OnGrid(data, 1.15, 1024)).padded, on_grid),
     ):
         with data_utils.numpy_seed(2):
             batches = used.batch_by_size(used.ordered_indices(), max_tokens=4096, required_batch_size_multiple=8)
@@ -268,13 +268,13 @@ def test_two_processes(toy_data: Path, tmp_path: Path, monkeypatch: pytest.Monke
 def test_hydra_knows_the_setting() -> None:
     with initialize_config_module("fairseq.config", version_base="1.1"):
         assert compose("config").dataset.length_grid is None
-        assert compose("config", overrides=["dataset.length_grid=1.15"]).dataset.length_grid == DEFAULT_RATIO
+        assert compose("config", overrides=["dataset.length_grid=1.15"]).dataset.length_grid == 1.15
 
 
 def test_what_is_refused(toy_data: Path, tmp_path: Path) -> None:
-    for ratio in ("1", "0.5", "-2", "inf", "nan"):
+    for ratio in ("0.5", "-2", "inf", "nan"):
         line = refused(toy.parse_training, toy_data, tmp_path, f"--length-grid={ratio}")
-        assert line == f"--length-grid must be above 1, not {float(ratio)}"
+        assert line == f"--length-grid must be at least 1, not {float(ratio)}"
     expected = "--length-grid is for sentence pairs and language models, without --num-batch-buckets"
     flags = ("--length-grid", "1.2", "--num-batch-buckets", "4", "--max-epoch", "1")
     assert refused(toy.train_toy, toy_data, tmp_path, *flags) == expected

@@ -5,6 +5,7 @@ That a resumed training is the uninterrupted one is in ``tests/faults/test_exact
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from pathlib import Path
@@ -85,6 +86,45 @@ def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: t
         optimizer.step()
         assert torch.equal(late, torch.ones(3)) == (update < 6)
     assert (optimizer.state[first]["step"], optimizer.state[late]["step"]) == (8, 2)
+
+
+def replaced_one_after_the_other(kind: type[moments.MomentOptimizer]) -> Any:
+    """Weights and state after updates between which whatever an update reads is replaced."""
+    torch.manual_seed(3)
+    params = [nn.Parameter(torch.randn(size)) for size in (4, 5, 6)]
+    optimizer = kind(params[:2], lr=LR, weight_decay=0.1)
+    saved: dict[str, Any] = {}
+
+    def update() -> None:
+        for p in params:
+            p.grad = torch.randn_like(p)
+        optimizer.step()
+
+    def replace() -> None:
+        params[0] = optimizer.param_groups[0]["params"][0] = nn.Parameter(torch.randn(4))
+
+    for change in (
+        lambda: saved.update(copy.deepcopy(optimizer.state_dict())),
+        lambda: optimizer.load_state_dict(saved),
+        lambda: optimizer.state[params[1]].update(exp_avg=torch.ones(5)),
+        lambda: optimizer.state.update({params[0]: copy.deepcopy(optimizer.state[params[0]] | {"step": 9})}),
+        lambda: optimizer.state[params[1]].update(step=3),
+        lambda: optimizer.add_param_group({"params": params[2:], "lr": 2 * LR}),
+        replace,
+    ):
+        update()
+        change()
+    update()
+    return [p.data for p in params], [optimizer.state[p] for p in params]
+
+
+@every_kind
+def test_what_is_replaced_between_updates_counts(
+    kind: type[moments.MomentOptimizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = replaced_one_after_the_other(kind)
+    monkeypatch.setattr(moments, "same", lambda *_: False)  # arranges the parameters anew for each update
+    assert differences(kept, replaced_one_after_the_other(kind)) == []
 
 
 @pytest.mark.parametrize("name", ["lamb", "radam"])

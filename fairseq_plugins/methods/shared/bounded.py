@@ -37,7 +37,7 @@ class BoundedNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Squash."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             return _Squash.apply(  # type: ignore[no-untyped-call]
                 self, x, self.alpha, self.shift, self.weight, self.bias
             )

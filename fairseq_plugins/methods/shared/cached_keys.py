@@ -19,7 +19,8 @@ def keys_and_values(
 
     Those of the source are computed once per sentence, those of the target once per step.
     """
-    cached = attention._get_input_buffer(incremental_state)
+    # Only in a search: the cache is looked up by a name of its own for each layer, which no compiled code could share.
+    cached = {} if incremental_state is None else attention._get_input_buffer(incremental_state)
     if attention.encoder_decoder_attention and "prev_key" in cached:
         return cached["prev_key"], cached["prev_value"], cached.get("prev_key_padding_mask")
     assert key is not None

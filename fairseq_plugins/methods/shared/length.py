@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_plugins.methods.shared.full_precision import without_autocast
@@ -13,14 +14,15 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-def unit(x: Tensor, shortest: float) -> Tensor:
-    """Divide vectors ``(..., C)`` by their lengths; one below ``shortest`` counts as that."""
-    return (x * square(x).clamp(min=shortest**2).rsqrt()).type_as(x)
+def unit(x: Tensor, shortest: float, gain: Tensor | float = 1.0) -> Tensor:
+    """Give vectors ``(..., C)`` the length ``gain``, a float or ``(1)``; one below ``shortest`` counts as that.
 
-
-def over_rms(product: Tensor, x: Tensor) -> Tensor:
-    """Divide what a linear map makes of ``(..., C)`` by the root of the mean square of x: map(RMSNorm(x)), no gain."""
-    return wide(product) * inverse_rms(x)
+    On a GPU, where torch has one kernel, a length l counts as sqrt(l^2 + shortest^2).
+    """
+    if x.is_cuda:
+        with without_autocast(x.device.type):
+            return F.rms_norm(x, x.shape[-1:], eps=shortest**2 / x.size(-1)) * (gain * x.size(-1) ** -0.5)
+    return (x * (square(x).clamp(min=shortest**2).rsqrt() * gain)).type_as(x)
 
 
 def inverse_rms(x: Tensor, epsilon: float = 1e-5) -> Tensor:
@@ -30,6 +32,9 @@ def inverse_rms(x: Tensor, epsilon: float = 1e-5) -> Tensor:
 
 def square(x: Tensor) -> Tensor:
     """Return ``(..., 1)``, x . x, whose gradient takes half of the time of that of a norm."""
+    if x.is_cuda:  # one kernel
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype).square()
     x = wide(x)
     with without_autocast(x.device.type):  # to which it is a product of matrices
         return torch.linalg.vecdot(x, x).unsqueeze(-1)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from fairseq.dataclass.configs import FairseqConfig
 from hydra._internal import utils as hydra_utils
@@ -35,6 +34,7 @@ from fairseq_plugins.tools.pipeline.configuration import (
     unknown_choices,
     unknown_key,
 )
+from fairseq_plugins.wrapping import replaced
 
 
 def run(name: str, module: Any, argv: Sequence[str]) -> int:
@@ -50,9 +50,9 @@ def run(name: str, module: Any, argv: Sequence[str]) -> int:
     make_one_line(parser)
     given = parser.parse_args(list(argv))
     _refuse_unreadable(given.config_name, given.config_dir, given.config_path)
-    job = mock.patch.object(module, "_hydra_main", partial(run_job, module._hydra_main))
+    job = replaced(module, _hydra_main=partial(run_job, module._hydra_main))
     # What raises is reported at the end of every command.
-    with job, mock.patch.object(hydra_utils, "run_and_report", lambda function: function()):
+    with job, replaced(hydra_utils, run_and_report=lambda function: function()):
         try:
             return plain(name, module, argv)
         except Exception as error:

@@ -228,8 +228,8 @@ def unknown_choices(config: Any) -> Iterator[str]:
             yield f"unknown {group}._name '{name}'{nearest(name, sorted(known))}{every}"
 
 
-def count_parameters(config: Any) -> int:
-    """Number of parameters (shared ones once), without allocating the model.
+def task_and_model(config: Any) -> tuple[Any, Any]:
+    """Build the task, and the model without its memory.
 
     Raises:
         UserError: the model's settings contradict each other, or a file that the task reads is missing.
@@ -244,5 +244,4 @@ def count_parameters(config: Any) -> int:
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}" if error.strerror else str(error)) from error
     with torch.device("meta"):
-        model = build_model(OmegaConf.create(OmegaConf.to_container(config.model)), task)
-    return sum(parameter.numel() for parameter in model.parameters())
+        return task, build_model(OmegaConf.create(OmegaConf.to_container(config.model)), task)

@@ -55,8 +55,8 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         before[rate] = None
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
-    # Whether a validation translates changes no weight.
-    own = {name for name in own if not name.startswith("task.eval_bleu")}
+    # Neither a validation that translates nor a graph changes a weight.
+    own = {name for name in own if not name.startswith(("task.eval_bleu", "common.cuda_graphs"))}
     if is_longer(old, new):
         own -= {f"optimization.{name}" for name in LIMITS}
     # Some settings are copied from group to group (the learning rate); report each change once.

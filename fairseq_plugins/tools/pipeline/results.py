@@ -25,6 +25,7 @@ FORMATS: Mapping[str, Any] = {
     SETTINGS: {
         **dict.fromkeys(("config", "precision", "data", "data_content", "prepared_by"), (str, None)),
         **{"overrides": TEXTS, "devices": TEXTS, "seed": (int, None), "parameters": (COUNT, None)},
+        "cuda_graphs": (bool, None),
         "configuration": ({str: GROUP, "optimization": ({"max_update": (float, None)}, None)}, None),
     },
     FINISHED: {"num_updates": COUNT, "epochs": (COUNT, None), "reason": (str, None), "outcome": (str, None)},

@@ -35,10 +35,10 @@ from fairseq_plugins.tools.pipeline.checkout import commit, configuration_file, 
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.configuration import (
     Configuration,
-    count_parameters,
     quoted,
     read_configuration,
     taken_as_it_is,
+    task_and_model,
 )
 from fairseq_plugins.tools.pipeline.continuing import (
     Ending,
@@ -189,6 +189,8 @@ class Plan:
     command: tuple[str, ...]
     record: dict[str, Any]
     lines: tuple[str, ...]
+    before: dict[str, Any] | None = None
+    """The former content of ``run.json``."""
     ending: Ending | None = None
     """How the training ended, if it has ended already."""
 
@@ -214,28 +216,47 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     refuse_other_user_dir(config.common.user_dir)
     files = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
-    before = read_record(request.run / SETTINGS) or {}
-    precision = choose_precision(request.precision, config, machine, before.get("precision"))
+    before = read_record(request.run / SETTINGS)
+    precision = choose_precision(request.precision, config, machine, (before or {}).get("precision"))
     batches = Batches.of(config, recipe.processes)
     sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
     if not machine.on_cpu and sharing.processes > len(machine.gpus):
         raise UserError(f"--processes {sharing.processes}: this machine has {len(machine.gpus)} GPUs")
+    task, model = task_and_model(config)
+    gpus = 0 if machine.on_cpu else sharing.processes * request.nodes
+    graphs, about_graphs = _graphs(config, task, model, gpus, before)
     where = ("--config-dir", str(recipe.file.resolve().parent), "--config-name", recipe.file.stem)
     command = (
         *_launcher(request, machine, sharing),
         *("-m", "fairseq_plugins.tools.cli", "hydra-train", *where, *recipe.overrides),
         *_overrides(request, data, machine, sharing),
         *(*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config)),
+        *(["common.cuda_graphs=true"] if graphs and not config.common.cuda_graphs else []),
+        # The batches of a recipe are the same on every machine.
+        *(["dataset.length_grid=1"] if graphs and config.dataset.length_grid is None else []),
     )
     record = {
         **_record(request, recipe, files, machine, sharing),
-        **{name: value for name, value in before.items() if name == "config"},  # the published row, if it was moved
+        **{name: value for name, value in (before or {}).items() if name == "config"},  # the row, if it was moved
         "precision": precision.name,
+        "cuda_graphs": graphs,
         "tokens_per_update": batches.largest if batches.max_tokens else None,
-        "parameters": count_parameters(config),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "command": list(command),
     }
-    return Plan(command, record, tuple(_lines(record, machine, sharing, precision)))
+    return Plan(command, record, (*_lines(record, machine, sharing, precision), *about_graphs), before)
+
+
+def _graphs(config: Any, task: Any, model: Any, gpus: int, before: dict[str, Any] | None) -> tuple[bool, list[str]]:
+    """Whether the training has CUDA graphs, and a line about them; unless stated, a run keeps what it began with."""
+    from fairseq_plugins.training.cuda_graphs import obstacles
+
+    stated, begun = config.common.cuda_graphs, before is None or before.get("cuda_graphs", False)
+    if not gpus or not (begun if stated is None else stated):
+        return False, []
+    if reasons := obstacles(config, task, model, task.build_criterion(config.criterion), gpus):
+        return False, [f"no CUDA graphs: {'; '.join(reasons)}"]
+    return True, ["CUDA graphs: the same numbers in less time; common.cuda_graphs=false turns them off"]
 
 
 def _overrides(request: Request, data: Path, machine: Machine, sharing: Sharing) -> list[str]:
@@ -361,7 +382,7 @@ def begun(request: Request) -> Plan:
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
-    old, ending = read_record(request.run / SETTINGS), finished(request.run)
+    old, ending = plan.before, finished(request.run)
     # Without a checkpoint, for example after a wrong value, the settings may change.
     begins = not any((request.run / CHECKPOINTS).glob("*.pt"))
     if old is not None and (ending is not None or not begins):
@@ -369,7 +390,7 @@ def begun(request: Request) -> Plan:
     longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
     if ending is not None and not longer:
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
-        return Plan((), plan.record, (line,), ending)
+        return Plan((), plan.record, (line,), ending=ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
     if made_of_it and (longer or begins):
         # Refused now: the evaluation would refuse only after hours of training, or take what is there for its own.

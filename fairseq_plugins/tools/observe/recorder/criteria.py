@@ -21,6 +21,8 @@ EXTENDED = (
     "cross_entropy",
     "label_smoothed_cross_entropy",
     "label_smoothed_cross_entropy_by_sentence",
+    "chunked_cross_entropy",
+    "chunked_label_smoothed_cross_entropy",
     "cross_entropy_in_chunks",
     "label_smoothed_cross_entropy_in_chunks",
     "adaptive_loss",

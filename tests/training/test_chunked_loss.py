@@ -1,4 +1,4 @@
-"""Output layer and loss in chunks: the stock criterion's loss, log and gradients, with no tensor of all the logits."""
+"""Chunked loss: the stock criterion's loss, log and gradients, with no tensor of all the logits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairseq_cli import train
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_plugins.training import loss_in_chunks
+from fairseq_plugins.training import chunked_loss
 from tests import models, processes, toy
 from tests.refusals import refused
 from tests.representatives import slow_but
@@ -27,7 +27,7 @@ TABLE = "decoder.output_projection.weight"
 @pytest.fixture(autouse=True)
 def five_tokens_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the small batches need several chunks, the last of them shorter."""
-    monkeypatch.setattr(loss_in_chunks, "LOGITS", 5 * WORDS)
+    monkeypatch.setattr(chunked_loss, "LOGITS", 5 * WORDS)
 
 
 def criterion(name: str, **settings: Any) -> Any:
@@ -91,7 +91,7 @@ def test_loss_log_and_gradients_are_those_of_the_stock_criterion(case: str, name
     kind, settings = SETTINGS[name]
     model = models.tiny(arch, **tables, dropout=0.0)
     given = sample(language_model=case == "language model")
-    stock, chunked = (criterion(kind + suffix, **settings) for suffix in ("", "_in_chunks"))
+    stock, chunked = (criterion(prefix + kind, **settings) for prefix in ("", "chunked_"))
     wanted, found = (one(model, given) for one in (stock, chunked))
     assert found[0].item() == pytest.approx(wanted[0].item(), rel=1e-6)
     assert found[2].keys() == wanted[2].keys()
@@ -113,12 +113,12 @@ def test_half_precision_is_as_near_to_single_as_the_stock_criterion(dtype: torch
     single.load_state_dict({name: value.float() for name, value in model.state_dict().items()})
     exact = gradients(criterion(SMOOTHED), single, given)
     found, stock = (
-        {key: value / scale for key, value in gradients(criterion(SMOOTHED + suffix), model, given, scale).items()}
-        for suffix in ("_in_chunks", "")
+        {key: value / scale for key, value in gradients(criterion(prefix + SMOOTHED), model, given, scale).items()}
+        for prefix in ("chunked_", "")
     )
     for name in (TABLE, "decoder.layers.1.fc2.weight", "encoder.layers.0.fc1.weight"):
         assert far(found[name], exact[name]) < 1.5 * far(stock[name], exact[name]), name
-    loss, wanted = (criterion(SMOOTHED + suffix)(model, given)[0] for suffix in ("_in_chunks", ""))
+    loss, wanted = (criterion(prefix + SMOOTHED)(model, given)[0] for prefix in ("chunked_", ""))
     torch.testing.assert_close(loss, wanted, rtol=1e-6, atol=0)
 
 
@@ -126,7 +126,7 @@ def test_under_autocast_the_table_has_a_gradient_in_float32() -> None:
     model, given = models.tiny("transformer", dropout=0.0), sample()
     exact = gradients(criterion(SMOOTHED), model, given)
     with torch.autocast("cpu", torch.bfloat16):
-        stock, found = (gradients(criterion(SMOOTHED + suffix), model, given) for suffix in ("", "_in_chunks"))
+        stock, found = (gradients(criterion(prefix + SMOOTHED), model, given) for prefix in ("", "chunked_"))
     assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
     assert far(flat(found), flat(exact)) < 1.2 * far(flat(stock), flat(exact)) < 0.03  # bfloat16 rounds to 2^-9
     assert far(found[TABLE], exact[TABLE]) < 1.2 * far(stock[TABLE], exact[TABLE])
@@ -154,19 +154,19 @@ def test_no_tensor_has_all_logits() -> None:
     target = torch.randint(4, words, (3, 40), generator=draw)
     given = {"net_input": models.inputs(5, 40, vocabulary=words)._asdict(), "target": target, "ntokens": tokens}
     largest = {}
-    for suffix in ("", "_in_chunks"):
-        one = CRITERION_REGISTRY[SMOOTHED + suffix](models.task(words, words), sentence_avg=False, label_smoothing=0.1)
+    for prefix in ("", "chunked_"):
+        one = CRITERION_REGISTRY[prefix + SMOOTHED](models.task(words, words), sentence_avg=False, label_smoothing=0.1)
         with Largest() as seen:
             gradients(one, model, given)
-        largest[suffix] = seen.numbers
+        largest[prefix] = seen.numbers
     assert largest[""] == tokens * words
-    assert largest["_in_chunks"] == words * 16  # the table and its gradient
+    assert largest["chunked_"] == words * 16  # the table and its gradient
 
 
 def test_a_batch_of_pads_has_no_loss() -> None:
     model, given = models.tiny("transformer", dropout=0.0), sample()
     given["target"] = torch.full_like(given["target"], PAD)
-    loss, _, log = criterion(SMOOTHED + "_in_chunks", report_accuracy=True)(model, given)
+    loss, _, log = criterion("chunked_" + SMOOTHED, report_accuracy=True)(model, given)
     loss.backward()
     assert (loss.item(), log["total"], log["n_correct"]) == (0, 0, 0)
     assert model.decoder.output_projection.weight.grad.abs().sum() == 0
@@ -177,7 +177,7 @@ def test_another_output_layer_is_refused_in_one_line() -> None:
     biased.decoder.output_projection = nn.Linear(16, WORDS)
     adaptive = models.tiny("transformer", adaptive_softmax_cutoff="8,16", decoder_output_dim=16)
     for model in (adaptive, biased, nn.Linear(2, 2)):
-        assert "a linear map without bias" in refused(criterion(SMOOTHED + "_in_chunks"), model, sample())
+        assert "a linear map without bias" in refused(criterion("chunked_" + SMOOTHED), model, sample())
 
 
 def moved(found: dict[str, Tensor], wanted: dict[str, Tensor], start: dict[str, Tensor]) -> float:
@@ -192,10 +192,8 @@ def test_a_training_changes_to_it_and_makes_the_stock_updates(toy_data: Path, tm
     """By sgd, since Adam's first steps make a sign of a gradient that is nearly 0."""
     start = toy.weights_of(toy.train_toy(toy_data, tmp_path / "start", *COMMON, "--max-update", "1"))
     stock = toy.weights_of(toy.train_toy(toy_data, tmp_path / "stock", *COMMON, "--max-update", "9"))
-    for update, suffix in ((3, ""), (6, "_in_chunks_with_diagnostics"), (9, "_in_chunks")):
-        path = toy.train_toy(
-            toy_data, tmp_path / "mixed", *COMMON, "--max-update", str(update), "--criterion", SMOOTHED + suffix
-        )
+    for update, name in ((3, SMOOTHED), (6, f"{SMOOTHED}_in_chunks_with_diagnostics"), (9, f"chunked_{SMOOTHED}")):
+        path = toy.train_toy(toy_data, tmp_path / "mixed", *COMMON, "--max-update", str(update), "--criterion", name)
     assert moved(toy.weights_of(path), stock, start) < 1e-5
     assert (tmp_path / "mixed" / "recorder.jsonl").is_file()
 
@@ -214,10 +212,10 @@ def test_two_processes_make_the_stock_updates(
 ) -> None:
     processes.fork_ranks(monkeypatch)
     found = {}
-    for suffix, updates in (("", 1), ("", 4), ("_in_chunks", 4)):
-        directory = tmp_path / f"{suffix}{updates}"
-        flags = (*COMMON, *BACKENDS[backend], "--criterion", SMOOTHED + suffix)
+    for prefix, updates in (("", 1), ("", 4), ("chunked_", 4)):
+        directory = tmp_path / f"{prefix}{updates}"
+        flags = (*COMMON, *BACKENDS[backend], "--criterion", prefix + SMOOTHED)
         flags = (*flags, "--max-update", str(updates), "--distributed-world-size", "2")
         distributed_utils.call_main(toy.parse_training(toy_data, directory, *flags), train.main)
-        found[suffix, updates] = toy.weights_of(directory / "checkpoint_last.pt")
-    assert moved(found["_in_chunks", 4], found["", 4], found["", 1]) < 1e-5
+        found[prefix, updates] = toy.weights_of(directory / "checkpoint_last.pt")
+    assert moved(found["chunked_", 4], found["", 4], found["", 1]) < 1e-5
