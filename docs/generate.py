@@ -776,7 +776,7 @@ def places_table() -> str:
         stacks = [model for _, model in tiny_model(method).stacks()]
         designs = [replace(stack.design, encoder_layers=8, decoder_layers=8) for stack in stacks]
         norms = [
-            design.parts[Axis.NORM].build(site, depth, design)
+            design.parts[Axis.NORM_POSITION].build(site, depth, design)
             for design in designs
             for depth in range(1, 9)
             for site in (Site.SELF, Site.FFN)
@@ -789,7 +789,12 @@ def places_table() -> str:
         cells.append("yes" if all(tops) else "some" if any(tops) else "")
         joined = dict.fromkeys(design.parts[Axis.RESIDUAL].summary for design in designs)
         rows.append(
-            (f"[{method.title}](methods.md#{_anchor(method.title)})", code(method.norm), *cells, "; ".join(joined))
+            (
+                f"[{method.title}](methods.md#{_anchor(method.title)})",
+                code(method.norm_position),
+                *cells,
+                "; ".join(joined),
+            )
         )
     return table(("method", "norm", *PLACES.values(), "on top", "residual connection"), rows)
 
@@ -815,7 +820,7 @@ Every sub-layer has these lines; each norm exists only where the method has one.
 {SUB_LAYER}
 
 "some": in a part of the layers or sub-layers, or in one of the stacks, which have eight layers here. FixUp's norm is
-a trained shift, and `--norm-module` may put something else in the place of a LayerNorm.
+a trained shift, and `--norm-type` may put something else in the place of a LayerNorm.
 
 {places_table()}
 

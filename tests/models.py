@@ -72,9 +72,9 @@ SIZES = (
 )
 COMBINATIONS: dict[str, str] = {
     "word_dropout": "--word-dropout 0.2,0.3",
-    "norm_on_top": "--norm none --residual b2t --norm-on-top yes",
+    "norm_on_top": "--norm-position none --residual b2t --norm-on-top yes",
     "b2t_matt": "--residual b2t --attention matt",
-    "scaled_aan_ffn": "--norm layernorm_scaling --attention aan --aan-ffn yes",
+    "scaled_aan_ffn": "--norm-position layernorm_scaling --attention aan --aan-ffn yes",
     "admin_matt": "--residual admin --attention matt --base-init xavier",
     "admin_paper": "--residual admin --admin-profile paper",
     "admin_frozen": "--residual admin --admin-omega frozen",
@@ -83,22 +83,26 @@ COMBINATIONS: dict[str, str] = {
     "deepnorm_released": "--residual deepnorm --init deepnorm --deepnorm-init released",
     "admin_torch_trained": "--residual admin_torch --admin-torch-omega trained",
     "dlcl_window": (
-        "--norm pre --norm-module dyt --attention matt_self"
-        " --history dlcl --dlcl-window 2 --dlcl-weights dimension --dlcl-normalised yes"
+        "--norm-position pre --norm-type dyt --attention matt_self"
+        " --layer-aggregation dlcl --dlcl-window 2 --dlcl-weights dimension --dlcl-normalised yes"
     ),
-    "realformer_mean": "--norm mix --norm-module derf --attention realformer --realformer-logits mean",
-    "sub_ln_denseformer": "--norm sub --attention realformer --history denseformer",
+    "realformer_mean": "--norm-position mix --norm-type derf --attention realformer --realformer-logits mean",
+    "sub_ln_denseformer": "--norm-position sub --attention realformer --layer-aggregation denseformer",
     "branch_norm_qk": "--residual branch_norm --attention qk_norm",
     "resi_dual_matt": "--residual resi_dual --attention matt_aan",
-    "b2t_heads": "--residual b2t --b2t-skip all --attention head_scale --norm-module rms_norm",
-    "deepscale_aan": "--norm pre --residual deepscale --attention aan",
-    "normformer_released": "--norm normformer --attention head_scale --head-scale-at output --residual res_scale",
-    "hyper_static_gated": "--norm pre --residual hyper --hyper-weights static --attention gated --gated-by head",
-    "blocks_trained_values": (
-        "--norm pre --residual attention_residual --attention-residual-blocks 2 --attention-residual-begin sub_layer"
-        " --attention value_residual --value-residual-mix trained"
+    "b2t_heads": "--residual b2t --b2t-skip all --attention head_scale --norm-type rms_norm",
+    "deepscale_aan": "--norm-position pre --residual deepscale --attention aan",
+    "normformer_released": (
+        "--norm-position normformer --attention head_scale --head-scale-at output --residual res_scale"
     ),
-    "rezero_per_sublayer": "--residual rezero --norm none --rezero-alpha-per sublayer",
+    "hyper_static_gated": (
+        "--norm-position pre --residual hyper --hyper-weights static --attention gated --gated-by head"
+    ),
+    "blocks_trained_values": (
+        "--norm-position pre --residual attention_residual --attention-residual-blocks 2 "
+        "--attention-residual-begin sub_layer --attention value_residual --value-residual-mix trained"
+    ),
+    "rezero_per_sublayer": "--residual rezero --norm-position none --rezero-alpha-per sublayer",
 }
 CASES: dict[str, tuple[str, ...]] = {
     **{name: ("--arch", f"{name}_transformer") for name in METHODS},

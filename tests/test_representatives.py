@@ -10,10 +10,10 @@ from tests.representatives import Reads, representatives, stored, structures, va
 
 READS: list[tuple[Reads, ...]] = [
     (Axis.RESIDUAL,),
-    (Axis.NORM, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.SOLVER, Axis.BIAS),
-    ((Axis.NORM, Axis.RESIDUAL), Axis.INIT),
+    (Axis.NORM_POSITION, Axis.RESIDUAL, Axis.ATTENTION, Axis.LAYER_AGGREGATION, Axis.SOLVER, Axis.BIAS),
+    ((Axis.NORM_POSITION, Axis.RESIDUAL), Axis.INIT),
     (stored,),
-    (stored, Axis.HISTORY),
+    (stored, Axis.LAYER_AGGREGATION),
 ]
 
 
@@ -40,4 +40,4 @@ def test_a_new_part_and_a_new_option_in_use_are_represented_at_once(monkeypatch:
     cases = [*models.CASES, "newest", "newest_at_two", "newest_again"]
     assert representatives(cases, Axis.RESIDUAL) == [*before, "newest", "newest_at_two"]
     # What the promise does not read brings nothing in.
-    assert representatives(cases, Axis.HISTORY) == representatives(models.CASES, Axis.HISTORY)
+    assert representatives(cases, Axis.LAYER_AGGREGATION) == representatives(models.CASES, Axis.LAYER_AGGREGATION)

@@ -40,6 +40,7 @@ from fairseq_plugins.checkpoints.files import (
 )
 from fairseq_plugins.checkpoints.provenance import other_weights
 from fairseq_plugins.core.config import plain_namespace
+from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.core.linear_maps import Made
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
@@ -110,7 +111,7 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
 
 
 def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str, Any]:
-    own = {axis.value for axis in Axis} | {option.name for option in all_options()}
+    own = {axis.value for axis in Axis} | {option.name for option in all_options()} | OLD_NAMES.keys()
     stock = {name: value for name, value in vars(options).items() if name not in own}
     stock.update(_name=STOCK_ARCH, arch=STOCK_ARCH)
     for name, stack in model.stacks():

@@ -16,9 +16,9 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_plugins.core.config import plain_namespace, resolve
-from fairseq_plugins.core.fields import Family, make_config_class
+from fairseq_plugins.core.fields import OLD_NAMES, Family, make_config_class
 from fairseq_plugins.core.method import METHODS, Axis, Method, all_options
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 
 Preset = dict[str, Any]
 
@@ -39,12 +39,33 @@ def method_preset(method: Method | None) -> Preset:
     return preset
 
 
+def rename(config: Any) -> None:
+    """Move values that were given by earlier names to the settings of today, in place.
+
+    Raises:
+        UserError: a setting has two values.
+    """
+    for old, new in OLD_NAMES.items():
+        value = getattr(config, old, None)
+        if value is None:
+            continue
+        if getattr(config, new, None) not in (None, value):
+            raise UserError(f"{flag(old)} {value} is the old name of {flag(new)}, which is {getattr(config, new)}")
+        with open_dict(config) if OmegaConf.is_config(config) else nullcontext():
+            setattr(config, new, value)
+            setattr(config, old, None)
+
+
 def fill_unset(config: Any, family: Family, stock_arch: str, preset: Mapping[str, Any]) -> None:
     """Fill unset values of ``config`` (a Namespace or a DictConfig): from ``preset``, then as fairseq completes it.
 
     Some stock defaults depend on values that the user has set, the decoder's width on the encoder's for instance, so
     fairseq's own architecture function fills those.
+
+    Raises:
+        UserError: a setting has two values, one by an earlier name.
     """
+    rename(config)
     said = {name: getattr(config, name, None) for name in family.presettable}
     known = {name: preset[name] for name in family.presettable if name in preset}
     known.update({name: value for name, value in said.items() if value is not None})

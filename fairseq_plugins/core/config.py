@@ -189,19 +189,23 @@ def _idle_problems(chosen: Mapping[Stack, Mapping[Axis, Part]], options: Mapping
 
 
 def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> list[str]:
-    ignored = ": fairseq itself builds nothing of it, --norm and --attention choose such norms and factors"
+    ignored = ": fairseq itself builds nothing of it, --norm-position and --attention choose such norms and factors"
     problems = [
         f"{flag(name)} is not supported{ignored if name in BUILDS_NOTHING else ''}"
         for name in UNSUPPORTED
         if getattr(config, name, None)
     ]
     for stack, design in designs.items():
-        history = design.choice(Axis.HISTORY)
+        history = design.choice(Axis.LAYER_AGGREGATION)
         if getattr(config, f"{stack.value}_normalize_before") and not has_stock_top(design):
-            problems.append(f"--{stack.value}-normalize-before contradicts --norm {config.norm}: use --norm pre")
+            problems.append(
+                f"--{stack.value}-normalize-before contradicts --norm-position {config.norm_position}: "
+                "use --norm-position pre"
+            )
         if getattr(config, f"{stack.value}_layerdrop") > 0 and history != "last":
             problems.append(
-                f"--history {history} needs every layer's output: it cannot be combined with --{stack.value}-layerdrop"
+                f"--layer-aggregation {history} needs every layer's output: it cannot be combined with "
+                f"--{stack.value}-layerdrop"
             )
     return problems
 

@@ -30,17 +30,25 @@ Field = tuple[str, Any, Any]
 # may itself be unset when Hydra resolves interpolations.
 END_WIDTHS = ("decoder_input_dim", "decoder_output_dim")
 AXIS_HELP = {
-    Axis.NORM: "where the LayerNorms are",
-    Axis.NORM_MODULE: "what stands where a LayerNorm would",
+    Axis.NORM_POSITION: "where the LayerNorms are",
+    Axis.NORM_TYPE: "what stands where a LayerNorm would",
     Axis.RESIDUAL: "how a branch joins the stream",
     Axis.ATTENTION: "which attention sub-layers exist",
-    Axis.HISTORY: "what a layer takes as its input",
+    Axis.LAYER_AGGREGATION: "what a layer takes as its input",
     Axis.SOLVER: "how often a layer is evaluated, and what becomes of its results",
     Axis.BIAS: "what the linear maps of a layer add to their product",
-    Axis.WEIGHT_FORM: "what the linear maps of a layer multiply by",
+    Axis.REPARAM: "what the linear maps of a layer multiply by",
     Axis.INIT: "what the method does to the initial weights",
     Axis.BASE_INIT: "distribution of the initial weights: the one that the papers assume, or fairseq's current one",
 }
+
+OLD_NAMES = {
+    "norm": Axis.NORM_POSITION.value,
+    "norm_module": Axis.NORM_TYPE.value,
+    "history": Axis.LAYER_AGGREGATION.value,
+    "weight_form": Axis.REPARAM.value,
+}
+"""Earlier names of settings; flags, YAML files and checkpoints may still have them, ``--help`` does not list them."""
 
 EMBEDDING_DROPOUT = "rate of the dropout of the embedding, below the first layer (default: --dropout)"
 """fairseq has one rate for embeddings and branches. The code of DS-Init's authors has two (zero: ``dropout`` and
@@ -167,6 +175,7 @@ def make_config_class(family: Family) -> type[FairseqDataclass]:
         helps[option.name] = f"{option.help} (default: {option.default}; values: {values}{differ})"
     fields = [_stock_field(family, *stock) for stock in family.stock]
     fields += [(name, Optional[str], field(default=None, metadata={"help": text})) for name, text in helps.items()]
+    fields += [(name, Optional[str], field(default=None, metadata={"help": argparse.SUPPRESS})) for name in OLD_NAMES]
     fields.append(("embedding_dropout", Optional[float], field(default=None, metadata={"help": EMBEDDING_DROPOUT})))
     return dataclasses.make_dataclass(
         family.class_name, fields, bases=(FairseqDataclass,), namespace={"__module__": __name__, "family": family}

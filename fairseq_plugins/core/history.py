@@ -63,7 +63,7 @@ def mixing_weights(stack: Any) -> Tensor:
     return torch.stack(rows)
 
 
-@part(Axis.HISTORY, "last", summary="the output of the layer below")
+@part(Axis.LAYER_AGGREGATION, "last", summary="the output of the layer below")
 def build_last(design: StackDesign) -> History:
     """The history of a plain Transformer."""
     return LastState()

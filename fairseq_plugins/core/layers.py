@@ -56,7 +56,7 @@ class Layer(nn.Module):
             if factory is not None:
                 owner, name = LAST_MAP[site]
                 norm_inside(self.get_submodule(owner), name, factory, design)
-        design.parts[Axis.WEIGHT_FORM].build(self, design)  # last, since it takes the maps as they are
+        design.parts[Axis.REPARAM].build(self, design)  # last, since it takes the maps as they are
         for site, residual in design.parts[Axis.RESIDUAL].build(sites, self.depth, design).items():
             setattr(self, RESIDUAL_OF[site], residual)
 

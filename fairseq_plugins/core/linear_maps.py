@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, part
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 
 
 class RemadeMap(nn.Linear):
@@ -94,9 +94,11 @@ def replace_maps(layer: nn.Module, make: Callable[[nn.Linear], AffineMap], desig
     """
     for name, linear in [(name, one) for name, one in layer.named_modules() if isinstance(one, nn.Linear)]:
         if type(linear) is not nn.Linear:
-            flags = ", ".join(f"--{a.value} {design.choice(a)}" for a in (Axis.NORM, Axis.ATTENTION, Axis.BIAS))
-            form = design.choice(Axis.WEIGHT_FORM)
-            raise UserError(f"--weight-form {form} needs plain linear maps, and {name} is none; choose others: {flags}")
+            flags = ", ".join(
+                f"{flag(a.value)} {design.choice(a)}" for a in (Axis.NORM_POSITION, Axis.ATTENTION, Axis.BIAS)
+            )
+            form = design.choice(Axis.REPARAM)
+            raise UserError(f"--reparam {form} needs plain linear maps, and {name} is none; choose others: {flags}")
         owner, _, attribute = name.rpartition(".")
         setattr(layer.get_submodule(owner), attribute, make(linear))
     for module in layer.modules():
@@ -105,6 +107,6 @@ def replace_maps(layer: nn.Module, make: Callable[[nn.Linear], AffineMap], desig
 
 
 @part(Axis.BIAS, "vector", summary="a vector each, as in the original Transformer")
-@part(Axis.WEIGHT_FORM, "plain", summary="a matrix each, as in the original Transformer")
+@part(Axis.REPARAM, "plain", summary="a matrix each, as in the original Transformer")
 def keep(layer: nn.Module, design: StackDesign) -> None:
     """Change nothing."""

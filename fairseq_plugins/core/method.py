@@ -41,14 +41,14 @@ class Site(str, Enum):
 class Axis(str, Enum):
     """The choices that make up a model. Each value is also the name of its command-line flag."""
 
-    NORM = "norm"
-    NORM_MODULE = "norm_module"
+    NORM_POSITION = "norm_position"
+    NORM_TYPE = "norm_type"
     RESIDUAL = "residual"
     ATTENTION = "attention"
-    HISTORY = "history"
+    LAYER_AGGREGATION = "layer_aggregation"
     SOLVER = "solver"
     BIAS = "bias"
-    WEIGHT_FORM = "weight_form"
+    REPARAM = "reparam"
     INIT = "init"
     BASE_INIT = "base_init"
 
@@ -139,22 +139,22 @@ class Method:
             table of docs/methods.md shows it up to the first semicolon.
         departures: where the released code departs from the text, and what this package does.
         options: settings that differ from their defaults: options of its parts, dropouts, sizes.
-        norm, norm_module, residual, attention, history, solver, bias, weight_form, init, base_init: names of parts;
-            ``encoder,decoder`` where they differ.
+        norm_position, norm_type, residual, attention, layer_aggregation, solver, bias, reparam, init, base_init: names
+            of parts; ``encoder,decoder`` where they differ.
     """
 
     name: str
     title: str
     paper: str
     equation: str
-    norm: str = "post"
-    norm_module: str = "layer_norm"
+    norm_position: str = "post"
+    norm_type: str = "layer_norm"
     residual: str = "plain"
     attention: str = "softmax"
-    history: str = "last"
+    layer_aggregation: str = "last"
     solver: str = "euler"
     bias: str = "vector"
-    weight_form: str = "plain"
+    reparam: str = "plain"
     init: str = "keep"
     base_init: str = "xavier"
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))

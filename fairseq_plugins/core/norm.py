@@ -125,35 +125,35 @@ def _multiply(scale: Constant, norm: nn.Module, inputs: Any, output: Tensor) -> 
 
 def norm_module(design: StackDesign, site: Site | None) -> NormFactory:
     """Return the factory of the modules that stand where a LayerNorm would; ``site`` is None on top of the stack."""
-    return design.parts[Axis.NORM_MODULE].build(site, design)
+    return design.parts[Axis.NORM_TYPE].build(site, design)
 
 
 def placed_norms(design: StackDesign, site: Site, depth: int) -> dict[NormPlace, NormFactory]:
     """Return the factories of the norms of one sub-layer, by place; ``depth`` of its layer counts from 1."""
-    places: NormPlaces = design.parts[Axis.NORM].build(site, depth, design)
+    places: NormPlaces = design.parts[Axis.NORM_POSITION].build(site, depth, design)
     return {place: made_of(factory, norm_module(design, site)) for place, factory in places.items()}
 
 
 def top_norm(design: StackDesign) -> NormFactory | None:
     """Return the factory of the norm on top of the layers, if there is one."""
-    factory = design.parts[Axis.NORM].top(design)
+    factory = design.parts[Axis.NORM_POSITION].top(design)
     return None if factory is None else made_of(factory, norm_module(design, None))
 
 
 def norms_always(design: StackDesign, place: NormPlace) -> bool:
     """Return whether every sub-layer of the stack has a norm at ``place``."""
-    norm, depths = design.parts[Axis.NORM], range(1, design.layers + 1)
+    norm, depths = design.parts[Axis.NORM_POSITION], range(1, design.layers + 1)
     return all(place in norm.build(site, depth, design) for site in Site for depth in depths)
 
 
 def needs_norms(design: StackDesign, config: Any) -> list[str]:
     """``Part.conflicts`` of norm modules: without a place for one, it would have no effect."""
-    norm, depths = design.parts[Axis.NORM], range(1, design.layers + 1)
+    norm, depths = design.parts[Axis.NORM_POSITION], range(1, design.layers + 1)
     factories = [made for site in Site for depth in depths for made in norm.build(site, depth, design).values()]
     if any(map(is_replaceable, factories)):
         return []
-    what = f"--norm-module {design.choice(Axis.NORM_MODULE)} has no effect here"
-    return [f"{what}: --norm {norm.name} has no LayerNorm that it could replace"]
+    what = f"--norm-type {design.choice(Axis.NORM_TYPE)} has no effect here"
+    return [f"{what}: --norm-position {norm.name} has no LayerNorm that it could replace"]
 
 
 def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign) -> None:
@@ -164,10 +164,10 @@ def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign
     """
     linear = getattr(owner, name, None)
     if type(linear) is not nn.Linear:
-        norm, attention, bias = (design.choice(axis) for axis in (Axis.NORM, Axis.ATTENTION, Axis.BIAS))
+        norm, attention, bias = (design.choice(axis) for axis in (Axis.NORM_POSITION, Axis.ATTENTION, Axis.BIAS))
         raise UserError(
-            f"--norm {norm} puts a norm in front of {name}, which with --attention {attention} and --bias {bias} is "
-            "not a plain linear map: choose another of the three"
+            f"--norm-position {norm} puts a norm in front of {name}, which with --attention {attention} and --bias "
+            f"{bias} is not a plain linear map: choose another of the three"
         )
     setattr(owner, name, MapWith(linear, "norm", factory(linear.in_features)))
     if isinstance(owner, MultiheadAttention):
@@ -186,24 +186,26 @@ def no_other_norm(design: StackDesign, config: Any) -> list[str]:
     """``Part.conflicts`` of norms that leave no LayerNorm: refuse the one that would remain."""
     if not config.layernorm_embedding:
         return []
-    norm = design.choice(Axis.NORM)
-    return [f"--norm {norm} leaves no LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
+    norm = design.choice(Axis.NORM_POSITION)
+    return [f"--norm-position {norm} leaves no LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
 
 
-@part(Axis.NORM, "post", summary="LayerNorm after the sum")
+@part(Axis.NORM_POSITION, "post", summary="LayerNorm after the sum")
 def post(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     """Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
     return {NormPlace.AFTER: layer_norm}
 
 
-@part(Axis.NORM, "pre", summary="LayerNorm before the branch, one more on top", top=lambda design: stock_top_norm)
+@part(
+    Axis.NORM_POSITION, "pre", summary="LayerNorm before the branch, one more on top", top=lambda design: stock_top_norm
+)
 def pre(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     """Stock fairseq's ``normalize_before``."""
     return {NormPlace.BEFORE: layer_norm}
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "branch",
     summary="LayerNorm on the branch, after its dropout and before the sum",
     top=_top_if_asked,
@@ -216,7 +218,7 @@ def branch(site: Site, depth: int, design: StackDesign) -> NormPlaces:
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "none",
     summary="no LayerNorm in the layers",
     top=_top_if_asked,
@@ -229,7 +231,7 @@ def nowhere(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     return {}
 
 
-@part(Axis.NORM_MODULE, "layer_norm", summary="LayerNorm, as in the original Transformer")
+@part(Axis.NORM_TYPE, "layer_norm", summary="LayerNorm, as in the original Transformer")
 def plain_module(site: Site | None, design: StackDesign) -> NormFactory:
     """LayerNorm with gain and bias. Ba et al. 2016, https://arxiv.org/abs/1607.06450."""
     return layer_norm

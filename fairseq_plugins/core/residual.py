@@ -114,17 +114,21 @@ def needs_norm_after(design: StackDesign, config: Any) -> list[str]:
     """``Part.conflicts`` of scaled streams: without a LayerNorm after the sum, each multiplies all layers above."""
     if norms_always(design, NormPlace.AFTER):
         return []
-    name, place = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM)
-    return [f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm post, not {place}"]
+    name, place = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM_POSITION)
+    return [
+        f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm-position post, not {place}"
+    ]
 
 
 def only_branches(design: StackDesign, config: Any) -> list[str]:
     """``Part.conflicts`` of side streams that are all that sub-layers read: what changes the stream has no effect."""
-    norm, history = design.parts[Axis.NORM], design.choice(Axis.HISTORY)
+    norm, history = design.parts[Axis.NORM_POSITION], design.choice(Axis.LAYER_AGGREGATION)
     places = [norm.build(site, depth, design) for site in Site for depth in range(1, design.layers + 1)]
     what = f"--residual {design.choice(Axis.RESIDUAL)} has streams of its own: it needs"
-    problems = [f"{what} --norm pre, not {norm.name}"] if any(NormPlace.AFTER in place for place in places) else []
-    return problems + ([f"{what} --history last, not {history}"] if history != "last" else [])
+    problems = (
+        [f"{what} --norm-position pre, not {norm.name}"] if any(NormPlace.AFTER in place for place in places) else []
+    )
+    return problems + ([f"{what} --layer-aggregation last, not {history}"] if history != "last" else [])
 
 
 @part(Axis.RESIDUAL, "plain", summary="stream + branch, as in the original Transformer")

@@ -1,7 +1,7 @@
 """Speech to text: stock ``s2t_transformer`` with layers built from designs, for fairseq's ``speech_to_text`` task.
 
 The convolutional front end, the embeddings and the output are fairseq's (Wang et al., AACL 2020,
-https://arxiv.org/abs/2010.05171). fairseq's model is Pre-LN unless code changes that; here ``--norm`` does.
+https://arxiv.org/abs/2010.05171). fairseq's model is Pre-LN unless code changes that; here ``--norm-position`` does.
 """
 
 from __future__ import annotations

@@ -48,13 +48,13 @@ def wrap(layer: nn.Module, cfg: Any) -> nn.Module:
 def put_together(stack: Any, design: StackDesign, has_top: bool = True) -> None:
     """Add the modules around the layers of ``stack``. Call after fairseq's constructor."""
     stack.dropout_module.p = design.embedding_dropout
-    stack.history = design.parts[Axis.HISTORY].build(design)
+    stack.history = design.parts[Axis.LAYER_AGGREGATION].build(design)
     top = top_norm(design)
     if top is not None and top is not stock_top_norm and has_top:
         stack.layer_norm = top(design.width)
     stack.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
     stack.solver = design.parts[Axis.SOLVER].build(design)
-    design.parts[Axis.WEIGHT_FORM].ends(stack)
+    design.parts[Axis.REPARAM].ends(stack)
 
 
 class EncoderLoop(FairseqEncoder):

@@ -123,7 +123,7 @@ method(
         r"$`o = \mathrm{LN}(\omega \odot x + F(x))`$ (section 4); the i-th sub-layer of a stack starts from "
         r"$`\omega_1 = 1`$ and $`\omega_i^2 = \mathrm{Var}(x_0) + \sum_{j<i} \mathrm{Var}(F_j)`$ for $`i > 1`$"
     ),
-    norm="post",
+    norm_position="post",
     residual="admin",
     departures=(
         r"The text gives $`\omega_i^2 = \sum_{j<i} \mathrm{Var}(F_j)`$, that is $`\omega_1 = 0`$; the released "

@@ -100,7 +100,7 @@ method(
         r"sub-layers, so that its output changes by $`O(\log n)`$; $`\omega^2 = n`$ for a change of $`O(1)`$ and "
         r"$`\omega = 1`$ for $`O(n)`$"
     ),
-    norm="post",
+    norm_position="post",
     residual="admin_torch",
     departures=(
         r"The paper measures an $`\omega`$ for every sub-layer (`admin`). This method is its authors' later package "

@@ -171,7 +171,7 @@ method(
         r"$`l`$ and, with one more $`w`$, the output of the stack (section 3); $`v_0`$ is the embedding, "
         r"$`v_i = F_i(\mathrm{LN}(h_i))`$ or the sum of the $`F`$ of a block so far, and $`w_l = 0`$ at first"
     ),
-    norm="pre",
+    norm_position="pre",
     residual="attention_residual",
     base_init="fairseq",
     departures=(

@@ -53,7 +53,7 @@ method(
         r"self-attention; $`g_t = \frac{1}{t} \sum_{k \leq t} x_k`$ and $`[i_t; f_t] = W [x_t; g_t] + b`$ "
         "(equations 1 to 3); cross-attention, feed-forward and encoder as Post-LN"
     ),
-    norm="post",
+    norm_position="post",
     attention="aan",
     departures=(
         "In equation 1 a feed-forward network transforms the mean. The released code leaves it out, as the "

@@ -47,10 +47,13 @@ class WeightedBottomToTop(Residual):
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse combinations that the paper's equations do not cover."""
     problems = []
-    if design.choice(Axis.NORM) == "pre":
-        problems.append("--residual b2t doubles the stream in every layer under --norm pre: use --norm post or none")
-    if design.choice(Axis.NORM) == "none" and design.options.b2t_skip == "all":
-        problems.append("--b2t-skip all skips a LayerNorm that --norm none does not have")
+    if design.choice(Axis.NORM_POSITION) == "pre":
+        problems.append(
+            "--residual b2t doubles the stream in every layer under --norm-position pre: "
+            "use --norm-position post or none"
+        )
+    if design.choice(Axis.NORM_POSITION) == "none" and design.options.b2t_skip == "all":
+        problems.append("--b2t-skip all skips a LayerNorm that --norm-position none does not have")
     return problems
 
 
@@ -72,7 +75,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Build plain sums, except for the last sub-layer of the layer."""
     residuals: dict[Site, Residual] = {site: PlainResidual() for site in sites}
-    if design.choice(Axis.NORM) == "none":
+    if design.choice(Axis.NORM_POSITION) == "none":
         # Appendix D, with the layers and the width of the stack.
         alpha = min(design.layers / 12, design.layers**-0.15)
         residuals[Site.FFN] = WeightedBottomToTop(alpha, design.width**-0.2)
@@ -130,7 +133,7 @@ method(
         r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ in the last sub-layer of a layer, the others as "
         r"Post-LN (equations 5 to 7)"
     ),
-    norm="post",
+    norm_position="post",
     residual="b2t",
     init="b2t",
     base_init="fairseq",
@@ -145,7 +148,7 @@ method(
         r"$`x + F(x)`$ in the others, $`\alpha = \min(N / 12, N^{-0.15})`$, $`\beta = d^{-0.2}`$ "
         "(equations 9 to 11, appendix D)"
     ),
-    norm="none",
+    norm_position="none",
     residual="b2t",
     init="b2t",
     base_init="fairseq",
@@ -163,7 +166,7 @@ method(
         r"$`o = x_{\mathrm{layer}} + \mathrm{LN}(x + F(x))`$ in the last sub-layer of a layer, the others as "
         "Post-LN (footnote 2); reported to be clearly worse"
     ),
-    norm="post",
+    norm_position="post",
     residual="b2t",
     init="b2t",
     base_init="fairseq",
@@ -181,7 +184,7 @@ method(
         r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times "
         "0.1, as in the code; dropout 0.5 and word dropout 0.1 (appendix C.1)"
     ),
-    norm="post",
+    norm_position="post",
     residual="b2t",
     init="b2t",
     base_init="fairseq",

@@ -71,7 +71,7 @@ method(
         r"$`o = \mathrm{LN}(x + \alpha_t F(x))`$, $`\alpha_t = \min(1, t / T)`$ in update $`t`$; $`T = 4000`$, and "
         "from then on Post-LN"
     ),
-    norm="post",
+    norm_position="post",
     residual="branch_norm",
     departures=(
         "There is no released code, and only the abstract and summaries of the paper were at hand: that the growth is "

@@ -102,7 +102,7 @@ method(
         r"$`\beta = 0.87 (N^4 M)^{-1/16}`$ in the encoder and $`(12M)^{-1/4}`$ in the decoder, those of queries and "
         r"keys with 1 instead of $`\beta`$, biases are 0"
     ),
-    norm="post",
+    norm_position="post",
     residual="deepnorm",
     init="deepnorm",
     departures=(

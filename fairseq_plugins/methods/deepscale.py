@@ -148,7 +148,7 @@ method(
         r"and the correlation $`r`$ of the inputs, feed-forward of $`\sqrt{2 (1 - p) / (d f)}`$ with its inner width "
         r"$`f`$, embeddings of $`(1 - p) / 2`$"
     ),
-    norm="pre",
+    norm_position="pre",
     residual="deepscale",
     init="deepscale",
     departures=(
@@ -159,13 +159,13 @@ method(
         r"$`\beta^2`$ is at most 0.5 here, so that stacks of one layer keep their stream.",
         r"The released code writes the variance of the feed-forward as $`\sqrt{(1 - p) / 2} / d`$, which is this "
         r"package's at $`f = 4 d`$.",
-        "The released Post-LN model has a LayerNorm on the embedding: `--norm post --layernorm-embedding`.",
+        "The released Post-LN model has a LayerNorm on the embedding: `--norm-position post --layernorm-embedding`.",
         "The released code is an encoder. In a decoder each attention is followed as theirs; what "
         "cross-attention sees is the correlation above the encoder's last layer.",
         r"BERT adds up three tables of embeddings, so the released code has $`(1 - p) / 3`$. Here are two; positions, "
         "sinusoidal or learned, keep fairseq's values. It also scales what goes into an output that shares the table, "
         r"so that its logits have variance 1; here they have $`(1 - p) / 2`$.",
-        "It works with `--norm post` as well. Maps of attentions other than softmax attention keep their base "
+        "It works with `--norm-position post` as well. Maps of attentions other than softmax attention keep their base "
         "initialisation.",
     ),
 )

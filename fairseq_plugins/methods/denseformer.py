@@ -64,7 +64,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
 
 
 @part(
-    Axis.HISTORY,
+    Axis.LAYER_AGGREGATION,
     "denseformer",
     summary="a trained weighted average of the output of the layer below and of the outputs below that",
     options=(
@@ -96,8 +96,8 @@ method(
         r"$`a_{ij} = 0`$ at first; $`X_0`$ is the embedding, $`X_i`$ the output of layer $`i`$, the layers are Pre-LN, "
         "and the last average goes through the LayerNorm on top of the stack"
     ),
-    norm="pre",
-    history="denseformer",
+    norm_position="pre",
+    layer_aggregation="denseformer",
     base_init="fairseq",
     departures=(
         "The released code ([DenseFormer](https://github.com/epfml/DenseFormer), revision c99a623) stores only the "

@@ -57,7 +57,7 @@ method(
         r"learning rate is multiplied by $`m^{\alpha - 1}`$ and their $`\epsilon`$ in Adam by $`m^{-\alpha}`$, and one "
         "more LayerNorm is on top of each stack"
     ),
-    norm="pre",
+    norm_position="pre",
     residual="depth_mup",
     init="depth_mup",
     base_init="fairseq",

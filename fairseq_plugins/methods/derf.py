@@ -37,10 +37,10 @@ class DynamicErf(BoundedNorm):
 
 
 @part(
-    Axis.NORM_MODULE,
+    Axis.NORM_TYPE,
     "derf",
-    summary="weight * erf(alpha x + shift) + bias at every place of `--norm` and on top, alpha and shift one trained "
-    "scalar each",
+    summary="weight * erf(alpha x + shift) + bias at every place of `--norm-position` and on top, alpha and shift "
+    "one trained scalar each",
     options=(Option("derf_alpha", 0.5, "start of Derf's alpha"),),
     parameters=tuple(
         NewParameter(f"{place}.{name}", "(1)", initial)
@@ -63,15 +63,15 @@ method(
         r"$`o = x + F(\gamma \odot \mathrm{erf}(\alpha x + s) + \beta)`$, $`\alpha = 0.5`$, $`s = 0`$, $`\gamma = 1`$, "
         r"$`\beta = 0`$ at first; one more on top of each stack"
     ),
-    norm="pre",
-    norm_module="derf",
+    norm_position="pre",
+    norm_type="derf",
     base_init="fairseq",
     departures=(
         r"The released GPT-2 ([Derf](https://github.com/zlab-princeton/Derf), revision 8dd9ea3) has a start of "
         r"$`\alpha`$ each for attention, feed-forward and the top, which is 1 for all three: `--derf-alpha 1`. It also "
         "trains a scalar on the embeddings, which is not supported.",
         "The paper has no model for translation.",
-        "It replaces the LayerNorms of `--norm`. That of `--layernorm-embedding`, those of a history and that of a "
-        "second stream remain LayerNorms.",
+        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
+        "of a second stream remain LayerNorms.",
     ),
 )

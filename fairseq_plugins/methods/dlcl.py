@@ -109,10 +109,10 @@ class LinearCombination(History):
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse norm places without an equation, and options that contradict each other."""
     problems = []
-    norm = design.choice(Axis.NORM)
+    norm = design.choice(Axis.NORM_POSITION)
     if norm not in ("pre", "post"):
         problems.append(
-            f"--history dlcl mixes the outputs of LayerNorms: it needs --norm pre or --norm post, not {norm}"
+            f"--layer-aggregation dlcl mixes outputs of LayerNorms: it needs --norm-position pre or post, not {norm}"
         )
     if design.options.dlcl_normalised == "yes" and design.options.dlcl_init == "one":
         problems.append("--dlcl-normalised yes starts as the average whatever --dlcl-init says: drop --dlcl-init one")
@@ -124,10 +124,10 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
 
 
 @part(
-    Axis.HISTORY,
+    Axis.LAYER_AGGREGATION,
     "dlcl",
-    summary="a trained mixture of the outputs of all layers below, normalised before it under `--norm pre` "
-    "and after it under `--norm post`",
+    summary="a trained mixture of the outputs of all layers below, normalised before it under `--norm-position pre` "
+    "and after it under `--norm-position post`",
     options=(
         Option("dlcl_window", 0, "how many of the newest outputs enter a mixture; 0: all", least=0),
         Option(
@@ -168,7 +168,7 @@ def build(design: StackDesign) -> History:
         window=options.dlcl_window or design.layers + 1,
         normalised=options.dlcl_normalised == "yes",
         start=options.dlcl_init,
-        is_pre=design.choice(Axis.NORM) == "pre",
+        is_pre=design.choice(Axis.NORM_POSITION) == "pre",
     )
 
 
@@ -187,8 +187,8 @@ method(
         r"(section 4); $`y_0 = x_0`$ is not normalised, $`y_k`$ is the output of layer $`k`$, the layers are Pre-LN, "
         "and the last mixture goes through the LayerNorm on top of the stack"
     ),
-    norm="pre",
-    history="dlcl",
+    norm_position="pre",
+    layer_aggregation="dlcl",
     departures=_EXTRAS,
 )
 method(
@@ -200,8 +200,8 @@ method(
         r"(section 4); $`x_1 = W_{1,0} x_0`$ without a LayerNorm, $`y_k`$ is the output of layer $`k`$, and the "
         "layers are Post-LN"
     ),
-    norm="post",
-    history="dlcl",
+    norm_position="post",
+    layer_aggregation="dlcl",
     departures=(
         *_EXTRAS,
         "Where the released code normalises $`y_0`$, it does so twice in this form; here that LayerNorm is "

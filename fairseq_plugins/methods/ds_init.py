@@ -57,7 +57,7 @@ method(
         r"at depth $`l`$ are drawn from $`U(-b, b)`$ with "
         r"$`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + d_{\mathrm{out}}}}`$ (equation 15)"
     ),
-    norm="post",
+    norm_position="post",
     init="ds_init",
     departures=(
         r"The released code scales the bound by $`\sqrt{\alpha}\, l^{-1/4}`$ instead of equation 15's "

@@ -28,9 +28,10 @@ class DynamicTanh(BoundedNorm):
 
 
 @part(
-    Axis.NORM_MODULE,
+    Axis.NORM_TYPE,
     "dyt",
-    summary="weight * tanh(alpha x) + bias at every place of `--norm` and on top, alpha one trained scalar each",
+    summary="weight * tanh(alpha x) + bias at every place of `--norm-position` and on top, "
+    "alpha one trained scalar each",
     options=(
         Option("dyt_alpha", 0.5, "start of DyT's alpha"),
         Option("dyt_attention_alpha", 0.0, "start of alpha at attention sub-layers; 0: as elsewhere"),
@@ -58,8 +59,8 @@ method(
         r"$`o = x + F(\gamma \odot \tanh(\alpha x) + \beta)`$ (section 4), $`\alpha = 0.5`$, $`\gamma = 1`$, "
         r"$`\beta = 0`$ at first; one more on top of each stack; no statistic of the batch or of a position enters"
     ),
-    norm="pre",
-    norm_module="dyt",
+    norm_position="pre",
+    norm_type="dyt",
     base_init="fairseq",
     departures=(
         r"The released language models ([DyT](https://github.com/jiachenzhu/DyT), revision aab5dde) have no "
@@ -67,7 +68,7 @@ method(
         "parameters, `--dyt-attention-alpha 0.8 --dyt-alpha 0.2`. They also have a trained scalar on the embeddings, "
         "which is not supported.",
         "The paper has no model for translation; cross-attention counts as attention here.",
-        "It replaces the LayerNorms of `--norm`. That of `--layernorm-embedding`, those of a history and that of a "
-        "second stream remain LayerNorms.",
+        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
+        "of a second stream remain LayerNorms.",
     ),
 )

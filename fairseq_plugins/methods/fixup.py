@@ -119,7 +119,7 @@ SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "fixup",
     summary="no LayerNorm; a trained scalar is subtracted before each branch and on top of each stack",
     parameters=(
@@ -198,7 +198,7 @@ method(
         r"$`L`$ sub-layers Xavier's $`W_q, W_k, W_v`$ start times $`L^{-1/6}`$, $`W_1`$ times $`L^{-1/2}`$, the "
         "last matrix of a sub-layer and an output projection of its own at zero"
     ),
-    norm="fixup",
+    norm_position="fixup",
     residual="rezero",
     bias="fixup",
     init="fixup",

@@ -86,7 +86,7 @@ method(
         r"$`\mathrm{MHA}(q, k, v) = W^O (\mathrm{heads} \odot \sigma(W_g x))`$ with $`x`$ what the queries are made "
         "of; the layers are Pre-LN, and there is no bias in the gate"
     ),
-    norm="pre",
+    norm_position="pre",
     attention="gated",
     base_init="fairseq",
     departures=(

@@ -10,7 +10,7 @@ method(
     title="GPT2-Norm",
     paper="Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887",
     equation=r"$`o = x + \mathrm{LN}(F(x))`$ (section 5.2)",
-    norm="branch",
+    norm_position="branch",
     base_init="fairseq",
     departures=(
         "The text says neither where the dropout is nor whether there is a LayerNorm on top. Here the dropout "

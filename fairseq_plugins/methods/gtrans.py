@@ -50,7 +50,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
 
 
 @part(
-    Axis.HISTORY,
+    Axis.LAYER_AGGREGATION,
     "gtrans",
     summary="the output of the layer below, and on top of the stack a trained mean of the outputs of groups of layers",
     options=(Option("gtrans_group", 1, "layers in a group", least=1),),
@@ -71,16 +71,16 @@ method(
         r"output $`\mathrm{LN}(\frac{1}{G} \sum_{g \leq G} \sigma(w_g) h_{gT})`$ of each stack with $`G`$ groups of "
         r"$`T`$ layers; $`h_l`$ is the output of layer $`l`$, and the layers are Pre-LN"
     ),
-    norm="pre",
-    history="gtrans",
+    norm_position="pre",
+    layer_aggregation="gtrans",
     base_init="fairseq",
     departures=(
         "The equation is that of the encoder in the released code ([GTrans](https://github.com/YuweiYin/GTrans), "
         "revision bd886c8). Its decoder has two forms. One is the same (`sparse-without-ensemble`). The other, its "
         "default, maps the output of each group to words and adds their log-probabilities, with trained weights; it is "
         "not here, since it belongs to the losses and the search.",
-        "Its architectures are Post-LN by default, so in its recipe too: `--norm post`, which leaves out the LayerNorm "
-        "that they have on the fusion of the encoder all the same.",
+        "Its architectures are Post-LN by default, so in its recipe too: `--norm-position post`, which leaves out the "
+        "LayerNorm that they have on the fusion of the encoder all the same.",
         "Its recipe of 60-36 layers has groups of 6 (`--encoder-group-layers`): `--gtrans-group 6`. Without the option "
         "every layer is a group here, and all layers are one there. Its models have width 768, GELU and learned "
         "positions. A size that does not divide the depth, where the released code leaves the layers on top without "

@@ -14,6 +14,6 @@ method(
         r"encoder $`o = \mathrm{LN}(x + F(x))`$, decoder $`o = x + F(\mathrm{LN}(x))`$ (table 1); one more "
         "LayerNorm on top of the decoder"
     ),
-    norm="post,pre",
+    norm_position="post,pre",
     base_init="fairseq",
 )

@@ -14,7 +14,7 @@ from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_t
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "hybrid",
     summary="LayerNorm after the sum of each attention, none at the feed-forward, one on top",
     top=lambda design: stock_top_norm,
@@ -45,8 +45,8 @@ method(
         r"$`y = \mathrm{norm}(x + \mathrm{MHA}(\mathrm{norm}(q), \mathrm{norm}(k), \mathrm{norm}(v)))`$, "
         r"$`o = y + \mathrm{FFN}(y)`$, every norm RMSNorm; one more on top of each stack"
     ),
-    norm="hybrid",
-    norm_module="rms_norm",
+    norm_position="hybrid",
+    norm_type="rms_norm",
     attention="qkv_norm",
     base_init="fairseq",
     departures=(

@@ -199,7 +199,7 @@ method(
         r"stream, the number of the sub-layer modulo $`K`$, $`M`$ the identity and $`w = 1`$ at first; the sum of the "
         "streams goes through the LayerNorm on top"
     ),
-    norm="pre",
+    norm_position="pre",
     residual="hyper",
     base_init="fairseq",
     departures=(
@@ -221,7 +221,7 @@ method(
         r"(section 4); $`a = \sigma(\cdot)`$, $`w = 2 \sigma(\cdot)`$, $`M`$ by 20 steps of Sinkhorn's iteration, each "
         r"of $`s\, \mathrm{RMSNorm}(\mathrm{vec}\, H) W + b`$, $`W = 0`$ and $`s = 0.01`$ at first"
     ),
-    norm="pre",
+    norm_position="pre",
     residual="mhc",
     base_init="fairseq",
     departures=(

@@ -25,14 +25,17 @@ def first_site(design: StackDesign) -> Site:
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse norms that would leave a scaled stream without a LayerNorm after the sum."""
-    norm = design.choice(Axis.NORM)
+    norm = design.choice(Axis.NORM_POSITION)
     if norm == "keel" or norms_always(design, NormPlace.AFTER):
         return []
-    return [f"--residual keel scales the stream for the LayerNorm after it: it needs --norm keel or post, not {norm}"]
+    return [
+        "--residual keel scales the stream for the LayerNorm after it: "
+        f"it needs --norm-position keel or post, not {norm}"
+    ]
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "keel",
     summary="LayerNorm before the branch and after the sum; none after the sum of the first sub-layer",
     parameters=layer_norm_parameters(*(f"{site.value}_after_norm" for site in Site)),
@@ -66,14 +69,14 @@ method(
         r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$ with $`L`$ the number of sub-layers of the stack, but "
         r"1 in the first layer; $`o = x + F(\mathrm{LN}(x))`$ in the first sub-layer (section 3.1); no LayerNorm on top"
     ),
-    norm="keel",
+    norm_position="keel",
     residual="keel",
     base_init="fairseq",
     departures=(
         "The authors have released no code. An independent implementation "
         "([vit-pytorch](https://github.com/lucidrains/vit-pytorch), revision 2e86e34) has the factor in the first "
         "feed-forward, where section 3.1 leaves it out. Cross-attention of the first layer is without it here, too.",
-        "The text's LayerNorms are RMSNorms without bias (equation 9, section 3.1): `--norm-module rms_norm`. In small "
+        "The text's LayerNorms are RMSNorms without bias (equation 9, section 3.1): `--norm-type rms_norm`. In small "
         "models it tunes the factor instead, above 1: `--keel-alpha`.",
         r"The paper is about language models, where $`L = 2M`$. A decoder with cross-attention has three sub-layers a "
         r"layer, so $`L = 3M`$ by the same rule; each stack counts its own.",

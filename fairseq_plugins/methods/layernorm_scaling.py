@@ -13,7 +13,7 @@ from fairseq_plugins.core.norm import NormPlace, NormPlaces, scaled, stock_top_n
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "layernorm_scaling",
     summary="LayerNorm before the branch, divided by the square root of the layer's depth; a plain one on top",
     top=lambda design: stock_top_norm,
@@ -31,11 +31,11 @@ method(
         r"$`o = x + F(\mathrm{LN}(x) / \sqrt{l})`$ at depth $`l`$, counted from 1; the LayerNorm on top of each stack "
         "is plain"
     ),
-    norm="layernorm_scaling",
+    norm_position="layernorm_scaling",
     base_init="fairseq",
     departures=(
         "The released code ([LayerNorm-Scaling](https://github.com/lmsdss/LayerNorm-Scaling), revision 3ac54dd) has "
-        r"RMSNorm, `--norm-module rms_norm`, and draws weights from $`\mathcal{N}(0, 0.02^2)`$. Its setting for this "
+        r"RMSNorm, `--norm-type rms_norm`, and draws weights from $`\mathcal{N}(0, 0.02^2)`$. Its setting for this "
         "method cannot be chosen: the code compares it in lower case with a name in capitals.",
         "The authors advise against combining it with an initialisation that shrinks with depth.",
         "The paper is about language models; cross-attention is scaled in the same way here, and each stack counts its "

@@ -71,7 +71,7 @@ method(
         r"start as $`W_1 = [A; -A]`$ and $`W_2 = [B, -B]`$ with zero biases, so that "
         r"$`F(x) = B\,\phi(A x) - B\,\phi(-A x)`$, and $`\phi(u) - \phi(-u) = u`$ for relu and gelu"
     ),
-    norm="post",
+    norm_position="post",
     init="looklinear",
     departures=(
         "Balduzzi et al. draw orthogonal matrices; the code of the Admin paper, whose experiment this is, mirrors "

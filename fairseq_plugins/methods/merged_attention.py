@@ -111,7 +111,7 @@ method(
         r"feed-forward (equations 16 and 17); $`C`$ is the cross-attention before its output map $`W_o`$, with the "
         r"same $`W_v`$; biases are left out here; encoder and initialisation as DS-Init"
     ),
-    norm="post",
+    norm_position="post",
     attention="matt",
     init="ds_init",
     departures=(

@@ -115,7 +115,7 @@ method(
         r"row 6); $`\mathrm{SA}`$ and $`\mathrm{CA}`$ are complete self- and cross-attentions, $`h`$ is the encoder's "
         "output; encoder and initialisation as DS-Init"
     ),
-    norm="post",
+    norm_position="post",
     attention="matt_self",
     init="ds_init",
     departures=(
@@ -134,7 +134,7 @@ method(
         r"its feed-forward network; $`\mathrm{CA}`$ is a complete cross-attention; encoder and initialisation as "
         "DS-Init"
     ),
-    norm="post",
+    norm_position="post",
     attention="matt_aan",
     init="ds_init",
     departures=(

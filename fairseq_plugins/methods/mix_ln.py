@@ -18,7 +18,7 @@ def post_layers(layers: int, share: float) -> int:
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "mix",
     summary="LayerNorm after the sum in the first layers, before the branch in the others; one more on top",
     top=lambda design: stock_top_norm,
@@ -39,12 +39,12 @@ method(
         r"$`o = \mathrm{LN}(x + F(x))`$ in the first $`\lfloor a N \rfloor`$ layers, $`o = x + F(\mathrm{LN}(x))`$ in "
         r"the others, $`a = 0.25`$; one more LayerNorm on top of each stack"
     ),
-    norm="mix",
+    norm_position="mix",
     base_init="fairseq",
     departures=(
         "A stack of fewer than four layers has no Post-LN layer with the default share, and is Pre-LN.",
         "The released code ([MixLN](https://github.com/pixeli99/MixLN), revision ff45826) takes the number of Post-LN "
-        "layers, not their share, and has RMSNorm, `--norm-module rms_norm`, and linear maps drawn "
+        "layers, not their share, and has RMSNorm, `--norm-type rms_norm`, and linear maps drawn "
         r"from $`\mathcal{N}(0, 0.02^2)`$, embeddings from $`\mathcal{N}(0, 0.4)`$. Its largest models, "
         "of 7 billion parameters, have a smaller share.",
         "The paper is about language models; each stack of a translation model has its own share here.",

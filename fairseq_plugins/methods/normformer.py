@@ -50,7 +50,7 @@ class ResScale(Residual):
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "normformer",
     summary="LayerNorm before the branch, one more on the branch of attention and inside the feed-forward, one on top",
     top=lambda design: stock_top_norm,
@@ -115,15 +115,15 @@ method(
         r"$`\mathrm{LN}(x)`$, $`o = y + \mathrm{LN}(\mathrm{relu}(\mathrm{LN}(y) W_1 + b_1))\, W_2 + b_2`$ "
         "(section 2); one more LayerNorm on top of each stack"
     ),
-    norm="normformer",
+    norm_position="normformer",
     attention="head_scale",
     base_init="fairseq",
     departures=(
         "The equations are recalled and agree with a summary; the paper itself was not read again.",
         "The released code is fairseq's own `scale_heads`, `scale_attn`, `scale_fc` and `scale_resids` in the layers "
         "of a decoder. Its factors multiply the output of attention behind $`W^O`$, cut into as many pieces as there "
-        "are heads: `--head-scale-at output`. Its norm on attention stands before the dropout; here, as under `--norm "
-        "branch`, the dropout is a part of the branch.",
+        "are heads: `--head-scale-at output`. Its norm on attention stands before the dropout; here, as under "
+        "`--norm-position branch`, the dropout is a part of the branch.",
         "The paper's smaller models also scale the stream at the feed-forward: `--residual res_scale`.",
         "The paper is about language models. Cross-attention has the norm and the factors of self-attention here; in "
         "fairseq's layers it has neither.",

@@ -109,8 +109,8 @@ DEPARTURES = (
     "no encoder, so this method refuses it.",
     "The released code does not run as it is: a colon is missing, and behind it order 4 and `standard` stop with an "
     "error; before bcf51e8 so does order 2 with the gate. Its recipes also mix the layers of both stacks by DLCL, "
-    "`--history dlcl`, and have relative positions up to 8, which are not supported, a rate of 0.002, and 0.9 and "
-    "0.997 as Adam's betas.",
+    "`--layer-aggregation dlcl`, and have relative positions up to 8, which are not supported, a rate of 0.002, and "
+    "0.9 and 0.997 as Adam's betas.",
     "A step evaluates each encoder layer two or four times, and keeps more for the backward pass; a search does "
     "so once a sentence, and its steps cost what they cost without.",
 )
@@ -122,7 +122,7 @@ method(
         r"encoder $`y' = y + g F_1 + (1 - g) F_2`$ with $`F_1 = F(y)`$, $`F_2 = F(y + F_1)`$ (section 3), $`F`$ what a "
         r"Pre-LN layer adds to its input and $`g = \sigma(W [F_1, F_2] + b)`$; the decoder is Pre-LN"
     ),
-    norm="pre",
+    norm_position="pre",
     solver="ode,euler",
     departures=(*DEPARTURES, "One gate or one pair of numbers serves all layers, as in the released code."),
 )
@@ -135,7 +135,7 @@ method(
         r"$`F_2 = F(y + \frac{1}{2} F_1)`$, $`F_3 = F(y + \frac{1}{2} F_2)`$, $`F_4 = F(y + F_3)`$ (section 3); the "
         "decoder is Pre-LN"
     ),
-    norm="pre",
+    norm_position="pre",
     solver="ode_rk4,euler",
     departures=DEPARTURES,
 )

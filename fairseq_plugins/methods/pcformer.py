@@ -24,6 +24,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
 from fairseq_plugins.core.norm import layer_norm_parameters
 from fairseq_plugins.core.solver import Layer, Solver, only_encoders
+from fairseq_plugins.errors import flag
 from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, evaluations
 
 
@@ -78,8 +79,8 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse decoders and side streams, and what the mixtures of normalised states do not go with."""
     needs = f"--solver {design.choice(Axis.SOLVER)} mixes normalised states of all layers: it needs"
     problems = [
-        f"{needs} --{axis.value} {wanted}, not {design.choice(axis)}"
-        for axis, wanted in ((Axis.NORM, "pre"), (Axis.HISTORY, "last"))
+        f"{needs} {flag(axis.value)} {wanted}, not {design.choice(axis)}"
+        for axis, wanted in ((Axis.NORM_POSITION, "pre"), (Axis.LAYER_AGGREGATION, "last"))
         if design.choice(axis) != wanted
     ]
     if config.encoder_layerdrop > 0:
@@ -128,7 +129,7 @@ method(
         r"$`c_m = \mathrm{LN}_m(L(\sum_{k < m} v_{mk} c_k + v_{mm} \mathrm{LN}'_m(P)))`$ at layer $`m`$, whose "
         r"function is $`L`$; $`c_0`$ is the embedding, $`n`$ is 2 or 4, and the decoder is Pre-LN"
     ),
-    norm="pre",
+    norm_position="pre",
     solver="pcformer,euler",
     base_init="fairseq",
     departures=(
@@ -140,8 +141,8 @@ method(
         "`--pcformer-function layer`. Its LayerNorms on the evaluations (`--rk-norm`, off unless set), and an alpha "
         "for each layer or dimension, are not here.",
         "The decoder evaluates each layer once, as in the released code for translation, whose recipes also mix its "
-        "layers by DLCL: `--history last,dlcl`. A search keeps one cache for each attention. A language model has no "
-        "encoder, so this method refuses it.",
+        "layers by DLCL: `--layer-aggregation last,dlcl`. A search keeps one cache for each attention. A language "
+        "model has no encoder, so this method refuses it.",
         "Its translation code runs on a fairseq whose layers draw weights as `--base-init fairseq` does. Its "
         "architectures for WMT have order 4 and those for IWSLT order 2, as here. Those whose names begin with "
         "`relative_` have relative positions, which are not supported.",

@@ -11,7 +11,7 @@ from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_n
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "peri",
     summary="LayerNorm before the branch and on the branch, one more on top",
     top=lambda design: stock_top_norm,
@@ -31,11 +31,11 @@ method(
         r"$`o = x + \mathrm{LN}(F(\mathrm{LN}(x)))`$ (section 3); one more LayerNorm on top of each stack, and with "
         "`--layernorm-embedding` one on the embeddings, which the paper leaves open"
     ),
-    norm="peri",
+    norm_position="peri",
     base_init="fairseq",
     departures=(
         "The paper's models have RMSNorm and no dropout. Here the dropout is a part of $`F`$, before the second "
-        "LayerNorm, as under `--norm branch`; `--norm-module rms_norm` is RMSNorm at every place.",
+        "LayerNorm, as under `--norm-position branch`; `--norm-type rms_norm` is RMSNorm at every place.",
         "The paper is about language models; cross-attention has the same two LayerNorms here.",
     ),
 )

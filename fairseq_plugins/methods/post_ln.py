@@ -10,6 +10,6 @@ method(
     title="Post-LN",
     paper="Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762",
     equation=r"$`o = \mathrm{LN}(x + F(x))`$ (section 3.1)",
-    norm="post",
+    norm_position="post",
     base_init="fairseq",
 )

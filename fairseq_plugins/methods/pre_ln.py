@@ -13,6 +13,6 @@ method(
         "Xiong et al., ICML 2020, https://arxiv.org/abs/2002.04745"
     ),
     equation=r"$`o = x + F(\mathrm{LN}(x))`$; one more LayerNorm on top of each stack",
-    norm="pre",
+    norm_position="pre",
     base_init="fairseq",
 )

@@ -70,12 +70,12 @@ method(
         r"weights $`\mathrm{softmax}(\mathrm{LN}(q)\, \mathrm{LN}(k)^\top / \sqrt{d_{\mathrm{head}}})`$, the "
         "LayerNorms over the dimensions of a head; the layers are Pre-LN, with one more LayerNorm on top of each stack"
     ),
-    norm="pre",
+    norm_position="pre",
     attention="qk_norm",
     base_init="fairseq",
     departures=(
         "This is the form of the large vision Transformers, whose LayerNorms have no bias; those here have one, and "
-        "`--norm-module rms_norm` is the form of later language models. All heads of an attention share the norm.",
+        "`--norm-type rms_norm` is the form of later language models. All heads of an attention share the norm.",
         "The form of Henry et al., who proposed it for translation, is QKNorm (cosines).",
         "It can be combined with any choice on the other axes, not with another `--attention`.",
     ),
@@ -88,9 +88,9 @@ method(
         r"weights $`\mathrm{softmax}(g\, q k^\top / \Vert q \Vert \Vert k \Vert)`$ with one trained number $`g`$, "
         r"$`\log_2(L^2 - L)`$ at first; the layers are Pre-LN, with FixNorm and SmallInit"
     ),
-    norm="pre",
+    norm_position="pre",
     attention="cosine",
-    weight_form="fix_norm",
+    reparam="fix_norm",
     init="small",
     departures=(
         "The released code ([QKNorm](https://github.com/CyndxAI/QKNorm), revision c628cb5) is that of ScaleNorm + "

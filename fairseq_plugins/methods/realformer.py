@@ -138,7 +138,7 @@ method(
         r"$`S_l = Q_l K_l^\top / \sqrt{d_{\mathrm{head}}} + S_{l-1}`$, weights $`\mathrm{softmax}(S_l)`$ "
         r"(section 3); $`S_0 = 0`$, the layers are Post-LN, and masks are added to $`S_l`$ inside the softmax only"
     ),
-    norm="post",
+    norm_position="post",
     attention="realformer",
     base_init="fairseq",
     departures=(

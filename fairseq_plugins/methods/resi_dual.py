@@ -89,10 +89,11 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse layers that are not Post-LN: their stream is the sum of all branches already."""
     if norms_always(design, NormPlace.AFTER):
         return []
-    residual, norm = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM)
+    residual, norm = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM_POSITION)
     wanted = "siamese or post" if residual == "siamese" else "post"
     return [
-        f"--residual {residual} keeps the sum of all branches beside a Post-LN stream: use --norm {wanted}, not {norm}"
+        f"--residual {residual} keeps the sum of all branches beside a Post-LN stream: "
+        f"use --norm-position {wanted}, not {norm}"
     ]
 
 
@@ -115,7 +116,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "siamese",
     summary="LayerNorm before the branch and after the sum, one on top",
     top=lambda design: stock_top_norm,
@@ -150,7 +151,7 @@ method(
         r"$`o = \mathrm{LN}(x + F(x))`$, and $`x_L + \mathrm{LN}(x_0 + \sum_k F_k)`$ on top (section 3); the sum takes "
         "the branches as they are, after their dropout and before any LayerNorm"
     ),
-    norm="post",
+    norm_position="post",
     residual="resi_dual",
     base_init="fairseq",
     departures=(
@@ -171,7 +172,7 @@ method(
         r"root of the number of sub-layers up to the end of the layer, $`x_0 = y_0`$ the embedding, and "
         r"$`\mathrm{LN}(x + \mathrm{LN}(y))`$ the output of the stack"
     ),
-    norm="siamese",
+    norm_position="siamese",
     residual="siamese",
     base_init="fairseq",
     departures=(

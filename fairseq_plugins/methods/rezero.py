@@ -86,7 +86,7 @@ method(
     title="ReZero",
     paper=PAPER,
     equation=r"$`o = x + \alpha F(x)`$, $`\alpha = 0`$ at first, no LayerNorm (equation 1)",
-    norm="none",
+    norm_position="none",
     residual="rezero",
     base_init="fairseq",
     departures=(
@@ -102,7 +102,7 @@ method(
     title="ReZero with alpha = 1",
     paper=PAPER,
     equation=r"$`o = x + \alpha F(x)`$, $`\alpha = 1`$ at first, no LayerNorm (table 3)",
-    norm="none",
+    norm_position="none",
     residual="rezero",
     base_init="fairseq",
     options={"rezero_alpha": 1.0},
@@ -112,7 +112,7 @@ method(
     title="ReZero + Post-LN",
     paper=PAPER + "; compared in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, appendix E",
     equation=r"$`o = \mathrm{LN}(x + \alpha F(x))`$, $`\alpha = 0`$ at first",
-    norm="post",
+    norm_position="post",
     residual="rezero",
 )
 method(
@@ -123,7 +123,7 @@ method(
         r"$`o = x + \alpha \odot F(\mathrm{LN}(x))`$ with a vector $`\alpha`$ (section 2), 0.1 at first up to 18 "
         "layers, 1e-5 up to 24, then 1e-6; one more LayerNorm on top of each stack"
     ),
-    norm="pre",
+    norm_position="pre",
     residual="layer_scale",
     base_init="fairseq",
     departures=(

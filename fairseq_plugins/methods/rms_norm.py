@@ -26,9 +26,9 @@ class RootNorm(nn.RMSNorm):
 
 
 @part(
-    Axis.NORM_MODULE,
+    Axis.NORM_TYPE,
     "rms_norm",
-    summary="RMSNorm at every place of `--norm` and on top: no mean is subtracted, and there is no bias",
+    summary="RMSNorm at every place of `--norm-position` and on top: no mean is subtracted, and there is no bias",
     options=(
         Option("rms_norm_epsilon", 1e-5, "what RMSNorm adds to the mean square", least=1e-30),
         Option("rms_norm_epsilon_in", "square", "whether it adds to the square or to its root", ("square", "root")),
@@ -50,16 +50,16 @@ method(
         r"$`o = x + F(g \odot x / \mathrm{RMS}(x))`$, $`\mathrm{RMS}(x)^2 = \frac{1}{d} \sum_i x_i^2`$ (equation 4); "
         "one more on top of each stack"
     ),
-    norm="pre",
-    norm_module="rms_norm",
+    norm_position="pre",
+    norm_type="rms_norm",
     base_init="fairseq",
     departures=(
         r"The text has no $`\epsilon`$; implementations add one to the mean square, here as large as that of "
         "LayerNorm, `--rms-norm-epsilon`. The authors' code for PyTorch (revision 2e726f1) adds 1e-8 to the root, "
         "which moves logits by about 2e-5: `--rms-norm-epsilon-in root --rms-norm-epsilon 1e-8`.",
-        "The paper's Transformer is a Post-LN model, `--norm post --norm-module rms_norm`; this architecture is "
+        "The paper's Transformer is a Post-LN model, `--norm-position post --norm-type rms_norm`; this architecture is "
         "Pre-LN, as the models that took the module up.",
-        "It replaces the LayerNorms of `--norm`. That of `--layernorm-embedding`, those of a history and that of a "
-        "second stream remain LayerNorms.",
+        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
+        "of a second stream remain LayerNorms.",
     ),
 )

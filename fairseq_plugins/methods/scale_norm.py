@@ -84,9 +84,9 @@ class UnitRows(AffineMap):
 
 
 @part(
-    Axis.NORM_MODULE,
+    Axis.NORM_TYPE,
     "scale_norm",
-    summary="ScaleNorm at every place of `--norm` and on top: a length of one trained number",
+    summary="ScaleNorm at every place of `--norm-position` and on top: a length of one trained number",
     parameters=tuple(
         NewParameter(f"{name}.scale", "(1)", r"$`\sqrt{C}`$") for name in (*SUB_LAYER_NORMS, "layer_norm")
     ),
@@ -109,11 +109,11 @@ def one_table(design: StackDesign, config: Any) -> list[str]:
     """Refuse embeddings that are no table, and an output that is no projection."""
     names = ("adaptive_softmax_cutoff", "adaptive_input")
     asked = [flag(name) for name in names if getattr(config, name, None)]
-    return [f"--weight-form fix_norm fixes the length of the rows of one table: drop {name}" for name in asked]
+    return [f"--reparam fix_norm fixes the length of the rows of one table: drop {name}" for name in asked]
 
 
 @part(
-    Axis.WEIGHT_FORM,
+    Axis.REPARAM,
     "fix_norm",
     summary="plain matrices in the layers, and vectors of length 1 in the embedding and the output projection",
     conflicts=one_table,
@@ -154,16 +154,16 @@ method(
         "one more on top of each stack; word vectors and the rows of the output projection have length 1 (FixNorm); "
         r"matrices of attention are drawn from $`\mathcal{N}(0, 2 / 5d)`$ (SmallInit)"
     ),
-    norm="pre",
-    norm_module="scale_norm",
-    weight_form="fix_norm",
+    norm_position="pre",
+    norm_type="scale_norm",
+    reparam="fix_norm",
     init="small",
     departures=(
         "The released code ([transformers_without_tears](https://github.com/tnq177/transformers_without_tears), "
         "revision c2dfaaa) draws the numbers of word vectors between -0.01 and 0.01; here those of fairseq are brought "
         "to the same mean square, and those of `--encoder-embed-path` are multiplied by the same number. Its biases of "
         "the output, vectors of languages and words replaced by `<unk>` are not supported.",
-        "`--weight-form plain` leaves FixNorm out, `--norm-module layer_norm` ScaleNorm; FixNorm alone can be folded.",
+        "`--reparam plain` leaves FixNorm out, `--norm-type layer_norm` ScaleNorm; FixNorm alone can be folded.",
         "The released code trains without warm-up (`--lr-scheduler reduce_lr_on_plateau`): the rate is 3e-4, times 0.8 "
         "after 3 validations without a better BLEU, until it is below 5e-5. It clips the gradient at 1.0, with "
         "dropouts of 0.3, word dropout of 0.1 and betas of 0.9 and 0.999.",

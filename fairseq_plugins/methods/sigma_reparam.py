@@ -176,7 +176,7 @@ MAPS = tuple(
 
 
 @part(
-    Axis.WEIGHT_FORM,
+    Axis.REPARAM,
     "sigma",
     summary="the weight over its spectral norm, times a trained scalar gamma",
     options=(GAMMA,),
@@ -220,7 +220,7 @@ method(
         r"$`x_{l+1} = \mathrm{LN}(x_l + F(x_l))`$, each matrix of $`F`$ replaced by "
         r"$`\frac{\gamma}{\sigma(W)} W`$ with its spectral norm $`\sigma(W)`$ and a trained $`\gamma`$"
     ),
-    weight_form="sigma",
+    reparam="sigma",
     init="sigma",
     departures=(
         "The text starts each gamma at 1. So does the authors' code for speech, with matrices of standard deviation "

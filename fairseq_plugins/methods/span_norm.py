@@ -24,9 +24,12 @@ class WholeLayer(Residual):
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse places of LayerNorm that the paper's equation does not cover."""
-    if design.choice(Axis.NORM) == "post":
+    if design.choice(Axis.NORM_POSITION) == "post":
         return []
-    return ["--residual span leaves the stream out of the last sum of a layer, which the paper does under --norm post"]
+    return [
+        "--residual span leaves the stream out of the last sum of a layer, which the paper does "
+        "under --norm-position post"
+    ]
 
 
 @part(
@@ -48,7 +51,7 @@ method(
     equation=(
         r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + F(x))`$ in the last sub-layer of a layer, the others as Post-LN"
     ),
-    norm="post",
+    norm_position="post",
     residual="span",
     departures=(
         "Only the abstract and notes on the paper were at hand. The notes give the equation of a layer of two "

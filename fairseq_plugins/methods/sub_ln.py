@@ -32,7 +32,7 @@ def gamma(design: StackDesign, sub_layers: int) -> float:
 
 
 @part(
-    Axis.NORM,
+    Axis.NORM_POSITION,
     "sub",
     summary="LayerNorm before the branch and, but in cross-attention, again before its last map; one more on top",
     top=lambda design: stock_top_norm,
@@ -90,7 +90,7 @@ method(
         r"$`\sqrt{\ln(3M) \ln(2N) / 3}`$ in the encoder and $`\sqrt{\ln(3M)}`$ in the decoder of a translation model, "
         r"$`\sqrt{\ln(2M)}`$ in a language model"
     ),
-    norm="sub",
+    norm_position="sub",
     init="sub_ln",
     base_init="fairseq",
     departures=(

@@ -83,7 +83,7 @@ method(
         r"of values, outputs and feed-forward times $`0.67\, N^{-1/4}`$ in the encoder and $`(9 M)^{-1/4}`$ in the "
         r"decoder of $`M`$ layers; embeddings $`\mathcal{N}(0, 1 / d)`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$"
     ),
-    norm="none",
+    norm_position="none",
     init="t_fixup",
     departures=(
         r"The text draws every matrix by Xavier's rule. The released code keeps fairseq's gain $`1/\sqrt{2}`$ for "

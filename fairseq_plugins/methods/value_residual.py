@@ -87,7 +87,7 @@ method(
         r"$`V_n \leftarrow \lambda_1 V_n + \lambda_2 V_1`$ in every layer $`n > 1`$, $`\lambda_1 = \lambda_2 = 0.5`$; "
         "the layers are Pre-LN, and queries, keys and weights are those of softmax attention"
     ),
-    norm="pre",
+    norm_position="pre",
     attention="value_residual",
     base_init="fairseq",
     departures=(

@@ -26,6 +26,7 @@ from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
 from fairseq_plugins.checkpoints.provenance import DEFAULT_RESTORE_FILE, TRAINED_ON, trained_on
+from fairseq_plugins.core.architectures import rename
 from fairseq_plugins.errors import raise_everywhere
 from fairseq_plugins.integrity import plain_content
 
@@ -85,6 +86,9 @@ def settings_of(group: str, cfg: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a group that define a training."""
     content = cfg.get(group) or {}
     values = dict(vars(content) if isinstance(content, Namespace) else content)
+    if group == "model":
+        rename(renamed := Namespace(**values))
+        values = vars(renamed)
     name = values.get("_name")
     names = TASK_SETTINGS if group == "task" else set(values)
     if group in ("criterion", "optimizer"):

@@ -132,7 +132,9 @@ def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable
         logger.warning("the learning rate is 0 (--lr, optimization.lr): the weights will not change")
     for name in () if OmegaConf.is_missing(cfg, "model") else BUILDS_NOTHING:
         if getattr(cfg.model, name, False):
-            logger.warning(f"{flag(name)} changes nothing: fairseq builds no module for it; --norm normformer does")
+            logger.warning(
+                f"{flag(name)} changes nothing: fairseq builds no module for it; --norm-position normformer does"
+            )
     return call_main(cfg, main, **kwargs)
 
 

@@ -132,8 +132,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"encoder_layers": 1, "decoder_layers": 4},
     {"residual": "admin,plain", "share_all_embeddings": True},
     {"residual": "plain,admin", "share_all_embeddings": True},
-    {"norm": "pre,post", "residual": "plain,admin"},
-    {"norm": "post,pre", "residual": "admin,plain"},
+    {"norm_position": "pre,post", "residual": "plain,admin"},
+    {"norm_position": "post,pre", "residual": "admin,plain"},
     {"checkpoint_activations": True},
     {"encoder_layers_to_keep": "0,1"},
 ]
@@ -213,7 +213,11 @@ def test_result_is_plain_data_of_stock_fairseq_in_float32(tmp_path):
 
 REFUSED = [
     ("b2t", {}, ["--residual b2t cannot be folded: stock fairseq has no connection from the bottom"]),
-    ("rezero", {}, ["--norm none cannot be folded", "--residual rezero cannot be folded: stock fairseq has no"]),
+    (
+        "rezero",
+        {},
+        ["--norm-position none cannot be folded", "--residual rezero cannot be folded: stock fairseq has no"],
+    ),
     ("rezero_post_ln", {}, ["--residual rezero cannot be folded"]),
     ("dsinit_matt", {}, ["--attention matt cannot be folded: stock fairseq has no average attention"]),
     ("b2t", {"attention": "matt"}, ["--residual b2t cannot be folded", "--attention matt cannot be folded"]),
@@ -242,7 +246,7 @@ def test_the_proof_refuses_a_scale_that_nothing_can_take(tmp_path, monkeypatch):
     zero, values_of_zero = tiny_model("admin_transformer", admin_omega="frozen")
     zero.decoder.layers[1].encoder_attn_residual.omega_profiled[3] = 0.0
     for model, values in (
-        tiny_model("admin_transformer", norm="pre,post"),
+        tiny_model("admin_transformer", norm_position="pre,post"),
         tiny_model("admin_transformer", merge_src_tgt_embed=True),
         (zero, values_of_zero),
     ):

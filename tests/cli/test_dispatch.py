@@ -82,7 +82,9 @@ def test_help_with_an_architecture_lists_its_options(capfd: pytest.CaptureFixtur
         main(["train", "--arch", "admin_transformer", "--help"])
     shown = capfd.readouterr().out
     assert ended.value.code == 0
-    assert [name for name in ("--encoder-layers", "--norm", "--admin-omega") if f"\n  {name} " not in shown] == []
+    assert [
+        name for name in ("--encoder-layers", "--norm-position", "--admin-omega") if f"\n  {name} " not in shown
+    ] == []
 
 
 def test_a_deleted_directory_is_one_line(

@@ -10,10 +10,12 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_plugins.core.architectures import refusals
 from fairseq_plugins.core.config import SIZE_FIELDS, plain_namespace, resolve
+from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel as LM
 from fairseq_plugins.core.method import METHODS, Axis, Method, Stack
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
+from fairseq_plugins.errors import flag
 from tests.models import WORDS, count, methods_of, settings, tiny
 from tests.refusals import problems_of
 
@@ -83,7 +85,7 @@ def test_a_second_pass_changes_nothing() -> None:
 
 def test_what_the_user_says_wins() -> None:
     sizes = {"encoder_layers": 4, "decoder_layers": 3, "encoder_embed_dim": 32, "decoder_ffn_embed_dim": 7}
-    choices = {"dropout": 0.0, "norm": "post,post", "base_init": "fairseq", "admin_profile": "paper"}
+    choices = {"dropout": 0.0, "norm_position": "post,post", "base_init": "fairseq", "admin_profile": "paper"}
     config = settings("admin_transformer_iwslt_de_en_18", **sizes, **choices)
     preset = {"decoder_embed_dim": 512, "encoder_ffn_embed_dim": 1024, "residual": "admin"}
     assert vars(config).items() >= {**sizes, **choices, **preset}.items()
@@ -138,9 +140,10 @@ def test_flags_are_those_of_stock_and_of_the_parts() -> None:
         assert set(flags(stock)) - set(flags(f"deep_{stock}")) == set()
     kinds = {name: [(type(of[name]), of[name].choices) for of in (ours, theirs)] for name in set(ours) & set(theirs)}
     assert {name: both for name, both in kinds.items() if both[0] != both[1]} == {}
-    assert {"--norm", "--residual", "--word-dropout"} <= added
+    assert {"--norm-position", "--residual", "--word-dropout"} <= added
     without = [name for name in added if "ENCODER,DECODER" not in str(ours[name].help)]
-    assert set(without) <= {"--embedding-dropout"}, "it is for the whole model"
+    assert set(without) == {"--embedding-dropout", *map(flag, OLD_NAMES)}, "it is for the whole model"
+    assert [ours[flag(name)].help for name in OLD_NAMES] == [argparse.SUPPRESS] * 4
 
 
 def test_a_method_is_the_sum_of_its_parts() -> None:

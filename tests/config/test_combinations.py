@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_plugins.core.method import PARTS, Axis, all_options
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, flag
 from tests.models import inputs as batch
 from tests.models import logits, tiny
 
@@ -48,10 +48,8 @@ def offenders(first: Axis, second: Axis) -> Iterator[str]:
         except Exception as error:
             yield f"{one}, {other}: {type(error).__name__}: {error}"
         else:
-            named = [
-                part for part in (f"--{first.value} {one}", f"--{second.value} {other}") if part in "\n".join(problems)
-            ]
-            if problems and not named:
+            named = (f"{flag(first.value)} {one}", f"{flag(second.value)} {other}")
+            if problems and not any(part in "\n".join(problems) for part in named):
                 yield f"{one}, {other}: {problems}"
 
 

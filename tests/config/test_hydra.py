@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,12 +19,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.core.config import SIZE_FIELDS
+from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.core.method import Axis, all_options
 from tests import models, toy
 from tests.config.published import completed, composed
 from tests.faults.exact import differences
 from tests.language_model import text
-from tests.refusals import problems_of
+from tests.refusals import problems_of, refused
 from tests.speech_to_text import audio
 
 FLAGS = zip(toy.TINY_MODEL[::2], toy.TINY_MODEL[1::2], strict=True)
@@ -98,16 +100,38 @@ def test_an_architecture_means_the_same_by_yaml_and_by_flag(archs: list[str], tm
 
 def test_numbers_need_no_quotes_and_what_is_misspelt_is_refused(tmp_path: Path) -> None:
     arch = "admin_transformer_iwslt_de_en"
-    parts = {"norm": "none", "residual": "rezero", "init": "b2t", "rezero_alpha": 0.5, "b2t_init_scale": 0.1}
+    parts = {"norm_position": "none", "residual": "rezero", "init": "b2t", "rezero_alpha": 0.5, "b2t_init_scale": 0.1}
     options = model_of(resolved(tmp_path, minimal(arch, **TINY, **parts))).encoder.design.options
     assert (options.rezero_alpha, options.b2t_init_scale) == (0.5, "0.1")
     with pytest.raises(OmegaConfBaseException, match="encoder_layer' not in 'DeepTransformerConfig'"):
         resolved(tmp_path, minimal(arch, encoder_layer=3))
-    wrong = resolved(tmp_path, minimal(arch, **TINY, norm="pst", residual="admn"))
+    wrong = resolved(tmp_path, minimal(arch, **TINY, norm_position="pst", residual="admn"))
     assert [problem.split(";")[0] for problem in problems_of(model_of, wrong)] == [
-        "unknown value of --norm 'pst' (did you mean 'post'?)",
+        "unknown value of --norm-position 'pst' (did you mean 'post'?)",
         "unknown value of --residual 'admn' (did you mean 'admin'?)",
     ]
+
+
+def test_earlier_names_by_flag_and_by_yaml(tmp_path: Path) -> None:
+    old = {"norm": "pre,branch", "norm_module": "dyt", "history": "denseformer,last", "weight_form": "sigma,plain"}
+    new = {name: old[earlier] for earlier, name in OLD_NAMES.items()}
+
+    def by_flag(**values: str) -> DictConfig:
+        return toy.parse_training(NOWHERE, tmp_path, *flags_of(values), arch="post_ln_transformer")
+
+    def by_yaml(**values: str) -> DictConfig:
+        return resolved(tmp_path, minimal("post_ln_transformer", **TINY, **values))
+
+    designs = [
+        [stack.design for _, stack in model_of(read(**values)).stacks()]
+        for read, values in itertools.product((by_flag, by_yaml), (old, new))
+    ]
+    assert designs[0] == designs[1]
+    assert designs[2] == designs[3]
+    assert [design.choice(Axis.NORM_POSITION) for design in designs[0]] == ["pre", "branch"]
+    both = "--norm post is the old name of --norm-position, which is pre"
+    for read in (by_flag, by_yaml):
+        assert refused(lambda read: model_of(read(norm="post", norm_position="pre")), read) == both
 
 
 def recipe(task: type[Any], data: Path, save_dir: Path, model: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +178,7 @@ def run_hydra(directory: Path, content: dict[str, Any], save_dir: Path) -> Path:
         (
             TranslationTask,
             "deep_transformer",
-            {**TINY, "residual": "b2t", "attention": "matt", "norm": "post,none", "base_init": "xavier"},
+            {**TINY, "residual": "b2t", "attention": "matt", "norm_position": "post,none", "base_init": "xavier"},
         ),
         (SpeechToTextTask, "admin_s2t_transformer_s", {"admin_profile": "released,paper", "word_dropout": 0.1}),
     ],

@@ -19,7 +19,7 @@ from tests.refusals import line_of, problems_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LEGAL = "; legal values: "
-PST = "unknown value of --norm 'pst' (did you mean 'post'?)"
+PST = "unknown value of --norm-position 'pst' (did you mean 'post'?)"
 MISTAKES = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
 KEEPP = "unknown value of --init 'keepp' (did you mean 'keep'?)"
 
@@ -48,7 +48,7 @@ def test_a_mistake_is_refused_in_one_line_that_names_it(arch: str) -> None:
 
 def test_what_only_the_other_stack_would_object_to_is_legal() -> None:
     assert tiny("deep_transformer", attention="matt,softmax", encoder_embed_dim=8).decoder.layers[0].self_attn
-    model = tiny("deep_transformer", residual="b2t", norm="none,post", b2t_skip="residual,all")
+    model = tiny("deep_transformer", residual="b2t", norm_position="none,post", b2t_skip="residual,all")
     assert model.encoder.layers[0].final_layer_norm is None
 
 
@@ -69,7 +69,7 @@ def test_all_problems_are_reported_together_before_a_module_is_built(monkeypatch
 
     monkeypatch.setattr("torch.nn.Module.__init__", never)
     wrong = {
-        "norm": "pst",
+        "norm_position": "pst",
         "residual": "admn,plain",
         "init": "ds-init",
         "admin_omega": "fixed",
@@ -87,15 +87,15 @@ def test_all_problems_are_reported_together_before_a_module_is_built(monkeypatch
 def test_fairseq_train_refuses_before_it_reads_data(monkeypatch: pytest.MonkeyPatch) -> None:
     one_value = "--init takes one value here, not keep,keepp: the model has only a decoder"
     odd = "--conv-channels must be even, since its gate halves them, not 7"
-    language_model = "language_modeling --arch admin_transformer_lm --norm pst --init keep,keepp"
-    speech = "speech_to_text --arch b2t_s2t_transformer_s --norm pst --conv-channels 7"
+    language_model = "language_modeling --arch admin_transformer_lm --norm-position pst --init keep,keepp"
+    speech = "speech_to_text --arch b2t_s2t_transformer_s --norm-position pst --conv-channels 7"
     for flags, lines in ((language_model, [PST, KEEPP, one_value]), (speech, [odd, PST])):
         monkeypatch.setattr(sys, "argv", ["fairseq-train", "nowhere", "--optimizer", "adam", "--task", *flags.split()])
         assert [problem.split(";")[0] for problem in problems_of(train.cli_main)] == lines
 
 
 def test_fairseq_train_ends_with_code_2_and_a_line_for_each_problem(tmp_path: Path) -> None:
-    flags = ["--arch", "admin_transformer", "--norm", "pst", "--ds-init-alpha", "x", "--optimizer", "adam"]
+    flags = ["--arch", "admin_transformer", "--norm-position", "pst", "--ds-init-alpha", "x", "--optimizer", "adam"]
     command = ["-m", "fairseq_cli.train", tmp_path, "--user-dir", ROOT / "fairseq_plugins", *flags]
     ended = processes.python(*command, cwd=tmp_path, PYTHONPATH="")
     first, second = [line for line in ended.errors.splitlines() if line.startswith("error: ")]

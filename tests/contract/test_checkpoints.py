@@ -17,7 +17,7 @@ from tests import models, toy
 from tests.faults.exact import differences, state_of
 from tests.representatives import for_each, stored
 
-every_case = for_each("case", models.CASES, stored, Axis.HISTORY)
+every_case = for_each("case", models.CASES, stored, Axis.LAYER_AGGREGATION)
 UPDATES, STOP = 5, 3  # two updates are an epoch: the training is stopped in the second and ends in the third
 PLAIN = (dict, list, str, int, float, bool, type(None))
 Run = tuple[Path, nn.Module]

@@ -14,7 +14,7 @@ from tests import models
 from tests.representatives import for_each
 from tests.rounding import assert_same_to_rounding, scale
 
-every_case = for_each("case", models.CASES, Axis.ATTENTION, Axis.HISTORY)
+every_case = for_each("case", models.CASES, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
 """What a step carries to the next is that of the attention and the history."""
 PAD = models.dictionary().pad()
 BEAM = 3

@@ -16,7 +16,15 @@ from tests.faults.exact import differences
 from tests.representatives import for_each, values_of
 from tests.rounding import assert_same_to_rounding
 
-STRUCTURE = (Axis.NORM, Axis.NORM_MODULE, Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY, Axis.SOLVER, Axis.BIAS)
+STRUCTURE = (
+    Axis.NORM_POSITION,
+    Axis.NORM_TYPE,
+    Axis.RESIDUAL,
+    Axis.ATTENTION,
+    Axis.LAYER_AGGREGATION,
+    Axis.SOLVER,
+    Axis.BIAS,
+)
 KEEPS_STATES = ("pcformer,euler",)
 """Solvers that read the outputs of all layers below."""
 every_structure = for_each("case", models.CASES, *STRUCTURE)
@@ -110,7 +118,7 @@ def test_activation_checkpointing_equals_plain(case: str) -> None:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6, msg=name)
 
 
-@for_each("case", models.CASES, Axis.ATTENTION, Axis.HISTORY)
+@for_each("case", models.CASES, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
 def test_more_padding_changes_nothing(case: str) -> None:
     model = models.trained(case)
     data = models.batch()
@@ -156,7 +164,7 @@ def test_the_seed_decides_the_weights() -> None:
     drop = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
     for case, flags in models.CASES.items():
         first, again, other = (models.build(*flags, seed=seed).state_dict() for seed in (1, 1, 2))
-        refused = values_of(case)["history"] != "last" or values_of(case)["solver"] in KEEPS_STATES
+        refused = values_of(case)["layer_aggregation"] != "last" or values_of(case)["solver"] in KEEPS_STATES
         dropping = first if refused else models.build(*flags, *drop).state_dict()
         assert differences(first, again) == differences(first, dropping) == [], case
         undrawn = ("history", "solver", "_residual.")
@@ -171,7 +179,7 @@ def test_layer_drop(case: str) -> None:
     """Layers are left out, yet every layer has seen the first batch. A history of them all refuses it."""
     flags = (*models.CASES[case], "--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
     config = models.configuration(*models.CASES[case])
-    if set(config.history.split(",")) != {"last"} or config.solver in KEEPS_STATES:
+    if set(config.layer_aggregation.split(",")) != {"last"} or config.solver in KEEPS_STATES:
         with pytest.raises(UserError, match="needs every layer's output"):
             models.build(*flags)
         return
@@ -209,7 +217,11 @@ def test_sums_without_a_cure_grow_beyond_half_precision() -> None:
 
 @pytest.mark.parametrize("deepest", [12, pytest.param(60, marks=pytest.mark.slow)])
 @for_each(
-    "case", [case for case in models.CASES if case not in GROWS], (Axis.NORM, Axis.RESIDUAL), Axis.INIT, *STRUCTURE[2:]
+    "case",
+    [case for case in models.CASES if case not in GROWS],
+    (Axis.NORM_POSITION, Axis.RESIDUAL),
+    Axis.INIT,
+    *STRUCTURE[2:],
 )
 def test_deep_models_stay_finite_in_half_precision(case: str, deepest: int) -> None:
     width, layers = WIDTH_OF_DEEP_MODELS.get(case, 32), min(deepest, LAYERS_OF_DEEP_MODELS.get(case, deepest))

@@ -17,7 +17,7 @@ LOOSE = 1e-5
 """As a share of the scores' scale: a sum over the source in another order moves float32's last digit."""
 
 
-@for_each("case", models.CASES, Axis.ATTENTION, Axis.HISTORY)
+@for_each("case", models.CASES, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
 def test_the_lean_search_finds_what_fairseq_s_finds(case: str) -> None:
     model, sample = concise(case), sample_of(models.batch(sentences=8))
     assert reads_source_once(model.decoder), "the source is held once a hypothesis"

@@ -75,7 +75,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@for_each("case", models.CASES, stored, Axis.HISTORY)
+@for_each("case", models.CASES, stored, Axis.LAYER_AGGREGATION)
 def test_two_processes_equal_one(case: str, backend: str, ranks: list[States]) -> None:
     first, second = (states[f"{case} {backend}"] for states in ranks)
     model, data, tokens = model_and_batch(case)

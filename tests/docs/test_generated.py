@@ -18,7 +18,9 @@ from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, M
 from fairseq_plugins.core.residual import only_branches
 
 ROOT = Path(__file__).resolve().parents[2]
-ADDS_PARAMETERS = [part for axis in (Axis.RESIDUAL, Axis.ATTENTION, Axis.HISTORY) for part in PARTS[axis].values()]
+ADDS_PARAMETERS = [
+    part for axis in (Axis.RESIDUAL, Axis.ATTENTION, Axis.LAYER_AGGREGATION) for part in PARTS[axis].values()
+]
 ALL_PARTS = [part for parts in PARTS.values() for part in parts.values()]
 
 
@@ -117,7 +119,7 @@ def test_new_parameters_of_a_method_are_those_documented(subtests: pytest.Subtes
         with subtests.test(name_of(method)):
             model = generate.tiny_model(method)
             parts = generate.parts_of(method)
-            if method.norm_module != "layer_norm":  # declarations are those of LayerNorms; other norms have no bias
+            if method.norm_type != "layer_norm":  # declarations are those of LayerNorms; other norms have no bias
                 names = tuple(name for name, _ in model.named_parameters())
                 parts = [
                     replace(part, parameters=tuple(own for own in part.parameters if has(names, own))) for part in parts
@@ -198,7 +200,7 @@ def test_option_is_named_after_its_part_and_has_a_legal_default(subtests: pytest
     for option in all_options():
         with subtests.test(option.name):
             owners = [part for part in ALL_PARTS if option in part.options]
-            prefixes = {part.name for part in owners} | {part.axis.value for part in owners}
+            prefixes = {name for part in owners for name in (part.name, part.axis.value, part.axis.value.split("_")[0])}
             if option.name not in GENERAL_OPTIONS:
                 assert any(option.name.startswith(f"{prefix}_") for prefix in prefixes)
             if option.choices:
@@ -213,7 +215,7 @@ def test_what_a_part_refuses_is_on_the_page(subtests: pytest.Subtests) -> None:
             givers = [giver for refused in generate.refusals().values() for giver in refused]
             assert f"`--{part.axis.value.replace('_', '-')} {part.name}`" in givers
     # A stack without layers, as the encoder of a language model, has no norms that another could replace.
-    assert not any("--norm pre has no LayerNorm" in message for message in generate.refusals())
+    assert not any("--norm-position pre has no LayerNorm" in message for message in generate.refusals())
 
 
 # fairseq -----------------------------------------------------------------------------------------------------------

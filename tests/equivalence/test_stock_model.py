@@ -68,8 +68,8 @@ FAMILIES = {
             "post_ln": ("post_ln_transformer", {}, {}),
             "pre_ln": ("pre_ln_transformer", {}, dict.fromkeys(BEFORE, True)),
             "no_method": ("deep_transformer", {}, {}),
-            "hybrid": ("post_ln_transformer", {"norm": "post,pre"}, {"decoder_normalize_before": True}),
-            "other_hybrid": ("post_ln_transformer", {"norm": "pre,post"}, {"encoder_normalize_before": True}),
+            "hybrid": ("post_ln_transformer", {"norm_position": "post,pre"}, {"decoder_normalize_before": True}),
+            "other_hybrid": ("post_ln_transformer", {"norm_position": "pre,post"}, {"encoder_normalize_before": True}),
         },
         {
             "as it comes": {},

@@ -35,7 +35,7 @@ LM, S2T = ("pre_ln_transformer_lm", "transformer_lm"), ("pre_ln_s2t_transformer_
 CASES: dict[str, tuple[type[Any], Flags, Flags, Flags]] = {
     "post_ln": (TRANSLATION, ("post_ln_transformer",), ("transformer",), ()),
     "pre_ln": (TRANSLATION, ("pre_ln_transformer",), ("transformer", *BOTH), ()),
-    "hybrid": (TRANSLATION, ("post_ln_transformer", "--norm", "post,pre"), ("transformer", BOTH[1]), ()),
+    "hybrid": (TRANSLATION, ("post_ln_transformer", "--norm-position", "post,pre"), ("transformer", BOTH[1]), ()),
     "lm post_ln": (LANGUAGE, ("post_ln_transformer_lm",), ("transformer_lm",), ()),
     "lm pre_ln": (LANGUAGE, LM[:1], (LM[1], BOTH[1]), ()),
     "lm tied": (LANGUAGE, LM[:1], (LM[1], BOTH[1]), TIED),

@@ -47,7 +47,7 @@ def bits(model: nn.Module, task: LanguageModelingTask) -> tuple[float, int]:
 
 
 # The layers are those of translation; a language model's own are its embedding and its way through the layers.
-@for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
+@for_each("method", METHODS, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
 def test_every_method_learns_and_is_evaluated(
     characters: Path, tmp_path: Path, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -75,7 +75,7 @@ def test_every_method_learns_and_is_evaluated(
     assert result["perplexity"] == pytest.approx(2 ** (total / count), rel=1e-5)
 
 
-@for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
+@for_each("method", METHODS, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
 def test_beam_search_scores_are_those_of_a_full_forward(method: str) -> None:
     """Of every hypothesis that continues a prefix: a state that is not reordered with its beam would show here."""
     model, inputs = tiny(method + LANGUAGE_MODEL.suffix).train(), tokens()[:2, :4]

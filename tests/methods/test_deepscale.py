@@ -61,7 +61,7 @@ def test_the_stream_of_a_deep_new_model_keeps_its_variance() -> None:
     """With weights as the base draws them the Pre-LN stream of 48 layers ends far from where it began."""
     sizes = {"encoder_layers": 48, "encoder_embed_dim": 64, "encoder_ffn_embed_dim": 256, "decoder_embed_dim": 64}
     for norm in ("pre", "post"):
-        model = tiny(ARCH, norm=norm, dropout=0.0, **sizes).eval()
+        model = tiny(ARCH, norm_position=norm, dropout=0.0, **sizes).eval()
         states: list[Tensor] = []
         with torch.no_grad():
             model.encoder.run_layers(torch.randn(20, 4, 64), None, states, True)

@@ -286,7 +286,7 @@ def dlcl(stack: Any, states: list[Tensor]) -> Tensor:
     weights = stack.history.weight[row, first : row + 1]
     if options.dlcl_normalised == "yes":
         weights = weights.exp() / weights.exp().sum(dim=0)
-    pre_ln = stack.design.choice(Axis.NORM) == "pre"
+    pre_ln = stack.design.choice(Axis.NORM_POSITION) == "pre"
     normed = [ln(y, norms[k - 1]) if pre_ln and k > 0 else y for k, y in enumerate(states)]
     total = sum(weight * y for weight, y in zip(weights, normed[first:], strict=True))
     return total if pre_ln or row == 0 else ln(total, norms[row - 1])
@@ -433,7 +433,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("gpt2_norm", Equation(lambda at, x: x + at.norm(at.branch(x))), [{}]),
     ("peri_ln", Equation(lambda at, x: x + at.later_norm("branch", at.branch(at.norm(x))), norm_on_top), [{}]),
     ("layernorm_scaling", LN_OVER_DEPTH, [{}]),
-    ("layernorm_scaling", RMS_OVER_DEPTH, [{"norm_module": "rms_norm"}]),
+    ("layernorm_scaling", RMS_OVER_DEPTH, [{"norm_type": "rms_norm"}]),
     ("mix_ln", Equation(mix_ln, norm_on_top), [{"mix_post": share} for share in ("0.25", "0.5,0.5", "0.4,0.9")]),
     ("sub_ln", Equation(sub_ln, norm_on_top), [{"sub_cross": "yes"}, {"sub_cross": "no"}]),
     ("normformer", Equation(normformer, norm_on_top), [{"residual": "plain"}, {"residual": "res_scale"}]),
@@ -459,7 +459,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("keel", Equation(keel), [{}, {"keel_alpha": "2.5"}]),
     ("resi_dual", RESI_DUAL, [{}, {"resi_dual_scale": "0.5", "resi_dual_alpha": "0.7"}]),
     ("span_norm", Equation(span), [{}]),
-    ("b2t", Equation(b2t), [{}, {"b2t_skip": "all,residual"}, {"norm": "post,none"}]),
+    ("b2t", Equation(b2t), [{}, {"b2t_skip": "all,residual"}, {"norm_position": "post,none"}]),
     ("b2t_skip_all", Equation(b2t), [{}]),
     ("b2t_without_ln", Equation(b2t), [{}]),
     ("b2t_without_ln", Equation(b2t, norm_on_top), [{"norm_on_top": "yes"}]),
@@ -472,7 +472,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("ds_init", POST, [{}]),
     ("looklinear", POST, [{}]),
     ("aan", Equation(post, attend=average_attention), [{}, {"aan_ffn": "yes"}]),
-    ("aan", Equation(pre, norm_on_top, attend=average_attention), [{"norm": "pre", "aan_ffn": "yes"}]),
+    ("aan", Equation(pre, norm_on_top, attend=average_attention), [{"norm_position": "pre", "aan_ffn": "yes"}]),
     ("dsinit_matt", Equation(post, attend=merged_attention), [{}]),
     ("dsinit_matt_self", JOINED, [{}]),
     ("dsinit_matt_aan", JOINED, [{}]),

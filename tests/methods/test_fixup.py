@@ -32,7 +32,7 @@ def test_number_of_branches_of_the_whole_model() -> None:
     ]
     for family, structure, branches in structures:
         built = tiny(f"fixup_transformer{family}", **structure)
-        plain = tiny(f"deep_transformer{family}", norm="none", base_init="xavier", **structure)
+        plain = tiny(f"deep_transformer{family}", norm_position="none", base_init="xavier", **structure)
         for (_, stack), (_, other) in zip(built.stacks(), plain.stacks(), strict=True):
             ours, theirs = (part.layers[-1].fc1.weight for part in (stack, other))
             torch.testing.assert_close(ours, theirs * branches**-0.5, rtol=1e-6, atol=0)
@@ -141,7 +141,7 @@ def test_a_branch_that_does_not_end_in_a_linear_map() -> None:
     """Average attention ends in a gate: its one matrix stays as it is, with its network three shrink by L^(-1/4)."""
     for ffn, factor in (("no", 1.0), ("yes", BRANCHES ** (-1 / 4))):
         built = model("fixup_transformer", attention="aan", aan_ffn=ffn)
-        plain = model("deep_transformer", norm="none", base_init="xavier", attention="aan", aan_ffn=ffn)
+        plain = model("deep_transformer", norm_position="none", base_init="xavier", attention="aan", aan_ffn=ffn)
         for ours, theirs in zip(built.decoder.layers, plain.decoder.layers, strict=True):
             for name, weight in theirs.self_attn.named_parameters():
                 if weight.dim() == 2:

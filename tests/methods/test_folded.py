@@ -74,14 +74,14 @@ def test_layer_scale_folds_into_pre_ln(tmp_path: Path) -> None:
 FIXED: list[dict[str, Any]] = [
     {},
     {"share_all_embeddings": True},
-    {"norm": "post", "residual": "admin", "share_all_embeddings": True},
+    {"norm_position": "post", "residual": "admin", "share_all_embeddings": True},
 ]
 
 
 @pytest.mark.parametrize("values", FIXED, ids=str)
 def test_fix_norm_folds_into_stored_unit_vectors(values: dict[str, Any], tmp_path: Path) -> None:
     """Admin's scale, which then goes into the table of words, stretches them."""
-    model, values = tiny_model("scale_norm_transformer", norm_module="layer_norm", **values)
+    model, values = tiny_model("scale_norm_transformer", norm_type="layer_norm", **values)
     stock = folded(tmp_path, "scale_norm_transformer", model, values)
     assert_same(model, stock)
     tables = [stock.decoder.output_projection.weight]

@@ -66,7 +66,7 @@ def test_small_init() -> None:
         assert not linear.bias.any()
     words = model.encoder.embed_tokens.weight[2:].detach()
     assert abs(float(words.square().mean()) / (0.01**2 / 3) - 1) < 0.15
-    other = tiny("scale_norm_transformer", weight_form="plain").encoder.embed_tokens
+    other = tiny("scale_norm_transformer", reparam="plain").encoder.embed_tokens
     assert type(other) is nn.Embedding
 
 

@@ -80,7 +80,9 @@ def test_epsilon_at_the_root() -> None:
 
 def test_a_norm_over_the_depth_keeps_the_names_of_its_parameters() -> None:
     for module in (*KINDS, "scale_norm"):
-        models = [tiny("deep_transformer", norm=norm, norm_module=module) for norm in ("layernorm_scaling", "pre")]
+        models = [
+            tiny("deep_transformer", norm_position=norm, norm_type=module) for norm in ("layernorm_scaling", "pre")
+        ]
         assert models[0].state_dict().keys() == models[1].state_dict().keys()
 
 
@@ -89,21 +91,21 @@ def test_no_place_keeps_a_layer_norm() -> None:
     # less in cross-attention.
     numbers = (("post", 12), ("pre", 12 + 2), ("peri", 2 * 12 + 2), ("sub", 2 * 12 + 2 - 2))
     for name, (norm, number) in itertools.product(KINDS, numbers):
-        model = tiny("deep_transformer", norm=norm, norm_module=name)
+        model = tiny("deep_transformer", norm_position=norm, norm_type=name)
         kinds = [type(module) for module in model.modules()]
         assert kinds.count(KINDS[name]) == number
         assert nn.LayerNorm not in kinds
 
 
 def test_one_stack_may_keep_its_layer_norms() -> None:
-    model = tiny("deep_transformer", norm="pre", norm_module="layer_norm,derf")
+    model = tiny("deep_transformer", norm_position="pre", norm_type="layer_norm,derf")
     assert {type(one) for one in model.encoder.modules()} & {nn.LayerNorm, DynamicErf} == {nn.LayerNorm}
     assert {type(one) for one in model.decoder.modules()} & {nn.LayerNorm, DynamicErf} == {DynamicErf}
 
 
 def test_heads_have_the_norm_module_of_the_stack() -> None:
-    for module in PARTS[Axis.NORM_MODULE]:
-        model = tiny("deep_transformer", norm="pre", attention="qk_norm", norm_module=module)
+    for module in PARTS[Axis.NORM_TYPE]:
+        model = tiny("deep_transformer", norm_position="pre", attention="qk_norm", norm_type=module)
         kinds = {type(one.q_proj.norm) for one in model.modules() if isinstance(one, Attention)}
         assert kinds == {type(model.encoder.layers[0].final_layer_norm)}
 

@@ -29,7 +29,7 @@ STACKS: list[tuple[str, dict[str, Any], int]] = [
     ("post_ln_transformer_wmt_en_de_60_12", {}, 239_591_424),
     # One more norm on each stack, and on one.
     ("pre_ln_transformer", {}, BASE + 2 * 2 * 512),
-    ("post_ln_transformer", {"norm": "post,pre"}, BASE + 2 * 512),
+    ("post_ln_transformer", {"norm_position": "post,pre"}, BASE + 2 * 512),
     # An omega at each residual connection.
     ("admin_transformer", {}, BASE + 15_360),
     ("admin_transformer_60_12", {}, 239_591_424 + 79_872),

@@ -6,37 +6,65 @@ from typing import Any
 
 from tests.config.test_refusals import problems
 
-SCALES = "scales the stream for the LayerNorm after it: it needs --norm post, not"
-MIXES = "--history dlcl mixes the outputs of LayerNorms: it needs --norm pre or --norm post, not"
+SCALES = "scales the stream for the LayerNorm after it: it needs --norm-position post, not"
+MIXES = "--layer-aggregation dlcl mixes outputs of LayerNorms: it needs --norm-position pre or post, not"
 MERGED = "is part of the cross-attention, which language models and --no-cross-attention lack: use"
-MAPS = "--weight-form sigma needs plain linear maps, and"
+MAPS = "--reparam sigma needs plain linear maps, and"
 MIRRORS = "--init looklinear mirrors one half of the feed-forward width in the other:"
 TANH = "--init looklinear cannot make a feed-forward sub-layer with --activation-fn tanh linear"
 APART = "--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier"
-ON_TOP = "--norm-on-top has no effect here: it belongs to --norm branch and"
+ON_TOP = "--norm-on-top has no effect here: it belongs to --norm-position branch and"
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
-    *(("deepnet", {"norm": norm}, f"--residual deepnorm {SCALES} {norm}") for norm in ("pre", "branch", "none")),
-    *(("admin_torch", {"norm": norm}, f"--residual admin_torch {SCALES} {norm}") for norm in ("pre", "branch", "none")),
-    *(("keel", {"norm": norm}, f"--norm keel or post, not {norm}") for norm in ("pre", "none", "peri")),
-    *(("resi_dual", {"norm": norm}, f"use --norm post, not {norm}") for norm in ("pre", "none", "branch")),
-    *(("span_norm", {"norm": norm}, "--residual span leaves the stream out") for norm in ("pre", "none", "sub")),
-    *(("deep", {"norm": norm, "norm_module": "dyt"}, "--norm-module dyt has no effect") for norm in ("none", "fixup")),
+    *(
+        ("deepnet", {"norm_position": norm}, f"--residual deepnorm {SCALES} {norm}")
+        for norm in ("pre", "branch", "none")
+    ),
+    *(
+        ("admin_torch", {"norm_position": norm}, f"--residual admin_torch {SCALES} {norm}")
+        for norm in ("pre", "branch", "none")
+    ),
+    *(
+        ("keel", {"norm_position": norm}, f"--norm-position keel or post, not {norm}")
+        for norm in ("pre", "none", "peri")
+    ),
+    *(
+        ("resi_dual", {"norm_position": norm}, f"use --norm-position post, not {norm}")
+        for norm in ("pre", "none", "branch")
+    ),
+    *(
+        ("span_norm", {"norm_position": norm}, "--residual span leaves the stream out")
+        for norm in ("pre", "none", "sub")
+    ),
+    *(
+        ("deep", {"norm_position": norm, "norm_type": "dyt"}, "--norm-type dyt has no effect")
+        for norm in ("none", "fixup")
+    ),
     *(("deep", {"attention": one, "no_cross_attention": True}, MERGED) for one in ("matt", "matt_self", "matt_aan")),
-    *(("siamese_norm", {"norm": norm}, f"use --norm siamese or post, not {norm}") for norm in ("pre", "none", "keel")),
-    *((one, {"norm": "post"}, "it needs --norm pre, not post") for one in ("mhc", "attention_residuals")),
-    ("mhc", {"norm": "mix", "mix_post": "0.5"}, "it needs --norm pre, not mix"),
-    ("hyper_connections", {"history": "dlcl"}, "hyper has streams of its own: it needs --history last, not dlcl"),
+    *(
+        ("siamese_norm", {"norm_position": norm}, f"use --norm-position siamese or post, not {norm}")
+        for norm in ("pre", "none", "keel")
+    ),
+    *(
+        (one, {"norm_position": "post"}, "it needs --norm-position pre, not post")
+        for one in ("mhc", "attention_residuals")
+    ),
+    ("mhc", {"norm_position": "mix", "mix_post": "0.5"}, "it needs --norm-position pre, not mix"),
+    (
+        "hyper_connections",
+        {"layer_aggregation": "dlcl"},
+        "hyper has streams of its own: it needs --layer-aggregation last, not dlcl",
+    ),
     ("hyper_connections", {"hyper_streams": "0"}, "--hyper-streams must be at least 1, not 0"),
     ("attention_residuals", {"attention_residual_blocks": "-1"}, "-residual-blocks must be at least 0, not -1"),
     ("cosine_attention", {"cosine_length": "1"}, "--cosine-length must be at least 2, not 1"),
     ("rms_norm", {"rms_norm_epsilon": 0.0}, "--rms-norm-epsilon must be at least 1e-30, not 0"),
     ("scale_norm", {"adaptive_softmax_cutoff": "8"}, "rows of one table: drop --adaptive-softmax-cutoff"),
-    ("deep", {"norm": "none", "norm_module": "scale_norm"}, "--norm-module scale_norm has no effect"),
+    ("deep", {"norm_position": "none", "norm_type": "scale_norm"}, "--norm-type scale_norm has no effect"),
     ("sub_ln", {"attention": "aan"}, "in front of out_proj, which with --attention aan and --bias vector is not"),
     ("sub_ln", {"bias": "fixup"}, "in front of fc2, which with --attention softmax and --bias fixup is not"),
-    ("deep", {"norm": "sub", "weight_form": "sigma"}, MAPS),
-    ("deep", {"norm": "fixup", "bias": "fixup", "weight_form": "sigma"}, MAPS),
-    ("deep", {"norm": "pre", "attention": "qk_norm", "weight_form": "sigma"}, MAPS),
+    ("deep", {"norm_position": "sub", "reparam": "sigma"}, MAPS),
+    ("deep", {"norm_position": "fixup", "bias": "fixup", "reparam": "sigma"}, MAPS),
+    ("deep", {"norm_position": "pre", "attention": "qk_norm", "reparam": "sigma"}, MAPS),
     ("deep", {"base_init": "xavier_apart", "no_cross_attention": True}, APART),
     *((one, {"norm_on_top": "yes"}, ON_TOP) for one in ("post_ln", "pre_ln", "admin")),
     ("branch_norm", {"branch_norm_updates": "0"}, "--branch-norm-updates must be at least 1, not 0"),
@@ -48,11 +76,11 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("deep", {"solver": "ode"}, "use it in the encoder alone, --solver ode,euler"),
     ("resi_dual", {"solver": "ode,euler"}, "keeps one stream: it cannot be combined with --residual resi_dual"),
     ("ode_rk4", {"ode_coefficients": "trained"}, "--ode-coefficients has no effect here: it belongs to --solver ode"),
-    ("pcformer", {"norm": "post"}, "it needs --norm pre, not post"),
-    ("pcformer", {"history": "dlcl"}, "it needs --history last, not dlcl"),
+    ("pcformer", {"norm_position": "post"}, "it needs --norm-position pre, not post"),
+    ("pcformer", {"layer_aggregation": "dlcl"}, "it needs --layer-aggregation last, not dlcl"),
     ("pcformer", {"encoder_layerdrop": 0.1}, "needs every layer's output"),
-    ("dlcl", {"norm": "none"}, f"{MIXES} none"),
-    ("dlcl", {"norm": "pre,branch"}, f"{MIXES} branch"),
+    ("dlcl", {"norm_position": "none"}, f"{MIXES} none"),
+    ("dlcl", {"norm_position": "pre,branch"}, f"{MIXES} branch"),
     ("dlcl", {"dlcl_window": "-1"}, "--dlcl-window must be at least 0, not -1"),
     ("dlcl", {"dlcl_window": "1.5"}, "--dlcl-window takes a number, not '1.5'"),
     ("dlcl", {"dlcl_normalised": "yes", "dlcl_init": "one"}, "drop --dlcl-init one"),
@@ -61,7 +89,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("gtrans", {"gtrans_group": "2"}, "--gtrans-group must divide the 3 layers of the encoder, not 2"),
     ("completep", {"depth_mup_alpha": 0.4}, "--depth-mup-alpha must be at least 0.5, not 0.4"),
     ("completep", {"depth_mup_base": "0"}, "--depth-mup-base must be at least 1, not 0"),
-    ("fixup", {"layernorm_embedding": True}, "--norm fixup leaves no LayerNorm, but --layernorm-embedding"),
+    ("fixup", {"layernorm_embedding": True}, "--norm-position fixup leaves no LayerNorm, but --layernorm-embedding"),
     ("looklinear", {"activation_fn": "tanh"}, f"{TANH}: use one of relu, gelu, gelu_fast, gelu_accurate, linear"),
     ("looklinear", {"encoder_ffn_embed_dim": 33}, f"{MIRRORS} --encoder-ffn-embed-dim 33 must be even"),
     ("looklinear", {"decoder_ffn_embed_dim": 33}, f"{MIRRORS} --decoder-ffn-embed-dim 33 must be even"),
@@ -87,7 +115,7 @@ def test_a_language_model_has_no_published_rule_of_t_fixup() -> None:
 
 def test_what_the_other_stack_chooses_does_not_matter() -> None:
     for method, values in (
-        ("deepnet", {"norm": "post,pre", "residual": "deepnorm,plain"}),
+        ("deepnet", {"norm_position": "post,pre", "residual": "deepnorm,plain"}),
         ("looklinear", {"encoder_ffn_embed_dim": 33, "init": "keep,looklinear"}),
         ("looklinear", {"decoder_ffn_embed_dim": 33, "init": "looklinear,keep"}),
     ):

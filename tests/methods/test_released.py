@@ -20,7 +20,7 @@ from tests.models import inputs, tiny
 WHOLE_LAYER = {"ode_function": "layer"}
 LOG_PROBABILITIES: tuple[tuple[str, dict[str, Any], list[float]], ...] = (
     ("scale_norm", {}, [-4.159851, -4.249742, -3.837376, -4.041794, -4.04946, -3.516643]),
-    ("scale_norm", {"weight_form": "plain"}, [-4.259343, -4.384306, -3.874173, -4.105296, -4.149718, -3.477802]),
+    ("scale_norm", {"reparam": "plain"}, [-4.259343, -4.384306, -3.874173, -4.105296, -4.149718, -3.477802]),
     ("cosine_attention", {}, [-4.61997, -4.515496, -5.078091, -4.73623, -4.387979, -3.329834]),
 )
 """Of the first sentence's next words, in nats."""

@@ -59,7 +59,7 @@ def test_tables() -> None:
 
 def test_one_stack_alone() -> None:
     """A shared table follows the encoder's choice."""
-    plain = {"base_init": "xavier", "norm": "none", "share_all_embeddings": True}
+    plain = {"base_init": "xavier", "norm_position": "none", "share_all_embeddings": True}
     stock = tables(model("transformer", share_all_embeddings=True))[0]
     built = model("deep_transformer", **plain, init="t_fixup,keep")
     torch.testing.assert_close(tables(built)[0], stock / (9 * N) ** 0.25, rtol=1e-6, atol=0)

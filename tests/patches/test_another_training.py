@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_plugins.checkpoints.files import num_updates
+from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches import another_training
 from tests import toy
@@ -104,6 +105,15 @@ def test_another_architecture_of_the_same_size(go_on: Training, unpatch: Unpatch
 )
 def test_what_may_change(go_on: Training, here: Path, flags: str) -> None:
     assert updates(go_on(*flags.format(here=here).split())) == 4
+
+
+def test_a_training_whose_settings_have_earlier_names_is_resumed(go_on: Training, here: Path) -> None:
+    last = here / "checkpoint_last.pt"
+    state = torch.load(last, weights_only=True)
+    state["cfg"]["model"] |= {old: state["cfg"]["model"].pop(new) for old, new in OLD_NAMES.items()}
+    torch.save(state, last)
+    assert "(model.norm_position: pre, was post)" in refused(go_on, "--norm-position", "pre")
+    assert updates(go_on("--norm", "post")) == 4
 
 
 def test_a_criterion_that_records_is_left_again(go_on: Training) -> None:

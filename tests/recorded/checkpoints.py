@@ -27,7 +27,7 @@ STORED = {
     # Weights and buffers of the residual, what is carried from layer to layer, weights of a history.
     "admin_realformer": "translation",  # --residual admin --attention realformer --base-init xavier
     # State of the whole stack, and an attention that keeps a running sum while it translates.
-    "dlcl_matt": "translation",  # --norm pre --history dlcl --attention matt
+    "dlcl_matt": "translation",  # --norm-position pre --layer-aggregation dlcl --attention matt
     "admin_lm": "language_model",
     "b2t_s2t": "speech_to_text",
 }

@@ -27,7 +27,7 @@ METHODS = methods_of(DeepS2TTransformerModel)
 
 
 # The layers are those of translation; this family's own are its front end and its way through the encoder's layers.
-@for_each("method", METHODS, Axis.ATTENTION, Axis.HISTORY)
+@for_each("method", METHODS, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
 def test_every_method_learns_and_transcribes(speech_data: Path, tmp_path: Path, method: str) -> None:
     arch = method + SPEECH_TO_TEXT.suffix
     losses, state = losses_of(

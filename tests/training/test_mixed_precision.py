@@ -47,7 +47,7 @@ def test_a_training_is_near_float32_and_its_weights_are_in_float32(toy_data: Pat
     assert 0 < apart < 0.2 * far
 
 
-@for_each("case", models.METHODS, Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY)
+@for_each("case", models.METHODS, Axis.RESIDUAL, Axis.NORM_POSITION, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
 def test_residual_streams_are_in_float32_and_gradients_near_it(case: str) -> None:
     # Of a model so small, weights that leave some unit near zero have another gradient as soon as they are rounded.
     model = models.build(*models.CASES[case], "--dropout", "0", seed=2)

@@ -30,16 +30,16 @@ EXPORTED = {"post_ln", "pre_ln", "deepnet", "admin", "rezero", "t_fixup", "fixup
 """Cases that must never be refused; the others are refused with a reason, or are the same."""
 REFUSED = {
     "b2t": "--residual b2t",
-    "dlcl": "--history dlcl",
+    "dlcl": "--layer-aggregation dlcl",
     "realformer": "--attention realformer",
     "dsinit_matt": "--attention matt",
     "aan": "--attention aan",
-    "gpt2_norm": "--norm branch",
+    "gpt2_norm": "--norm-position branch",
     "norm_on_top": "sub-layers with a LayerNorm",
     "qk_norm": "--attention qk_norm",
-    "rms_norm": "--norm-module rms_norm",
-    "normformer_released": "--norm normformer",
-    "scale_norm": "--norm-module scale_norm",
+    "rms_norm": "--norm-type rms_norm",
+    "normformer_released": "--norm-position normformer",
+    "scale_norm": "--norm-type scale_norm",
     "cosine_attention": "--attention cosine",
 }
 SEARCH = {"beam": 4, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 20, "min_len": 1}
@@ -79,14 +79,23 @@ def largest_difference(model: Any, engine: CTranslate2Engine, longest: int = 12)
     return max(abs(a - b) / max(1.0, abs(a)) for a, b in pairs)
 
 
-@for_each("case", sorted(CASES), Axis.RESIDUAL, Axis.NORM, Axis.ATTENTION, Axis.HISTORY, Axis.SOLVER, Axis.BIAS)
+@for_each(
+    "case",
+    sorted(CASES),
+    Axis.RESIDUAL,
+    Axis.NORM_POSITION,
+    Axis.ATTENTION,
+    Axis.LAYER_AGGREGATION,
+    Axis.SOLVER,
+    Axis.BIAS,
+)
 def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path) -> None:
     model = trained_with_options(case)
     problems = obstacles_to_export(model)
     if problems:
         assert case not in EXPORTED, problems
         assert any(problem.startswith(REFUSED.get(case, "")) for problem in problems)
-        assert not {"--norm pre", "--norm post"} & {*problems}, "it has these"
+        assert not {"--norm-position pre", "--norm-position post"} & {*problems}, "it has these"
         return
     # Rounding of float32 in five layers of width 16 stays below 1e-5.
     assert largest_difference(model, exported(model, tmp_path / "model")) < 0.1 * LARGEST_DIFFERENCE
@@ -99,7 +108,7 @@ def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path)
         "--share-decoder-input-output-embed --encoder-learned-pos --decoder-learned-pos",
         "--layernorm-embedding --no-scale-embedding --activation-fn gelu",
         "--encoder-attention-heads 4",
-        "--weight-form fix_norm --share-all-embeddings",
+        "--reparam fix_norm --share-all-embeddings",
     ],
 )
 @pytest.mark.parametrize(
@@ -113,7 +122,7 @@ def test_settings_around_the_layers(case: str, flags: str, tmp_path: Path) -> No
 
 
 def test_word_vectors_of_length_one_are_stored(tmp_path: Path) -> None:
-    model = trained_with_options("scale_norm", "--norm-module", "layer_norm")
+    model = trained_with_options("scale_norm", "--norm-type", "layer_norm")
     assert not obstacles_to_export(model)
     assert largest_difference(model, exported(model, tmp_path / "model")) < 0.1 * LARGEST_DIFFERENCE
 

@@ -46,9 +46,9 @@ EXPORTED = {"post_ln": FSMT, "admin": FSMT, "deepnet": FSMT, "pre_ln": M2M_100}
 """Cases that must never be refused; the others are refused with a reason, or are the same."""
 REFUSED = {
     "hybrid_ln": "LayerNorms before the branches in one stack",
-    "rezero": "--norm none cannot be folded",
+    "rezero": "--norm-position none cannot be folded",
     "b2t": "--residual b2t cannot be folded",
-    "dlcl": "--history dlcl cannot be folded",
+    "dlcl": "--layer-aggregation dlcl cannot be folded",
 }
 SEARCH = {"beam": 5, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 60, "min_len": 1}
 SEARCH |= {"no_repeat_ngram_size": 0}
@@ -74,7 +74,7 @@ def require_equal(case: str, flags: list[str], kind: str, place: Path) -> None:
     assert compare_scores(FairseqEngine(model, task(), HOW), engine, texts, case, 0.1 * LARGEST_DIFFERENCE)
 
 
-@for_each("case", sorted(CASES), Axis.RESIDUAL, Axis.NORM)
+@for_each("case", sorted(CASES), Axis.RESIDUAL, Axis.NORM_POSITION)
 def test_a_case_is_the_same_in_a_stock_class_or_refused(case: str, tmp_path: Path) -> None:
     model = trained(case)
     refusal = kind = ""

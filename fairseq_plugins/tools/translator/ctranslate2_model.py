@@ -145,7 +145,7 @@ def obstacles_to_export(model: Any) -> list[str]:
 def _unknown_parts(stack: Any, subs: list[SubLayer]) -> Iterator[Axis]:
     # A layer of CTranslate2 reads only the layer below.
     if type(stack.history) is not LastState:
-        yield Axis.HISTORY
+        yield Axis.LAYER_AGGREGATION
     if stack.solver is not None:
         yield Axis.SOLVER
     # There is one stream, to which a branch is added.
@@ -156,14 +156,14 @@ def _unknown_parts(stack: Any, subs: list[SubLayer]) -> Iterator[Axis]:
     places = {tuple(sub.norms) for sub in subs}
     norms = [norm for sub in subs for norm in sub.norms.values()] + [stack.layer_norm]
     known = all(norm is None or isinstance(norm, NORMS) for norm in norms)
-    replaced = stack.design.choice(Axis.NORM_MODULE) != "layer_norm"
+    replaced = stack.design.choice(Axis.NORM_TYPE) != "layer_norm"
     if not known:
-        yield Axis.NORM_MODULE if replaced else Axis.NORM
+        yield Axis.NORM_TYPE if replaced else Axis.NORM_POSITION
     unreadable = {sub.site for sub in subs if any(affine_form(linear) is None for linear in _maps(sub))}
     # An attention of its own has changed the maps of attentions, else a norm stands before them.
     of_attention = unreadable - {Site.FFN} if stack.design.choice(Axis.ATTENTION) != "softmax" else set()
     if unreadable - of_attention or len(places) > 1 or any(len(p) > 1 or NormPlace.BRANCH in p for p in places):
-        yield Axis.NORM
+        yield Axis.NORM_POSITION
     # Attention is softmax attention, and each layer of a decoder attends to the source.
     attentions = [getattr(sub.layer, sub.site.value) for sub in subs if sub.site is not Site.FFN]
     reads_source = Site.CROSS in {sub.site for sub in subs} or not hasattr(stack, "output_projection")

@@ -25,7 +25,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.records import parse_json
 
 STOCK_NORMS = {True: "pre", False: "post"}
-"""Values of ``--norm`` by fairseq's ``normalize_before``; with plain parts these are stock models, key for key."""
+"""Values of ``--norm-position`` by fairseq's ``normalize_before``; plain parts have the keys of stock models."""
 OF_TRAINING = {"checkpoint_activations": False, "offload_activations": False}
 TIED = "tied"
 
@@ -51,7 +51,7 @@ def options_of(state: Mapping[str, Any], path: Path) -> dict[str, Any]:
 def as_ours(stock: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of our model that computes what fairseq's Transformer of these settings computes."""
     norms = [STOCK_NORMS[bool(stock.get(f"{stack.value}_normalize_before"))] for stack in Stack]
-    return {**method_preset(None), **stock, "_name": MODEL_NAME, "norm": ",".join(norms)}
+    return {**method_preset(None), **stock, "_name": MODEL_NAME, "norm_position": ",".join(norms)}
 
 
 def dictionaries_of(source: Path, target: Path) -> Any:

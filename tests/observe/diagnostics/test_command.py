@@ -41,7 +41,7 @@ def diagnose(output: Path, *argv: str) -> int:
 
 
 DEPTHS = (("post_ln", 4), ("dsinit_matt", 2), ("post_ln", 1))
-SOME = representatives(METHODS, Axis.NORM, Axis.HISTORY)
+SOME = representatives(METHODS, Axis.NORM_POSITION, Axis.LAYER_AGGREGATION)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,10 @@ MISTAKES: tuple[tuple[list[str], str], ...] = (
         "unknown option '--encoder-layer' (did you mean '--encoder-layers'?)",
     ),
     (["gradient-norm", "admin", "--encoder-layers", "three"], "--encoder-layers three: not a whole number"),
-    (["gradient-norm", "admin", "--norm", "per"], "unknown value of --norm 'per' (did you mean 'peri'?)"),
+    (
+        ["gradient-norm", "admin", "--norm-position", "per"],
+        "unknown value of --norm-position 'per' (did you mean 'peri'?)",
+    ),
     (["gradient-norm", "--sentences", "0"], "--sentences 0: not a whole number of at least 1"),
     (["output-change", "admin", "--step", "sgd"], "unknown step 'sgd'"),
     (["scales", "--output", __file__], "cannot be written: File exists"),

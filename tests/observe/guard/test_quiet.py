@@ -43,7 +43,7 @@ def test_the_training_is_bit_for_bit_that_without_it(training: Training, said: C
     assert said() == []
 
 
-@for_each("method", ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"], Axis.NORM)
+@for_each("method", ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"], Axis.NORM_POSITION)
 def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], method: str) -> None:
     run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{method}_transformer", updates=36)
     assert said() == []
