@@ -16,7 +16,7 @@ import torch
 from fairseq_plugins.checkpoints import files
 from fairseq_plugins.tools.cli.main import main
 from fairseq_plugins.tools.pipeline import averaging, decoding, evaluate
-from fairseq_plugins.tools.pipeline.decoding import Plan, TestSet, make_plan
+from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet, make_plan
 from fairseq_plugins.tools.pipeline.evaluate import parser
 from fairseq_plugins.tools.pipeline.generated import Texts, texts_of, write_perplexity
 from fairseq_plugins.tools.pipeline.results import read_run
@@ -57,7 +57,7 @@ def run(tmp_path):
     return directory
 
 
-def plan(run: Path, data: Path, *arguments: str) -> Plan:
+def plan(run: Path, data: Path, *arguments: str) -> DecodePlan:
     return make_plan(parser().read([str(run), str(data), "--device", "cpu", *arguments]))
 
 
@@ -330,7 +330,7 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
 
     def made_plan(args):
         test_set = TestSet("test", "test", (args.references or args.data / "raw") / "test.en")
-        return Plan("translation", read_run(args.run), args.data, args.data, (test_set,), metrics=("sacrebleu",))
+        return DecodePlan("translation", read_run(args.run), args.data, args.data, (test_set,), metrics=("sacrebleu",))
 
     def decoded(plan, test_set, model, log):
         (text,) = test_set.published.read_text().splitlines()
@@ -370,7 +370,7 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
 def test_a_language_with_a_hyphen_is_scored(tmp_path):
     write_run(tmp_path / "run")
     text = Description("moses")
-    plan = Plan(
+    plan = DecodePlan(
         "translation", read_run(tmp_path / "run"), tmp_path, tmp_path, (), source="en", target="pt-BR", text=text
     )
     evaluate._write_scores(plan, Texts(["Uma casa ."], ["Uma casa."], ["Uma casa ."]), tmp_path / "score.json")
@@ -405,7 +405,7 @@ def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_l
     ):
         losses["averaged"] = loss or math.nan
         sets = {"average": average, "updates": 400, "validation": "valid" if loss else ""}
-        plan = Plan("translation", read_run(tmp_path), tmp_path, tmp_path, (), **sets)
+        plan = DecodePlan("translation", read_run(tmp_path), tmp_path, tmp_path, (), **sets)
         evaluate._average(plan, tmp_path / "averaged.pt", tmp_path / "average.warning")
         line = f"warning: {warned}; average fewer checkpoints, or none\n" if warned else ""
         assert (capsys.readouterr().err, (tmp_path / "average.warning").exists()) == (line, bool(warned))

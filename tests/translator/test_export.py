@@ -17,7 +17,7 @@ pytest.importorskip("ctranslate2")
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.translator import ctranslate2_model, engines, export, proof
-from fairseq_plugins.tools.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, How, choose
+from fairseq_plugins.tools.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, SearchOptions, choose
 from fairseq_plugins.tools.translator.package import Package, open_package
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import models
@@ -97,10 +97,10 @@ def test_what_ctranslate2_has_not_is_said(package: Path, run: Run, monkeypatch: 
 
 
 def test_which_engine_is_used(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    how = How({"lenpen_form": "fairseq"})
+    how = SearchOptions({"lenpen_form": "fairseq"})
     assert choose(open_package(package), AUTO, how) == FAIRSEQ
     assert run(package)[0] == 0
-    opened, gnmt = open_package(package), How({"lenpen_form": "gnmt"})
+    opened, gnmt = open_package(package), SearchOptions({"lenpen_form": "gnmt"})
     assert choose(opened, AUTO, how) == choose(opened, CTRANSLATE2, how) == "ctranslate2-float32"
     assert choose(opened, FAIRSEQ, how) == choose(opened, AUTO, gnmt) == FAIRSEQ
     with pytest.raises(UserError, match="only fairseq's form of the length penalty"):

@@ -47,7 +47,7 @@ class TestSet:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DecodePlan:
     """How a run is averaged, decoded and scored.
 
     Args:
@@ -107,7 +107,7 @@ def metrics_in(text: str) -> tuple[str, ...]:
     return tuple(map(str.strip, text.split(","))) if text else ()
 
 
-def make_plan(args: argparse.Namespace) -> Plan:
+def make_plan(args: argparse.Namespace) -> DecodePlan:
     """Decide how to average and decode a run.
 
     Raises:
@@ -135,7 +135,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     on_gpu = args.device != "cpu" and torch.cuda.is_available()
     if args.device == "gpu" and not on_gpu:
         raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
-    plan = Plan(
+    plan = DecodePlan(
         task=task,
         run=run,
         data=args.data,
@@ -209,7 +209,7 @@ def text_of(data: Path) -> Description:
     )
 
 
-def _translation(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+def _translation(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
     text, (source, target) = text_of(args.data), corpus.languages_of(plan.binarised, config["task"])
     sets = []
     for test_set in plan.test_sets:
@@ -229,7 +229,7 @@ def _translation(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]
     return replace(plan, flags=(*plan.flags, *words, *joined), settings=(*plan.settings, ("text", "+".join(undone))))
 
 
-def _language_model(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+def _language_model(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
     task, window = config["task"], config.get("eval_lm", {}).get("context_window") or 0
     for name in ("beam", "length_penalty", "metrics"):
         if getattr(args, name) not in (None, ""):
@@ -246,7 +246,7 @@ def _language_model(plan: Plan, args: argparse.Namespace, config: Mapping[str, A
     return replace(plan, test_sets=sets, flags=(*flags, *start), settings=_settings(flags), text=text)
 
 
-def _speech(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+def _speech(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
     directory, name = args.references or args.data / "raw", plan.test_sets[0].name
     languages = sorted(path.name.removeprefix(f"{name}.") for path in directory.glob(f"{name}.*"))
     if len(languages) != 1:
@@ -282,7 +282,7 @@ def _with_references(
     return replace(test_set, published=path)
 
 
-def _with_search(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+def _with_search(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
     """The plan with the user's beam and length penalty, else the configuration's; the rest is from the latter."""
     generation = config.get("generation", {})
     form = str(generation.get("lenpen_form", "fairseq"))
@@ -304,7 +304,7 @@ def _settings(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
 # --- fairseq's commands ---------------------------------------------------------------------------------------------
 
 
-def decode(plan: Plan, test_set: TestSet, model: Path, output: Path) -> None:
+def decode(plan: DecodePlan, test_set: TestSet, model: Path, output: Path) -> None:
     """Translate or score a test set by fairseq's ``generate`` or ``eval-lm``; what it prints and logs is ``output``.
 
     Raises:
@@ -316,7 +316,7 @@ def decode(plan: Plan, test_set: TestSet, model: Path, output: Path) -> None:
     _call(main, [name, str(plan.binarised), "--gen-subset", test_set.subset, *plan.flags], plan, model, output)
 
 
-def validation_loss(plan: Plan, model: Path) -> float:
+def validation_loss(plan: DecodePlan, model: Path) -> float:
     """The loss of a checkpoint on the validation set, in bits per token and not smoothed, by fairseq's ``validate``.
 
     Raises:
@@ -334,7 +334,7 @@ def validation_loss(plan: Plan, model: Path) -> float:
     return float(values.get("nll_loss", values["loss"]))
 
 
-def _call(main: Callable[[], None], words: Sequence[str], plan: Plan, model: Path, output: Path) -> None:
+def _call(main: Callable[[], None], words: Sequence[str], plan: DecodePlan, model: Path, output: Path) -> None:
     """Call a command of fairseq in this process; what it prints and logs is ``output``."""
     # A progress bar for a terminal only.
     quiet = [] if sys.stderr.isatty() else ["--no-progress-bar", "--log-format", "none"]

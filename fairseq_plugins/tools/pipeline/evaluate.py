@@ -25,7 +25,7 @@ from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.decoding import (
     IF_BETTER,
     LANGUAGE_MODEL,
-    Plan,
+    DecodePlan,
     TestSet,
     decode,
     make_plan,
@@ -186,7 +186,7 @@ def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result:
     workspace.remember(settings)
 
 
-def _same_data(plan: Plan, test_set: TestSet, place: Workspace) -> None:
+def _same_data(plan: DecodePlan, test_set: TestSet, place: Workspace) -> None:
     """Record the checksum of a binarised test set.
 
     Raises:
@@ -202,7 +202,7 @@ def _same_data(plan: Plan, test_set: TestSet, place: Workspace) -> None:
         raise UserError(f"{place.directory}: translated from another test set than {plan.binarised} has; delete it")
 
 
-def _average(plan: Plan, target: Path, warned: Path) -> None:
+def _average(plan: DecodePlan, target: Path, warned: Path) -> None:
     """Write the averaged checkpoint; print, and keep in ``warned``, why the average may be worse than its last one."""
     # Imported late, with torch.
     from fairseq_plugins.checkpoints.average import average_checkpoints
@@ -235,7 +235,7 @@ def _average(plan: Plan, target: Path, warned: Path) -> None:
     say(f"mean of {len(checkpoints)}: {', '.join(path.name for path in checkpoints)}")
 
 
-def _evaluate(plan: Plan, test_set: TestSet, model: Path, workspace: Workspace) -> None:
+def _evaluate(plan: DecodePlan, test_set: TestSet, model: Path, workspace: Workspace) -> None:
     """Translate and score one test set, or score it with a language model; write the signature. Each file is whole."""
     place, make = workspace.directory, workspace.make
     log = place / plan.log
@@ -253,7 +253,7 @@ def _evaluate(plan: Plan, test_set: TestSet, model: Path, workspace: Workspace) 
         print((place / name).read_text(encoding="utf-8"), end="", flush=True)
 
 
-def _write_scores(plan: Plan, texts: Texts, target: Path) -> None:
+def _write_scores(plan: DecodePlan, texts: Texts, target: Path) -> None:
     """Write the texts and their scores as a table beside ``target``, and the scores to it as JSON; print warnings."""
     from fairseq_plugins.tools.scoring.scores import score
     from fairseq_plugins.tools.scoring.tables import as_json, as_text
@@ -287,7 +287,7 @@ def _write_scores(plan: Plan, texts: Texts, target: Path) -> None:
     write_whole(target, as_json(scores))
 
 
-def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
+def sign(plan: DecodePlan, model: Path, place: Path, target: Path) -> None:
     """Write the signature, one line with everything that a score depends on."""
     scores = read_json(place / SCORES, {"metrics": ([{"signature": (str, None)}], None)})
     check = read_json(place / SELF_CHECK, {"accepted": str})

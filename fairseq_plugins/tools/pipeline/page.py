@@ -19,9 +19,9 @@ import numpy as np
 
 from fairseq_plugins.tables import Cells, tabulated
 from fairseq_plugins.tools.observe.recorder.entries import NAME, Entry, read
-from fairseq_plugins.tools.pipeline.continuing import flat
 from fairseq_plugins.tools.pipeline.leaderboard import VALID, Group, lines_of
 from fairseq_plugins.tools.pipeline.results import HYPOTHESES, REFERENCES, Run
+from fairseq_plugins.tools.pipeline.resume import flat
 from fairseq_plugins.tools.plots import look
 
 T = TypeVar("T")

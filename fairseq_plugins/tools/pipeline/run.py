@@ -31,6 +31,7 @@ from fairseq_plugins.errors import UserError, report
 from fairseq_plugins.files import checksum, no_link, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import end_with, users_mistake
+from fairseq_plugins.tools.pipeline.batch_split import Batches, BatchSplit, share
 from fairseq_plugins.tools.pipeline.checkout import commit, configuration_file, name_of, refuse_other_user_dir
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.configuration import (
@@ -40,7 +41,11 @@ from fairseq_plugins.tools.pipeline.configuration import (
     read_configuration,
     taken_as_it_is,
 )
-from fairseq_plugins.tools.pipeline.continuing import (
+from fairseq_plugins.tools.pipeline.corpus import binarised, check_data
+from fairseq_plugins.tools.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
+from fairseq_plugins.tools.pipeline.progress import Progress, Screen
+from fairseq_plugins.tools.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS
+from fairseq_plugins.tools.pipeline.resume import (
     Ending,
     check_unchanged,
     finished,
@@ -48,11 +53,6 @@ from fairseq_plugins.tools.pipeline.continuing import (
     read_record,
     say_how_it_ended,
 )
-from fairseq_plugins.tools.pipeline.corpus import binarised, check_data
-from fairseq_plugins.tools.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
-from fairseq_plugins.tools.pipeline.progress import Progress, Screen
-from fairseq_plugins.tools.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS
-from fairseq_plugins.tools.pipeline.sharing import Batches, Sharing, share
 from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart
 from fairseq_plugins.tools.text.description import described
 
@@ -183,7 +183,7 @@ def train(request: Request) -> int:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """A training fitted to this machine: its command, the content of ``run.json``, and lines for the user."""
 
     command: tuple[str, ...]
@@ -193,7 +193,7 @@ class Plan:
     """How the training ended, if it has ended already."""
 
 
-def make_plan(request: Request, machine: Machine | None = None) -> Plan:
+def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
     """Check everything that can be checked before a training starts, and fit it to this machine (default: this one).
 
     Raises:
@@ -217,34 +217,34 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     before = read_record(request.run / SETTINGS) or {}
     precision = choose_precision(request.precision, config, machine, before.get("precision"))
     batches = Batches.of(config, recipe.processes)
-    sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
-    if not machine.on_cpu and sharing.processes > len(machine.gpus):
-        raise UserError(f"--processes {sharing.processes}: this machine has {len(machine.gpus)} GPUs")
+    split = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
+    if not machine.on_cpu and split.processes > len(machine.gpus):
+        raise UserError(f"--processes {split.processes}: this machine has {len(machine.gpus)} GPUs")
     where = ("--config-dir", str(recipe.file.resolve().parent), "--config-name", recipe.file.stem)
     command = (
-        *_launcher(request, machine, sharing),
+        *_launcher(request, machine, split),
         *("-m", "fairseq_plugins.tools.cli", "hydra-train", *where, *recipe.overrides),
-        *_overrides(request, data, machine, sharing),
-        *(*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config)),
+        *_overrides(request, data, machine, split),
+        *(*split.overrides(config), *precision.overrides, *_bleu_of_validation(request, config)),
     )
     record = {
-        **_record(request, recipe, files, machine, sharing),
+        **_record(request, recipe, files, machine, split),
         **{name: value for name, value in before.items() if name == "config"},  # the published row, if it was moved
         "precision": precision.name,
         "tokens_per_update": batches.largest if batches.max_tokens else None,
         "parameters": count_parameters(config),
         "command": list(command),
     }
-    return Plan(command, record, tuple(_lines(record, machine, sharing, precision)))
+    return LaunchPlan(command, record, tuple(_lines(record, machine, split, precision)))
 
 
-def _overrides(request: Request, data: Path, machine: Machine, sharing: Sharing) -> list[str]:
+def _overrides(request: Request, data: Path, machine: Machine, split: BatchSplit) -> list[str]:
     """The overrides for this machine and for the files of RUN."""
     run = taken_as_it_is(request.run)
     overrides = [
         f"++task.data={quoted(data)}",
         f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
-        f"distributed_training.distributed_world_size={sharing.processes * request.nodes}",
+        f"distributed_training.distributed_world_size={split.processes * request.nodes}",
         f"common.cpu={str(machine.on_cpu).lower()}",
         "dataset.update_epoch_batch_itr=true",
         "common.log_format=json",
@@ -284,9 +284,9 @@ def _bleu_of_validation(request: Request, config: Any) -> list[str]:
     return overrides
 
 
-def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str, ...]:
+def _launcher(request: Request, machine: Machine, split: BatchSplit) -> tuple[str, ...]:
     """The command before ``-m``: Python for one process, else torchrun."""
-    if sharing.processes * request.nodes == 1:
+    if split.processes * request.nodes == 1:
         return (sys.executable,)
     port = request.master_port
     if port is None:
@@ -294,15 +294,15 @@ def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str
 
         port = get_free_port() if request.nodes == 1 else DEFAULT_PORT
     # Otherwise each of several processes on a CPU uses all cores.
-    threads = max(1, machine.cores // sharing.processes) if machine.on_cpu else 1
-    place = f"--nnodes {request.nodes} --node_rank {request.rank} --nproc_per_node {sharing.processes}"
+    threads = max(1, machine.cores // split.processes) if machine.on_cpu else 1
+    place = f"--nnodes {request.nodes} --node_rank {request.rank} --nproc_per_node {split.processes}"
     master = ("--master_addr", request.master_addr, "--master_port", str(port))
     python = ("env", f"OMP_NUM_THREADS={threads}", sys.executable)
     return (*python, "-m", "torch.distributed.run", *place.split(), *master)
 
 
 def _record(
-    request: Request, recipe: Configuration, files: Sequence[Path], machine: Machine, sharing: Sharing
+    request: Request, recipe: Configuration, files: Sequence[Path], machine: Machine, split: BatchSplit
 ) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
@@ -322,38 +322,38 @@ def _record(
         "data_content": checksum(*files),
         "prepared_by": call.read_text(encoding="utf-8").strip() if call.is_file() else None,
         "nodes": request.nodes,
-        "processes": sharing.processes * request.nodes,
-        "devices": list(machine.gpus[: sharing.processes]) or [machine.processor],
-        "update_freq": list(sharing.update_freq),
-        "max_tokens": sharing.batches.max_tokens,
-        "batch_size": sharing.batches.batch_size,
+        "processes": split.processes * request.nodes,
+        "devices": list(machine.gpus[: split.processes]) or [machine.processor],
+        "update_freq": list(split.update_freq),
+        "max_tokens": split.batches.max_tokens,
+        "batch_size": split.batches.batch_size,
         "versions": versions,
         "git_commit": commit(),
         "configuration": OmegaConf.to_container(config),
     }
 
 
-def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision: Precision) -> list[str]:
+def _lines(record: dict[str, Any], machine: Machine, split: BatchSplit, precision: Precision) -> list[str]:
     where = "CPU" if machine.on_cpu else f"GPU ({machine.gpus[0]})"
     count, size = record["processes"], record["tokens_per_update"]
-    freq = " then ".join(map(str, sharing.update_freq))
+    freq = " then ".join(map(str, split.update_freq))
     batch = f"{record['max_tokens']} tokens" if size else "one batch"
-    total = f"{sharing.batches.largest} tokens" if size else f"{sharing.batches.counts[-1]} batches"
-    same = "" if sharing.note else ", as configured"
+    total = f"{split.batches.largest} tokens" if size else f"{split.batches.counts[-1]} batches"
+    same = "" if split.note else ", as configured"
     other = f", not {precision.configured} as configured" if precision.name != precision.configured else ""
     return [
         f"{record['config']}: {record['method']}, {record['parameters']:,} parameters, seed {record['seed']}",
         f"{count} process{'es' if count > 1 else ''} on {where}, {precision.name}{other}",
         f"{batch} x update_freq {freq} x {count} = at most {total} an update{same}",
-        *([sharing.note] if sharing.note else []),
+        *([split.note] if split.note else []),
     ]
 
 
 # --- the check that RUN can be continued ----------------------------------------------------------------------------
 
 
-def begun(request: Request) -> Plan:
-    """Plan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
+def begun(request: Request) -> LaunchPlan:
+    """LaunchPlan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
 
     Raises:
         UserError: as :func:`make_plan`, the directory holds another training, or a finished training that was made
@@ -369,7 +369,7 @@ def begun(request: Request) -> Plan:
     longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
     if ending is not None and not longer:
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
-        return Plan((), plan.record, (line,), ending)
+        return LaunchPlan((), plan.record, (line,), ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
     if made_of_it and (longer or begins):
         # Refused now: the evaluation would refuse only after hours of training, or take what is there for its own.
@@ -389,14 +389,14 @@ def begun(request: Request) -> Plan:
     if longer:
         (request.run / FINISHED).unlink(missing_ok=True)
     write_whole(request.run / SETTINGS, json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
-    return Plan(plan.command, plan.record, (*plan.lines, *repairs))
+    return LaunchPlan(plan.command, plan.record, (*plan.lines, *repairs))
 
 
 # --- the training ---------------------------------------------------------------------------------------------------
 
 
 def _trained(request: Request, log: Path, progress: Progress | None) -> tuple[bool, int]:
-    """Plan a training and train, in a fork of this process, which has not imported torch; show the progress.
+    """LaunchPlan a training and train, in a fork of this process, which has not imported torch; show the progress.
 
     Returns:
         whether the training has begun, and the exit code as in a shell.

@@ -15,21 +15,21 @@ from omegaconf import OmegaConf
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.search.settings import GenerationConfigWithForm
-from fairseq_plugins.tools.translator.engines import BATCH, FAIRSEQ, How, Hypothesis, Tokens, batches, gpu_of
+from fairseq_plugins.tools.translator.engines import BATCH, FAIRSEQ, Hypothesis, SearchOptions, Tokens, batches, gpu_of
 
 
 class FairseqEngine:
     """The model of a package, in evaluation mode, by fairseq's search as ``FairseqTask.build_generator`` makes it."""
 
-    def __init__(self, model: Any, dictionaries: Any, how: How) -> None:
+    def __init__(self, model: Any, dictionaries: Any, options: SearchOptions) -> None:
         self.source, self.target = dictionaries.source_dictionary, dictionaries.target_dictionary
-        gpu = gpu_of(how, torch.cuda.device_count())
+        gpu = gpu_of(options, torch.cuda.device_count())
         self.device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu)
-        self.model, self.how = model.to(self.device), how
+        self.model, self.options = model.to(self.device), options
         # A search sets the model up for its steps.
         self._lock = RLock()
-        if how.processes > 1:
-            torch.set_num_threads(max(1, core_count() // how.processes))
+        if options.processes > 1:
+            torch.set_num_threads(max(1, core_count() // options.processes))
         self.task = TranslationTask(TranslationConfig(), self.source, self.target)
         self.generators: dict[bool, Any] = {}
         self.label = f"{FAIRSEQ}, float32, {self.device.type}"
@@ -39,7 +39,7 @@ class FairseqEngine:
         numbers = [self._numbers(self.source, sentence) for sentence in sentences]
         hypotheses: dict[int, list[Hypothesis]] = {}
         with self._lock:
-            for batch in batches([len(sentence) for sentence in numbers], self.how.batch or BATCH):
+            for batch in batches([len(sentence) for sentence in numbers], self.options.batch or BATCH):
                 inputs = self._inputs([numbers[index] for index in batch])
                 hypotheses.update(zip(batch, self._searched(inputs, nbest, alignment), strict=True))
         return [hypotheses[index] for index in range(len(sentences))]
@@ -58,7 +58,7 @@ class FairseqEngine:
             with torch.no_grad():
                 if alignment and self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0] is None:
                     raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
-            settings = GenerationConfigWithForm(**self.how.search, print_alignment="hard" if alignment else None)
+            settings = GenerationConfigWithForm(**self.options.search, print_alignment="hard" if alignment else None)
             self.generators[alignment] = self.task.build_generator([self.model], OmegaConf.structured(settings))
         return self.generators[alignment]
 
