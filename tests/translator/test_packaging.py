@@ -281,7 +281,10 @@ MANIFESTS: dict[str, tuple[str, Any, str]] = {
     "unknown tokeniser": ("text.tokeniser", "rm -rf", "unknown text.tokeniser 'rm -rf'; legal values: bytes, moses, n"),
     "unknown subwords": ("text.subwords", "x", "unknown text.subwords 'x'; legal values: none, sentencepiece, "),
     "number of threshold": ("text.threshold", "many", "text.threshold is 'many', not a whole number"),
-    "unknown setting": ("text.tokenizer", "moses", "got an unexpected keyword argument 'tokenizer'"),
+    "unknown setting": (
+        *("text.tokenizer", "moses"),
+        "Preprocessor.__init__() got an unexpected keyword argument 'tokenizer'",
+    ),
     "text of layers": ("model.encoder_layers", "two", "model.encoder_layers is 'two', not 1 to 9999"),
 }
 """An entry of translator.json with another value, and why it is refused."""

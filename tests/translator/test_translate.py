@@ -26,9 +26,10 @@ import fairseq_plugins
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import decoded, grouped
 from fairseq_plugins.tools.cli import main as cli
+from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.text.moses import detokeniser
 from fairseq_plugins.tools.translator import translate as module
-from fairseq_plugins.tools.translator.engines import Hypothesis, batches
+from fairseq_plugins.tools.translator.engine import batches
 from fairseq_plugins.tools.translator.preprocessor import Preprocessor
 from fairseq_plugins.tools.translator.translate import Candidate, NBest, Translation, Translator, longest_of
 from tests import toy

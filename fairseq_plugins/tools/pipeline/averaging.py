@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fairseq_plugins.checkpoints.damaged import LAST
-from fairseq_plugins.checkpoints.files import (
+from fairseq_plugins.checkpoints.names import (
     EPOCH_CHECKPOINT,
+    LAST,
     UPDATE_CHECKPOINT,
     last_checkpoints,
     numbered_checkpoints,

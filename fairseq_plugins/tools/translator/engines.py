@@ -6,72 +6,32 @@ The first is in a file of its own, which imports torch and fairseq; the second s
 from __future__ import annotations
 
 import logging
-import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.search import GNMT, STOCK
+from fairseq_plugins.tools.decoder import Hypothesis
+from fairseq_plugins.tools.translator.engine import (
+    AUTO,
+    BATCH,
+    CTRANSLATE2,
+    FAIRSEQ,
+    Engine,
+    SearchOptions,
+    Tokens,
+    batches,
+    gpu_of,
+)
 from fairseq_plugins.tools.translator.package import FASTEST, Package, require_unchanged
 
-FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
-BATCH = 4000
-"""The default of the most tokens of a batch."""
 CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8 = 600, 150
 """The same for CTranslate2 on a CPU, whose products are fastest while they stay in the cache."""
 PAD = "<blank>"
 """CTranslate2's name for the pad."""
-Tokens = Sequence[str]
-
-
-class Hypothesis(NamedTuple):
-    """A translation in tokens.
-
-    Attributes:
-        tokens: without the end of the sentence.
-        score: log-probability (natural log) with the length penalty.
-        token_scores: log-probability (natural log) of each token and of the end of the sentence; CTranslate2 has none.
-        alignment: places, counted from 0, of each token and of the source token that it attends to most, the source
-            first; empty unless it was asked for.
-    """
-
-    tokens: list[str]
-    score: float
-    token_scores: Sequence[float] = ()
-    alignment: Sequence[tuple[int, int]] = ()
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How sentences are translated.
-
-    Args:
-        search: values of :data:`~fairseq_plugins.tools.translator.package.SEARCH`.
-        batch: most tokens of a batch, pads among them; None lets the engine choose.
-        device: ``auto``, ``cpu`` or ``gpu``.
-        processes: how many do this at the same time on this machine.
-    """
-
-    search: Mapping[str, Any]
-    batch: int | None = None
-    device: str = "auto"
-    processes: int = 1
-
-
-class Engine(Protocol):
-    """What searches; ``label`` names it with its precision and device."""
-
-    label: str
-
-    def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
-        """Return the best translations of each sentence, none of which is empty, in order."""
-
-    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Return the log-probability (natural log) of each token of each target, and of its end."""
 
 
 class CTranslate2Engine:
@@ -182,29 +142,3 @@ def make_engine(package: Package, name: str, options: SearchOptions) -> Engine:
 
         return FairseqEngine(package.model(), package.dictionaries(), options)
     return CTranslate2Engine(package.directory / name, options, package.content["positions"][1])
-
-
-def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Put sentences of like length together, the longest first; yields their places in ``lengths``, each once.
-
-    A batch has at most ``most`` tokens, pads among them; a longer sentence is a batch of its own.
-    """
-    batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > most:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
-
-
-def gpu_of(options: SearchOptions, devices: int) -> int | None:
-    """Return which of so many GPUs this process uses; None for the CPU."""
-    if options.device == "gpu" and not devices:
-        raise UserError("--device gpu: this engine finds no GPU; legal here: auto, cpu")
-    if options.device == "cpu" or not devices:
-        return None
-    # () in a process that is no worker, (1) in the first worker.
-    identity = multiprocessing.current_process()._identity
-    return (identity[0] - 1 if identity else 0) % devices

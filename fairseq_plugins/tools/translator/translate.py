@@ -20,9 +20,11 @@ from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.process import at_once, exit_code, importing, log_as_fairseq_does
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.tools.arguments import typed
+from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.translator.blocks import LINES, Blocks, part_of, translate_missing
-from fairseq_plugins.tools.translator.engines import AUTO, FAIRSEQ, Hypothesis, SearchOptions, choose, make_engine
+from fairseq_plugins.tools.translator.engine import AUTO, FAIRSEQ, SearchOptions
+from fairseq_plugins.tools.translator.engines import choose, make_engine
 from fairseq_plugins.tools.translator.package import WEIGHTS, Package, checked_search, open_package
 from fairseq_plugins.tools.workers import map_lines
 
