@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -115,22 +114,15 @@ def _translation(plan: DecodePlan, test_set: TestSet) -> Result:
 
 def _speech(plan: DecodePlan, test_set: TestSet) -> Result:
     """Split transcriptions into the configuration's units and join them again, both by the task itself."""
-    from fairseq.tasks.speech_to_text import SpeechToTextTask
+    from fairseq_plugins.tools.pipeline.inference import task_of, unit_joiner
 
-    settings = Namespace(data=str(plan.binarised), config_yaml=plan.units, seed=1)
-    task = SpeechToTextTask.setup_task(settings)
+    task = task_of(plan)
     task.load_dataset(test_set.subset)
     dataset, units = task.dataset(test_set.subset), task.target_dictionary
     cut = [dataset.get_tokenized_tgt_text(index).split() for index in range(len(dataset))]
     sentences = [[unit if unit in units else None for unit in line] for line in cut]
-    steps = [step for step in (task.build_bpe(settings), task.build_tokenizer(settings)) if step is not None]
-
-    def joined(lines: Sequence[str]) -> Sequence[str]:
-        for step in steps:
-            lines = [step.decode(line) for line in lines]
-        return lines
-
-    return _compared(plan, test_set, sentences, joined, Description("none"))
+    plain = unit_joiner(task)
+    return _compared(plan, test_set, sentences, lambda lines: list(map(plain, lines)), Description("none"))
 
 
 def _language_model(plan: DecodePlan, test_set: TestSet) -> Result:
