@@ -22,7 +22,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.search.precision import PRECISIONS, lower
-from fairseq_plugins.tools.translator.engine import FAIRSEQ
+from fairseq_plugins.tools.translator.engines import FAIRSEQ
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.tools.translator.package import open_package
 from fairseq_plugins.tools.translator.translate import Translator

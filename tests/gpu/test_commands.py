@@ -18,7 +18,7 @@ from fairseq.logging import progress_bar
 
 from fairseq_plugins.tools import plots
 from fairseq_plugins.tools.cli import main as cli
-from fairseq_plugins.tools.translator.engine import FAIRSEQ
+from fairseq_plugins.tools.translator.engines import FAIRSEQ
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import toy
 from tests.gpu.pretend import REAL, on_gpu

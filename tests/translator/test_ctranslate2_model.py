@@ -20,8 +20,7 @@ from fairseq_plugins.tools.translator.ctranslate2_model import (
     obstacles_to_export,
     without_scaled_streams,
 )
-from fairseq_plugins.tools.translator.engine import SearchOptions
-from fairseq_plugins.tools.translator.engines import CTranslate2Engine
+from fairseq_plugins.tools.translator.engines import CTranslate2Engine, SearchOptions
 from fairseq_plugins.tools.translator.equivalence import LARGEST_DIFFERENCE
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from tests.models import CASES, configuration, dictionary, task, trained

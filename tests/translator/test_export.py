@@ -17,8 +17,7 @@ pytest.importorskip("ctranslate2")
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.translator import ctranslate2_model, engines, export, proof
-from fairseq_plugins.tools.translator.engine import AUTO, CTRANSLATE2, FAIRSEQ, SearchOptions
-from fairseq_plugins.tools.translator.engines import choose
+from fairseq_plugins.tools.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, SearchOptions, choose
 from fairseq_plugins.tools.translator.package import Package, open_package
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import models

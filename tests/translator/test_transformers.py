@@ -28,7 +28,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.text import steps, subwords
 from fairseq_plugins.tools.text.tokenization_prepared_text import PreparedTextTokenizer
 from fairseq_plugins.tools.translator import export
-from fairseq_plugins.tools.translator.engine import SearchOptions
+from fairseq_plugins.tools.translator.engines import SearchOptions
 from fairseq_plugins.tools.translator.equivalence import LARGEST_DIFFERENCE, compare_scores, drawn_sentences
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.tools.translator.model import write_weights

@@ -29,7 +29,7 @@ from fairseq_plugins.tools.cli import main as cli
 from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.text.moses import detokeniser
 from fairseq_plugins.tools.translator import translate as module
-from fairseq_plugins.tools.translator.engine import batches
+from fairseq_plugins.tools.translator.engines import batches
 from fairseq_plugins.tools.translator.preprocessor import Preprocessor
 from fairseq_plugins.tools.translator.translate import Candidate, NBest, Translation, Translator, longest_of
 from tests import toy

@@ -119,30 +119,16 @@ def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[f
     model, *_ = _loaded(plan, checkpoint, task=task)
     model.make_generation_fast_()
     task.load_dataset(test_set.subset)
-    tokens = 0
-
-    def counted() -> Iterator[dict[str, Any]]:
-        nonlocal tokens
-        for sample in _shown(
-            task.eval_lm_dataloader(
-                task.dataset(test_set.subset),
-                max_tokens=plan.max_tokens,
-                max_positions=model.max_positions(),
-                num_workers=0,
-                context_window=plan.context_window,
-            )
-        ):
-            tokens += sample["ntokens"]
-            yield sample
-
-    result = eval_lm(
-        [model],
-        task.source_dictionary,
-        counted(),
-        target_dictionary=task.target_dictionary,
-        remove_bos_token=task.args.add_bos_token,
+    batches = task.eval_lm_dataloader(
+        task.dataset(test_set.subset),
+        max_tokens=plan.max_tokens,
+        max_positions=model.max_positions(),
+        num_workers=0,
+        context_window=plan.context_window,
     )
-    return float(result["loss"]), tokens
+    samples, words, starts = list(batches), task.target_dictionary, task.args.add_bos_token
+    result = eval_lm([model], words, _shown(samples), target_dictionary=words, remove_bos_token=starts)
+    return float(result["loss"]), sum(sample["ntokens"] for sample in samples)
 
 
 def validation_loss(plan: DecodePlan, checkpoint: Path) -> float:

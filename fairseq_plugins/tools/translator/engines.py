@@ -1,37 +1,61 @@
-"""The engines that search for translations: the package's own model in PyTorch, or a model of CTranslate2.
+"""What every engine has that searches for translations, the engine of CTranslate2, and the choice of one.
 
-The first is in a file of its own, which imports torch and fairseq; the second starts without them.
+The package's own model in PyTorch is in ``fairseq_engine.py``, which imports torch and fairseq; this file does not.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import multiprocessing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.tools.decoder import Hypothesis
-from fairseq_plugins.tools.translator.engine import (
-    AUTO,
-    BATCH,
-    CTRANSLATE2,
-    FAIRSEQ,
-    Engine,
-    SearchOptions,
-    Tokens,
-    batches,
-    gpu_of,
-)
 from fairseq_plugins.tools.translator.package import FASTEST, Package, require_unchanged
 
+FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
+BATCH = 4000
+"""The default of the most tokens of a batch."""
 CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8 = 600, 150
 """The same for CTranslate2 on a CPU, whose products are fastest while they stay in the cache."""
 PAD = "<blank>"
 """CTranslate2's name for the pad."""
+Tokens = Sequence[str]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How sentences are translated.
+
+    Args:
+        search: values of :data:`~fairseq_plugins.tools.translator.package.SEARCH`.
+        batch: most tokens of a batch, pads among them; None lets the engine choose.
+        device: ``auto``, ``cpu`` or ``gpu``.
+        processes: how many do this at the same time on this machine.
+    """
+
+    search: Mapping[str, Any]
+    batch: int | None = None
+    device: str = "auto"
+    processes: int = 1
+
+
+class Engine(Protocol):
+    """What searches; ``label`` names it with its precision and device."""
+
+    label: str
+
+    def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
+        """Return the best translations of each sentence, none of which is empty, in order."""
+
+    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+        """Return the log-probability (natural log) of each token of each target, and of its end."""
 
 
 class CTranslate2Engine:
@@ -135,10 +159,27 @@ def choose(package: Package, wanted: str, options: SearchOptions) -> str:
     return name
 
 
-def make_engine(package: Package, name: str, options: SearchOptions) -> Engine:
-    """Make the engine of this name, of :func:`choose`."""
-    if name == FAIRSEQ:
-        from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
+def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Put sentences of like length together, the longest first; yields their places in ``lengths``, each once.
 
-        return FairseqEngine(package.model(), package.dictionaries(), options)
-    return CTranslate2Engine(package.directory / name, options, package.content["positions"][1])
+    A batch has at most ``most`` tokens, pads among them; a longer sentence is a batch of its own.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > most:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def gpu_of(options: SearchOptions, devices: int) -> int | None:
+    """Return which of so many GPUs this process uses; None for the CPU."""
+    if options.device == "gpu" and not devices:
+        raise UserError("--device gpu: this engine finds no GPU; legal here: auto, cpu")
+    if options.device == "cpu" or not devices:
+        return None
+    # () in a process that is no worker, (1) in the first worker.
+    identity = multiprocessing.current_process()._identity
+    return (identity[0] - 1 if identity else 0) % devices

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.tools.translator.engine import Engine, Tokens
+from fairseq_plugins.tools.translator.engines import Engine, Tokens
 
 SENTENCES = 64
 LONGEST = 40

@@ -19,8 +19,7 @@ from fairseq_plugins.files import whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.tools.translator import equivalence
-from fairseq_plugins.tools.translator.engine import CTRANSLATE2, SearchOptions
-from fairseq_plugins.tools.translator.engines import CTranslate2Engine
+from fairseq_plugins.tools.translator.engines import CTRANSLATE2, CTranslate2Engine, SearchOptions
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.tools.translator.package import FASTEST, Package, add_engine, open_package, require_replaceable
 

@@ -13,7 +13,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.tools.decoder import Decoder, Hypothesis
-from fairseq_plugins.tools.translator.engine import BATCH, FAIRSEQ, SearchOptions, Tokens, batches, gpu_of
+from fairseq_plugins.tools.translator.engines import BATCH, FAIRSEQ, SearchOptions, Tokens, batches, gpu_of
 
 
 class FairseqEngine:

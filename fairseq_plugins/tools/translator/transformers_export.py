@@ -12,7 +12,7 @@ from fairseq_plugins.lines import read_lines
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.tools.pipeline.results import Run, read_run
 from fairseq_plugins.tools.translator import equivalence
-from fairseq_plugins.tools.translator.engine import SearchOptions
+from fairseq_plugins.tools.translator.engines import SearchOptions
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.tools.translator.package import Package, require_replaceable
 

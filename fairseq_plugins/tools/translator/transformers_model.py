@@ -40,7 +40,7 @@ from transformers import (
 from fairseq_plugins.checkpoints.fold import Folded, fold
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.decoder import Hypothesis
-from fairseq_plugins.tools.translator.engine import SearchOptions
+from fairseq_plugins.tools.translator.engines import SearchOptions
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 
 ACTIVATIONS = {name: name for name in ("relu", "gelu", "swish", "tanh", "linear")}

@@ -23,8 +23,7 @@ from fairseq_plugins.tools.arguments import typed
 from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.translator.blocks import LINES, Blocks, part_of, translate_missing
-from fairseq_plugins.tools.translator.engine import AUTO, FAIRSEQ, SearchOptions
-from fairseq_plugins.tools.translator.engines import choose, make_engine
+from fairseq_plugins.tools.translator.engines import AUTO, FAIRSEQ, CTranslate2Engine, Engine, SearchOptions, choose
 from fairseq_plugins.tools.translator.package import WEIGHTS, Package, checked_search, open_package
 from fairseq_plugins.tools.workers import map_lines
 
@@ -139,7 +138,15 @@ class Translator:
             with at_once(), importing():
                 register()  # before the processes part, which import nothing again
         # Of several processes each makes its own.
-        self._engine = make_engine(package, self.engine, self._options) if processes == 1 else None
+        self._engine = self._make_engine() if processes == 1 else None
+
+    def _make_engine(self) -> Engine:
+        package = self.package
+        if self.engine == FAIRSEQ:
+            from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
+
+            return FairseqEngine(package.model(), package.dictionaries(), self._options)
+        return CTranslate2Engine(package.directory / self.engine, self._options, package.content["positions"][1])
 
     def __str__(self) -> str:
         search, text = self._options.search, self._text
@@ -203,7 +210,7 @@ class Translator:
             list(self._text.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
             for line in lines
         ]
-        self._engine = self._engine or make_engine(self.package, self.engine, self._options)
+        self._engine = self._engine or self._make_engine()
         together = [part for parts_of_line in parts for part in parts_of_line]
         hypotheses = iter(self._engine.search(together, nbest, alignment) if together else [])
         return [
