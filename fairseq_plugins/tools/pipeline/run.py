@@ -18,9 +18,9 @@ import runpy
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -33,7 +33,7 @@ from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import end_with, users_mistake
 from fairseq_plugins.tools.pipeline.batch_split import Batches, BatchSplit, share
 from fairseq_plugins.tools.pipeline.checkout import commit, configuration_file, name_of, refuse_other_user_dir
-from fairseq_plugins.tools.pipeline.commands import interruptible
+from fairseq_plugins.tools.pipeline.commands import COMMAND, interruptible
 from fairseq_plugins.tools.pipeline.configuration import (
     Configuration,
     count_parameters,
@@ -184,13 +184,30 @@ def train(request: Request) -> int:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """A training fitted to this machine: its command, the content of ``run.json``, and lines for the user."""
+    """A training fitted to this machine.
 
-    command: tuple[str, ...]
+    Args:
+        module: what Python runs.
+        arguments: of ``module``.
+        environment: variables that it needs.
+        record: the content of ``run.json`` without the command.
+        lines: for the user.
+        ending: how the training ended, if it has ended already.
+    """
+
+    module: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
     record: dict[str, Any]
     lines: tuple[str, ...]
     ending: Ending | None = None
-    """How the training ended, if it has ended already."""
+
+    @property
+    def command(self) -> list[str]:
+        """The same for a shell, to be shown and kept; nothing reads it back."""
+        variables = [f"{name}={value}" for name, value in self.environment.items()]
+        python = ["env", *variables, sys.executable] if variables else [sys.executable]
+        return [*python, "-m", self.module, *self.arguments]
 
 
 def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
@@ -221,21 +238,22 @@ def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
     if not machine.on_cpu and split.processes > len(machine.gpus):
         raise UserError(f"--processes {split.processes}: this machine has {len(machine.gpus)} GPUs")
     where = ("--config-dir", str(recipe.file.resolve().parent), "--config-name", recipe.file.stem)
-    command = (
-        *_launcher(request, machine, split),
-        *("-m", "fairseq_plugins.tools.cli", "hydra-train", *where, *recipe.overrides),
-        *_overrides(request, data, machine, split),
-        *(*split.overrides(config), *precision.overrides, *_bleu_of_validation(request, config)),
-    )
+    words = ("hydra-train", *where, *recipe.overrides, *_overrides(request, data, machine, split))
+    words += (*split.overrides(config), *precision.overrides, *_bleu_of_validation(request, config))
     record = {
         **_record(request, recipe, files, machine, split),
         **{name: value for name, value in before.items() if name == "config"},  # the published row, if it was moved
         "precision": precision.name,
         "tokens_per_update": batches.largest if batches.max_tokens else None,
         "parameters": count_parameters(config),
-        "command": list(command),
     }
-    return LaunchPlan(command, record, tuple(_lines(record, machine, split, precision)))
+    lines = tuple(_lines(record, machine, split, precision))
+    if split.processes * request.nodes == 1:
+        return LaunchPlan(COMMAND, words, {}, record, lines)
+    # Otherwise each of several processes on a CPU uses all cores.
+    threads = max(1, machine.cores // split.processes) if machine.on_cpu else 1
+    torchrun = (*_torchrun(request, split), "-m", COMMAND, *words)
+    return LaunchPlan("torch.distributed.run", torchrun, {"OMP_NUM_THREADS": str(threads)}, record, lines)
 
 
 def _overrides(request: Request, data: Path, machine: Machine, split: BatchSplit) -> list[str]:
@@ -284,21 +302,15 @@ def _bleu_of_validation(request: Request, config: Any) -> list[str]:
     return overrides
 
 
-def _launcher(request: Request, machine: Machine, split: BatchSplit) -> tuple[str, ...]:
-    """The command before ``-m``: Python for one process, else torchrun."""
-    if split.processes * request.nodes == 1:
-        return (sys.executable,)
+def _torchrun(request: Request, split: BatchSplit) -> tuple[str, ...]:
+    """The options of torchrun."""
     port = request.master_port
     if port is None:
         from torch.distributed.elastic.utils.distributed import get_free_port
 
         port = get_free_port() if request.nodes == 1 else DEFAULT_PORT
-    # Otherwise each of several processes on a CPU uses all cores.
-    threads = max(1, machine.cores // split.processes) if machine.on_cpu else 1
     place = f"--nnodes {request.nodes} --node_rank {request.rank} --nproc_per_node {split.processes}"
-    master = ("--master_addr", request.master_addr, "--master_port", str(port))
-    python = ("env", f"OMP_NUM_THREADS={threads}", sys.executable)
-    return (*python, "-m", "torch.distributed.run", *place.split(), *master)
+    return (*place.split(), "--master_addr", request.master_addr, "--master_port", str(port))
 
 
 def _record(
@@ -369,7 +381,7 @@ def begun(request: Request) -> LaunchPlan:
     longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
     if ending is not None and not longer:
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
-        return LaunchPlan((), plan.record, (line,), ending)
+        return replace(plan, lines=(line,), ending=ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
     if made_of_it and (longer or begins):
         # Refused now: the evaluation would refuse only after hours of training, or take what is there for its own.
@@ -389,8 +401,10 @@ def begun(request: Request) -> LaunchPlan:
     request.run.mkdir(parents=True, exist_ok=True)
     if longer:
         (request.run / FINISHED).unlink(missing_ok=True)
-    write_whole(request.run / SETTINGS, json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
-    return LaunchPlan(plan.command, plan.record, (*plan.lines, *repairs))
+    write_whole(
+        request.run / SETTINGS, json.dumps({**plan.record, "command": plan.command}, indent=1, sort_keys=True) + "\n"
+    )
+    return replace(plan, lines=(*plan.lines, *repairs))
 
 
 # --- the training ---------------------------------------------------------------------------------------------------
@@ -427,7 +441,7 @@ def _trained(request: Request, log: Path, progress: Progress | None) -> tuple[bo
 
 
 def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int) -> None:
-    """Print the plan of a training, or the mistake that prevents it; then be the command of the plan.
+    """Print the plan of a training, or the mistake that prevents it; then be what the plan launches.
 
     Neither the imports nor the context on a GPU are made twice.
     """
@@ -445,7 +459,7 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
             raise
         report(mistake)
         sys.exit(mistake.exit_code)
-    for line in (*plan.lines, *([shlex.join(plan.command)] if request.dry_run and plan.command else [])):
+    for line in (*plan.lines, *([shlex.join(plan.command)] if request.dry_run and plan.ending is None else [])):
         Screen().say(line)
     if ended:
         sys.exit(plan.ending.exit_code if plan.ending else 0)
@@ -454,18 +468,15 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
     os.dup2(output, 1)
     os.dup2(output, 2)
     logging.getLogger("fairseq").setLevel(logging.NOTSET)
-    # env NAME=VALUE python -m MODULE ARGUMENT ...
-    at = plan.command.index("-m")
-    pairs = (word.partition("=") for word in plan.command[1 : at - 1])
-    os.environ.update((name, value) for name, _, value in pairs)
+    os.environ.update(plan.environment)
     if request.wandb_project:
         # A resumed training continues its curve.
         identity = sha256(f"{request.run.resolve()}\n".encode()).hexdigest()[:16]
         own = {"WANDB_NAME": request.run.name, "WANDB_RUN_ID": identity, "WANDB_RESUME": "allow"}
         os.environ.update({name: value for name, value in own.items() if not os.environ.get(name)})
-    sys.argv = ["-m", *plan.command[at + 2 :]]
+    sys.argv = ["-m", *plan.arguments]
     try:
-        runpy.run_module(plan.command[at + 1], run_name="__main__", alter_sys=True)
+        runpy.run_module(plan.module, run_name="__main__", alter_sys=True)
     finally:
         # A fork ends without them: loggers such as W&B finish there.
         atexit._run_exitfuncs()
