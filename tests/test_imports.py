@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "patches": {"archives", "checkpoints.provenance", "core", "sums", "wrapping"},
     "": {"core", "methods", "patches", "search", "training"},
     **dict.fromkeys(("tools.arguments", "tools.unigram_entropy", "tools.plots", "tools.workers"), set()),
+    "tools.decoder": {"search"},
     "tools": {"tools.observe.guard", "tools.observe.recorder"},
     "tools.text": {"archives", "tools.workers"},
     "tools.scoring": {"tools.arguments", "tools.text"},
@@ -40,12 +41,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools.observe.guard": {"core", "tools.observe.recorder", "tools.unigram_entropy", "wrapping"},
     "tools.observe.diagnostics": {"checkpoints", "core", "tools.observe.recorder", "tools.pipeline", "tools.plots"},
     "tools.pipeline": {
-        *("archives", "checkpoints", "checkpoints.provenance", "core", "sums", "tools.observe.recorder"),
-        *("tools.plots", "tools.scoring", "tools.text", "tools.unigram_entropy"),
+        *("archives", "checkpoints", "checkpoints.provenance", "core", "search", "sums", "tools.decoder"),
+        *("tools.observe.recorder", "tools.plots", "tools.scoring", "tools.text", "tools.unigram_entropy"),
     },
     "tools.translator": {
         *("", "checkpoints", "checkpoints.provenance", "core", "search", "sums"),
-        *("tools.arguments", "tools.pipeline", "tools.text", "tools.workers"),
+        *("tools.arguments", "tools.decoder", "tools.pipeline", "tools.text", "tools.workers"),
     },
     "tools.demo": {"core", "tools.pipeline", "tools.scoring"},
     "tools.doctor": {"", "core", "tools.pipeline"},

@@ -94,7 +94,11 @@ def test_the_perplexity_is_that_of_fairseq_eval_lm(flags: tuple[str, ...], chara
     samples = ("--sample-break-mode", "none", "--tokens-per-sample", "20")
     expected = text.evaluate(characters, checkpoint, *samples, *flags)
     window = int(flags[1]) if len(flags) > 1 else 0
-    settings = {"sample_break_mode": "none", "tokens_per_sample": 20 - window, "add_bos_token": "--add-bos-token" in flags}
+    settings = {
+        "sample_break_mode": "none",
+        "tokens_per_sample": 20 - window,
+        "add_bos_token": "--add-bos-token" in flags,
+    }
     plan = plan_of(LANGUAGE_MODEL, characters, task_settings=settings, context_window=window)
     bits, tokens = inference.perplexity(plan, TEST, checkpoint)
     assert bits == pytest.approx(float(expected["loss"]), rel=1e-6)

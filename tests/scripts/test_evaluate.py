@@ -136,7 +136,7 @@ def test_references_that_are_not_the_published_ones_stop_it_before_anything_is_m
     assert len(examples) == 3
     assert all(re.fullmatch(r"error: line \d+: prepared '.*', published '.* more'", line) for line in examples)
     assert [path.name for path in tmp_path.rglob("*.pt")] == []
-    assert not (tmp_path / "out" / "test" / "generate.log").exists()
+    assert not (tmp_path / "out" / "test" / "hypotheses.tok").exists()
 
     # The signature of the score contains the reason.
     accepted = run(directory, data, *options, "--accept-references=a word more, on purpose")

@@ -256,9 +256,7 @@ def _write_translations(plan: DecodePlan, test_set: TestSet, model: Path, target
     numbers, count = [line.number for line in lines], sum(1 for _ in read_lines(test_set.published))
     if numbers != list(range(count)):
         found = f"{len(numbers)} translations of {len(set(numbers))} sentences"
-        raise UserError(
-            f"{plan.binarised}: {test_set.subset}: {found}, but it has {count}; a sentence is lost or twice"
-        )
+        raise UserError(f"{plan.binarised}: {test_set.subset}: {found}, but it has {count}")
     tokenised = test_set.tokenised
     references = list(read_lines(tokenised)) if tokenised else [line.reference for line in lines]
     _write(target.with_name(LOG), [row for line in lines for row in line.lines()])
