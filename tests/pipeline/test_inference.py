@@ -13,6 +13,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq_cli import validate
 
+from fairseq_plugins.process import users_mistake
 from fairseq_plugins.tools.pipeline import inference
 from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan, TestSet
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
@@ -74,6 +75,10 @@ def test_translations_and_their_scores_are_those_of_fairseq_generate(in_subwords
         assert len(lines) == 5 * toy.SIZES["test"]
         assert lines == stock(tmp_path)
         seen |= {line for line in lines if line.startswith("D-")}
+    short = {**vars(plan), "task_settings": {**languages, "max_source_positions": 5}}
+    with pytest.raises(Exception, match="invalid") as error:
+        inference.translate(DecodePlan(**short), TEST, checkpoint)
+    assert re.match(r"sentence \d+ has \d+ and \d+ tokens with the end mark", str(users_mistake(error.value)))
     assert any("<<unk>>" in line for line in lines)
     assert len(seen) > 2 * toy.SIZES["test"]
 

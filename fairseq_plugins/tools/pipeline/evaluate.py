@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, write_whole
-from fairseq_plugins.lines import read_lines
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.records import read_json
@@ -259,17 +259,13 @@ def _write_translations(plan: DecodePlan, test_set: TestSet, model: Path, target
         raise UserError(f"{plan.binarised}: {test_set.subset}: {found}, but it has {count}")
     tokenised = test_set.tokenised
     references = list(read_lines(tokenised)) if tokenised else [line.reference for line in lines]
-    _write(target.with_name(LOG), [row for line in lines for row in line.lines()])
-    _write(target.with_name(TOKENISED_REFERENCES), references)
-    _write(target, [line.text for line in lines])
-
-
-def _write(path: Path, lines: Sequence[str]) -> None:
-    write_whole(path, "".join(f"{line}\n" for line in lines))
+    write_lines(target.with_name(LOG), [row for line in lines for row in line.lines()])
+    write_lines(target.with_name(TOKENISED_REFERENCES), references)
+    write_lines(target, [line.text for line in lines])
 
 
 def _read(path: Path) -> list[str]:
-    """The lines of a file of :func:`_write`, which may begin with what is a byte order mark elsewhere."""
+    """The lines of a file of this module, which may begin with what is a byte order mark elsewhere."""
     return path.read_bytes().decode().removesuffix("\n").split("\n")
 
 
@@ -283,8 +279,8 @@ def _write_scores(plan: DecodePlan, references: Sequence[str], target: Path) -> 
         logging.getLogger(library).setLevel(logging.ERROR)
     text, tokens = plan.text, _read(target.with_name(TOKENS))
     plain = tokens if text is None else list(map(decoder(text, plan.target), tokens))
-    _write(target.with_name(REFERENCES), references)
-    _write(target.with_name(HYPOTHESES), plain)
+    write_lines(target.with_name(REFERENCES), references)
+    write_lines(target.with_name(HYPOTHESES), plain)
     in_tokens = text is not None and text.tokeniser == "moses"
     scores = score(
         {HYPOTHESES: plain},
@@ -315,7 +311,9 @@ def _write_perplexity(plan: DecodePlan, test_set: TestSet, model: Path, target: 
     if test_set.published.is_file():
         size = test_set.published.stat().st_size
         values.append(("bits per byte", bits * count / size, f"{how}|bytes:{size}"))
-    _write(target.with_name("score.txt"), [f"{name:<16}{value:.4f}  {signature}" for name, value, signature in values])
+    write_lines(
+        target.with_name("score.txt"), [f"{name:<16}{value:.4f}  {signature}" for name, value, signature in values]
+    )
     names = ("name", "value", "signature", "higher_is_better")
     metrics = [dict(zip(names, (*metric, False), strict=True)) for metric in values]
     write_whole(target, json.dumps({"tokens": count, "metrics": metrics}, indent=1) + "\n")
