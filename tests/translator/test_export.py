@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("ctranslate2")
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.tools.translator import ctranslate2_model, engines, export, proof
+from fairseq_plugins.tools.translator import ctranslate2_model, engines, equivalence, export
 from fairseq_plugins.tools.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, SearchOptions, choose
 from fairseq_plugins.tools.translator.package import Package, open_package
 from fairseq_plugins.tools.translator.translate import Translator
@@ -79,7 +79,7 @@ def test_a_failed_proof_leaves_nothing(package: Path, run: Run, monkeypatch: pyt
     assert code == 2
     assert "float32: ctranslate2 computes something else" in errors
     monkeypatch.undo()
-    monkeypatch.setattr(proof, "LARGEST_MEAN", 1e-9)
+    monkeypatch.setattr(equivalence, "LARGEST_MEAN", 1e-9)
     code, _, errors = run(package, "--quantization", "int8")
     assert (code, "on average; nothing written" in errors) == (2, True)
     assert (sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()) == before

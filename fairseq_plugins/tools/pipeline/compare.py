@@ -224,12 +224,10 @@ def _commands(training: Training, options: CompareOptions, evaluations: Sequence
     top = checkout()
     # slurm.sh starts the training on all machines; everything else runs on this one.
     run = [*DEEP, "run"] if options.nodes == 1 or top is None else [str(top / "scripts" / "slurm.sh")]
+    evaluation = [*DEEP, "evaluate", str(training.run), str(training.data)]
     return [
         [*run, *map(str, (training.config, training.data, training.run)), *training.changes, *options.training],
-        *(
-            [*DEEP, "evaluate", *map(str, (training.run, training.data)), *flags, *options.evaluation]
-            for flags in evaluations
-        ),
+        *([*evaluation, *words, *options.evaluation] for words in evaluations),
     ]
 
 

@@ -365,7 +365,7 @@ def _lines(record: dict[str, Any], machine: Machine, split: BatchSplit, precisio
 
 
 def begun(request: Request) -> LaunchPlan:
-    """LaunchPlan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
+    """Plan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
 
     Raises:
         UserError: as :func:`make_plan`, the directory holds another training, or a finished training that was made
@@ -401,9 +401,8 @@ def begun(request: Request) -> LaunchPlan:
     request.run.mkdir(parents=True, exist_ok=True)
     if longer:
         (request.run / FINISHED).unlink(missing_ok=True)
-    write_whole(
-        request.run / SETTINGS, json.dumps({**plan.record, "command": plan.command}, indent=1, sort_keys=True) + "\n"
-    )
+    content = {**plan.record, "command": plan.command}
+    write_whole(request.run / SETTINGS, json.dumps(content, indent=1, sort_keys=True) + "\n")
     return replace(plan, lines=(*plan.lines, *repairs))
 
 
@@ -411,7 +410,7 @@ def begun(request: Request) -> LaunchPlan:
 
 
 def _trained(request: Request, log: Path, progress: Progress | None) -> tuple[bool, int]:
-    """LaunchPlan a training and train, in a fork of this process, which has not imported torch; show the progress.
+    """Plan a training and train, in a fork of this process, which has not imported torch; show the progress.
 
     Returns:
         whether the training has begun, and the exit code as in a shell.
