@@ -1,4 +1,4 @@
-"""What a model makes of the data of a plan: translations, perplexity, validation loss. Each is a return value.
+"""Translations, perplexity and validation loss of a model on the data of a plan; each is a return value.
 
 Tasks, batches and models are those of ``fairseq-generate``, ``fairseq-eval-lm`` and ``fairseq-validate``.
 """

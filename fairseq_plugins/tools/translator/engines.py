@@ -1,4 +1,4 @@
-"""What every engine has that searches for translations, the engine of CTranslate2, and the choice of one.
+"""The types of all engines that search for translations, the engine of CTranslate2, and the choice between engines.
 
 The package's own model in PyTorch is in ``fairseq_engine.py``, which imports torch and fairseq; this file does not.
 """
