@@ -36,13 +36,13 @@ ON_DEVICE = {"cpu": PRECISIONS, "cuda": (PRECISIONS[0], HALF)}
 def with_engine(directory: Path, search: str, precision: str, device: str = "cpu") -> Translator:
     """A translator in PyTorch, whose search or precision is another than the package's."""
     translator = Translator(directory, engine=FAIRSEQ, device=device)
-    how = replace(translator._how, search={**translator._how.search, "search": search})
+    options = replace(translator._options, search={**translator._options.search, "search": search})
     model = translator.package.model()
     if precision == HALF:
         model.half()
     elif precision != PRECISIONS[0]:
         lower(model, precision)
-    translator._engine = FairseqEngine(model, translator.package.dictionaries(), how)
+    translator._engine = FairseqEngine(model, translator.package.dictionaries(), options)
     return translator
 
 
