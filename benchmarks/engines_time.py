@@ -35,11 +35,11 @@ ON_DEVICE = {"cpu": (FULL,), "cuda": (FULL, HALF)}
 def with_engine(directory: Path, search: str, precision: str, device: str = "cpu") -> Translator:
     """A translator in PyTorch, whose search or precision is another than the package's."""
     translator = Translator(directory, engine=FAIRSEQ, device=device)
-    how = replace(translator._how, search={**translator._how.search, "search": search})
+    options = replace(translator._options, search={**translator._options.search, "search": search})
     model = translator.package.model()
     if precision == HALF:
         model.half()
-    translator._engine = FairseqEngine(model, translator.package.dictionaries(), how)
+    translator._engine = FairseqEngine(model, translator.package.dictionaries(), options)
     return translator
 
 

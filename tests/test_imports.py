@@ -32,20 +32,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpoints.provenance": set(),
     "patches": {"checkpoints.provenance", "core", "sums", "wrapping"},
     "": {"core", "methods", "patches", "search", "training"},
-    **dict.fromkeys(("tools.arguments", "tools.outcomes", "tools.plots", "tools.workers"), set()),
+    **dict.fromkeys(("tools.arguments", "tools.unigram_entropy", "tools.plots", "tools.workers"), set()),
+    "tools.decoder": {"search"},
     "tools": {"tools.observe.guard", "tools.observe.recorder"},
     "tools.text": {"tools.workers"},
     "tools.scoring": {"tools.arguments", "tools.text"},
     "tools.observe.recorder": {"core", "wrapping"},
-    "tools.observe.guard": {"core", "tools.observe.recorder", "tools.outcomes", "wrapping"},
+    "tools.observe.guard": {"core", "tools.observe.recorder", "tools.unigram_entropy", "wrapping"},
     "tools.observe.diagnostics": {"checkpoints", "core", "tools.observe.recorder", "tools.pipeline", "tools.plots"},
     "tools.pipeline": {
-        *("checkpoints", "checkpoints.provenance", "core", "sums", "tools.observe.recorder"),
-        *("tools.outcomes", "tools.scoring", "tools.text", "training"),
+        *("checkpoints", "checkpoints.provenance", "core", "search", "sums", "tools.decoder"),
+        *("tools.observe.recorder", "tools.scoring", "tools.text", "tools.unigram_entropy"),
+        "training",
     },
     "tools.translator": {
         *("", "checkpoints", "checkpoints.provenance", "core", "search", "sums"),
-        *("tools.arguments", "tools.pipeline", "tools.text", "tools.workers"),
+        *("tools.arguments", "tools.decoder", "tools.pipeline", "tools.text", "tools.workers"),
     },
     "tools.demo": {"core", "tools.pipeline", "tools.scoring"},
     "tools.cli": {"tools.pipeline", "tools.text", "wrapping"},
@@ -242,7 +244,7 @@ def test_what_registering_imports_is_named() -> None:
     named = {
         part for part in parts if f"{part}.".startswith(tuple(f"{each}." for each in fairseq_plugins.NEED_FAIRSEQ))
     }
-    assert parts - named == {"checkpoints", "checkpoints.provenance", "tools", "tools.outcomes"}
+    assert parts - named == {"checkpoints", "checkpoints.provenance", "tools", "tools.unigram_entropy"}
 
 
 def test_every_package_that_is_imported_is_declared() -> None:

@@ -15,16 +15,14 @@ from typing import Any
 from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import (
-    EPOCH_CHECKPOINT,
-    UPDATE_CHECKPOINT,
     architecture,
-    last_checkpoints,
     num_updates,
     owners_of,
     read_checkpoint,
     without_training_state,
     write_checkpoint,
 )
+from fairseq_plugins.checkpoints.names import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, last_checkpoints
 from fairseq_plugins.checkpoints.provenance import recorded
 from fairseq_plugins.checkpoints.running_mean import RunningMean
 from fairseq_plugins.errors import UserError

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+from fairseq_plugins.checkpoints.names import LAST
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
 
-LAST = "checkpoint_last.pt"
 LEFT_OVERS = ("checkpoint*.pt.tmp", "checkpoint*.pt.partial")
 """Names under which an incomplete checkpoint is written."""
 

@@ -5,7 +5,6 @@ Nothing in a file is ever executed, and a file appears under its name only when 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from fairseq_plugins.process import importing
 # two results from the same files differ by their timestamps.
 _OF_TRAINING = ("last_optimizer_state", "fsdp_metadata")
 _EXTRA_STATE_KEPT = ("train_iterator", "trained_on")
-UPDATE_CHECKPOINT = re.compile(r"^checkpoint_(\d+)_(\d+)\.pt$")
-EPOCH_CHECKPOINT = re.compile(r"^checkpoint(\d+)\.pt$")
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -98,23 +95,3 @@ def write_checkpoint(state: dict[str, Any], output: Path) -> None:
         if cause is None:
             raise
         raise UserError(f"{output}: cannot be written: {cause.strerror or cause}") from error
-
-
-def numbered_checkpoints(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
-    """Return the checkpoints of ``directory`` whose name matches ``pattern``, oldest first by their last number."""
-    numbered = [
-        (int(match.group(match.lastindex or 1)), path)
-        for path in directory.glob("checkpoint*.pt")
-        if (match := pattern.match(path.name))
-    ]
-    return [path for _, path in sorted(numbered)]
-
-
-def last_checkpoints(directory: Path, count: int, pattern: re.Pattern[str], kind: str) -> list[Path]:
-    """Return the newest ``count`` checkpoints by update or epoch, oldest first; a UserError if there are fewer."""
-    if not directory.is_dir():
-        raise UserError(f"{directory}: no such directory")
-    saved = numbered_checkpoints(directory, pattern)
-    if len(saved) < count:
-        raise UserError(f"{directory}: only {len(saved)} checkpoints saved by {kind}, fewer than the {count} requested")
-    return saved[-count:]

@@ -232,6 +232,7 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq_cli.(interactive|validate|eval_lm):main", "NoneType", no_path, (AttributeError, TypeError)),
     Message("fairseq.utils:split_paths", "NoneType", NO_DATA, TypeError),
     Message(r"fairseq_cli.\w+:_?main", TOO_LONG, long_sentence),
+    Message("", TOO_LONG, long_sentence),
     Message(
         r"fairseq_cli.\w+:_?main", r"^malformed node|\(<unknown>, line \d+\)$", NO_DICTIONARY, (SyntaxError, ValueError)
     ),

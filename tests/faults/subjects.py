@@ -25,8 +25,8 @@ WARM = ("lr_scheduler.warmup_updates=20",)
 POLYNOMIAL = ("lr_scheduler._name=polynomial_decay", f"+lr_scheduler.total_num_update={UPDATES}")
 LAST = "checkpoints/checkpoint_last.pt"
 NOT_COMPARED = (".lock", "train.log", "preprocess.log", "recorder.jsonl")
-VARYING = re.compile(rb"^\d{4}-\d\d-\d\d .*\n|commit:\S+", flags=re.MULTILINE)
-"""Lines of ``fairseq-generate`` with a time; the commit, which a change of this checkout changes."""
+VARYING = re.compile(rb"commit:\S+")
+"""The commit, which a change of this checkout changes."""
 UNFINISHED = (".partial", ".tmp", ".before", ".new.json")
 
 
@@ -123,7 +123,7 @@ class Training(Subject):
 
 def _content(path: Path) -> bytes:
     content = path.read_bytes()
-    return VARYING.sub(b"", content) if path.name in ("generate.log", "signature") else content
+    return VARYING.sub(b"", content) if path.name == "signature" else content
 
 
 def _prepare(inputs: Path, place: Path) -> Sequence[str]:

@@ -163,7 +163,7 @@ def test_a_package_and_what_is_made_of_it(made: Made, package: Path, tmp_path: P
     def translated(device: str) -> tuple[list[str], list[float], str]:
         translator = Translator(package, beam=3, engine=FAIRSEQ, device=device)
         answers = translator.translate(lines)
-        assert device == "cpu" or translator._engine.generators[False].graphs[0].rooms  # steps were CUDA graphs
+        assert device == "cpu" or translator._engine.decoders[False].generator.graphs[0].rooms  # steps were CUDA graphs
         words = [line.split() for line in lines[:3]]
         forced = [score for scores in translator._engine.score(words, words) for score in scores]
         return [answer.text for answer in answers], [*forced, *(answer.score for answer in answers)], str(translator)

@@ -1,10 +1,9 @@
-"""Decoding a run and reading its translations: settings, counts, order, nothing lost."""
+"""Decoding a run and writing its translations: settings, counts, order, nothing lost."""
 
 from __future__ import annotations
 
 import json
 import math
-import random
 import re
 from argparse import Namespace
 from pathlib import Path
@@ -15,17 +14,21 @@ import torch
 
 from fairseq_plugins.checkpoints import files
 from fairseq_plugins.tools.cli.main import main
-from fairseq_plugins.tools.pipeline import averaging, decoding, evaluate
-from fairseq_plugins.tools.pipeline.decoding import Plan, TestSet, make_plan
+from fairseq_plugins.tools.decoder import Hypothesis
+from fairseq_plugins.tools.pipeline import averaging, decoding, evaluate, inference
+from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet, make_plan
 from fairseq_plugins.tools.pipeline.evaluate import parser
-from fairseq_plugins.tools.pipeline.generated import Texts, texts_of, write_perplexity
-from fairseq_plugins.tools.pipeline.results import read_run
+from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
+from fairseq_plugins.tools.pipeline.inference import Translated
+from fairseq_plugins.tools.pipeline.published import published_rows
+from fairseq_plugins.tools.pipeline.results import Run, read_run
 from fairseq_plugins.tools.text.description import Description
 from tests import toy
 from tests.pipeline.making import write_run
 from tests.refusals import refused
 from tests.texts import write
 
+SEARCH = {"beam": 5, "lenpen": 1.0}
 TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
 
 
@@ -57,7 +60,7 @@ def run(tmp_path):
     return directory
 
 
-def plan(run: Path, data: Path, *arguments: str) -> Plan:
+def plan(run: Path, data: Path, *arguments: str) -> DecodePlan:
     return make_plan(parser().read([str(run), str(data), "--device", "cpu", *arguments]))
 
 
@@ -68,26 +71,25 @@ def refusal(run: Path, data: Path, *arguments: str) -> str:
 def test_the_search_is_the_configuration_s_unless_the_user_says_otherwise(run, data):
     last = run / "checkpoints" / "checkpoint_last.pt"
     ours = plan(run, data)
-    assert (ours.beam, ours.length_penalty, ours.updates) == ("4", "0.6", 70)
-    task = ("--task", "translation", "--source-lang", "de", "--target-lang", "en")
-    assert ours.flags == ("--beam", "4", "--lenpen", "0.6", *task)
+    assert (ours.search, ours.length_penalty, ours.updates) == ({"beam": 4, "lenpen": 0.6}, "0.6", 70)
+    assert ours.task_settings == {"source_lang": "de", "target_lang": "en"}
     assert ours.settings == (("beam", "4"), ("lenpen", "0.6"), ("text", "none+none"))
     assert ours.test_sets == (TestSet("test", "test", data / "raw" / "test.en"),)
-    assert ours.batches == ("--max-tokens", "4000", "--cpu")
+    assert (ours.max_tokens, ours.on_gpu) == (4000, False)
     assert ours.run.finished is not None
     asked = plan(run, data, "--beam", "7", "--length-penalty", "1")
-    assert asked.flags == ("--beam", "7", "--lenpen", "1", *task)
+    assert asked.settings[:2] == (("beam", "7"), ("lenpen", "1"))
     generation = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt", "max_len_a": 1.0, "max_len_b": 50}
     save(last, {"_name": "translation"}, generation=generation)
     whole = plan(run, data)
-    assert " ".join(whole.flags) == (
-        "--beam 4 --lenpen 0.6 --lenpen-form gnmt --max-len-a 1.0 --max-len-b 50 " + " ".join(task)
-    )
+    assert whole.search == generation
+    settings = (("lenpen-form", "gnmt"), ("max-len-a", "1.0"), ("max-len-b", "50"))
+    assert whole.settings == (*ours.settings[:2], *settings, ours.settings[2])
     assert whole.length_penalty == "0.6 (gnmt)"
     # A checkpoint of the old style is decoded by fairseq's defaults.
     old = {"args": Namespace(task="translation", source_lang="de", target_lang="en"), "model": {"w": torch.zeros(1)}}
     torch.save(old, last)
-    assert plan(run, data).flags == ("--beam", "5", "--lenpen", "1", *task)
+    assert plan(run, data).search == {"beam": 5, "lenpen": 1.0}
 
 
 def how_it_is_made_plain(run: Path, data: Path) -> tuple[str, str, bool]:
@@ -105,11 +107,7 @@ def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_g
     assert how_it_is_made_plain(run, data) == ("none", "none", False)
     describe(data, tokeniser="moses", subwords="sentencepiece", lower_case=True)
     assert how_it_is_made_plain(run, data) == ("sentencepiece", "moses", True)
-    ours = plan(run, data)
-    assert (ours.settings[-1], ours.flags[-1]) == (
-        ("text", "sentencepiece+moses+lower-case"),
-        "--remove-bpe=sentencepiece",
-    )
+    assert plan(run, data).settings[-1] == ("text", "sentencepiece+moses+lower-case")
     describe(data, tokeniser="mose")
     assert "text.json: unknown tokeniser 'mose' (did you mean 'moses'?)" in refusal(run, data)
     describe(data, tokenizer="moses")
@@ -140,8 +138,8 @@ def test_speech_has_its_units_joined_by_the_task_alone(run, data):
     save(run / "checkpoints" / "checkpoint_last.pt", Namespace(_name="speech_to_text", config_yaml="mine.yaml"))
     (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 60)
     ours = plan(run, data)
-    assert (ours.text, ours.target, ours.metrics, ours.batches[1]) == (None, "en", ("wer",), "50000")
-    assert ours.flags[-4:] == ("--task", "speech_to_text", "--config-yaml", "mine.yaml")
+    assert (ours.text, ours.target, ours.metrics, ours.max_tokens) == (None, "en", ("wer",), 50000)
+    assert ours.task_settings == {"config_yaml": "mine.yaml"}
     (data / "data-bin" / "test.tsv").write_text("id\taudio\n" + "1\tx.npy\n" * 59)
     assert refusal(run, data).startswith(f"{data}/raw/test.en: 60 lines, but test.tsv in data-bin has 59 sentences")
 
@@ -185,10 +183,11 @@ def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
     task = {"_name": "language_modeling", "sample_break_mode": "none", "tokens_per_sample": 512, "add_bos_token": True}
     save(run / "checkpoints" / "checkpoint_last.pt", task, eval_lm={"context_window": 400})
     ours = plan(run, data)
-    assert (
-        " ".join(ours.flags) == "--sample-break-mode none --tokens-per-sample 512 --context-window 400 --add-bos-token"
-    )
-    assert (ours.binarised, ours.log) == (data / "data-bin", "eval-lm.log")
+    samples = {"sample_break_mode": "none", "tokens_per_sample": 112, "add_bos_token": True}
+    assert (ours.task_settings, ours.context_window, ours.search) == (samples, 400, {})
+    recorded = (("sample-break-mode", "none"), ("tokens-per-sample", "512"), ("context-window", "400"))
+    assert ours.settings == recorded
+    assert ours.binarised == data / "data-bin"
     for option in ("beam", "length-penalty", "metrics"):
         given = f"--{option}={'chrf' if option == 'metrics' else 1}"
         assert refusal(run, data, given) == f"--{option} has no effect: a language model is scored by its perplexity"
@@ -208,6 +207,9 @@ def test_what_is_missing_or_unknown_is_one_line(run, data, tmp_path):
     raw = data / "raw" / "test.en"
     raw.write_text("one\n" * 59)
     assert refusal(run, data).startswith(f"{raw}: 59 lines, but test.de-en.en in data-bin has 60 sentences")
+    raw.write_text("one\n" * 60)
+    (data / "text" / "test.tok.en").write_text("one\n" * 61)
+    assert refusal(run, data).startswith(f"{data}/text/test.tok.en: 61 lines, but test.de-en.en in data-bin has 60")
     raw.unlink()
     assert refusal(run, data).startswith(f"{raw}: no such file")
     assert "no text.json describes its text" in refusal(run, run)
@@ -233,17 +235,17 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
 def test_the_published_row_says_what_is_averaged_else_the_last_that_are_there(tmp_path):
     published = read_run(write_run(tmp_path / "published", config="iwslt14_de_en/admin_6e6d"))
     for requested, chosen in (("", "last-epochs=10"), ("last-updates=3", "last-updates=3"), ("none", "none")):
-        assert averaging.choose(published, requested) == chosen
+        assert averaging.choose(published, requested, published_rows(published)) == chosen
     run = read_run(write_run(tmp_path / "run", config="mine/own"))
-    assert averaging.choose(run, "") == "none"
+    assert averaging.choose(run, "", []) == "none"
     run.checkpoints.mkdir()
     for epoch in range(1, 4):
         (run.checkpoints / f"checkpoint{epoch}.pt").touch()
-    assert averaging.choose(run, "") == "last-epochs=3"
+    assert averaging.choose(run, "", []) == "last-epochs=3"
     updates = [run.checkpoints / f"checkpoint_1_{update}.pt" for update in range(10, 80, 10)]
     for path in updates:
         path.touch()
-    assert averaging.choose(run, "") == "last-updates=5"
+    assert averaging.choose(run, "", []) == "last-updates=5"
     assert averaging.newest(run.checkpoints) == updates[-1]
     assert averaging.inputs("last-updates=2", run.checkpoints) == updates[-2:]
     assert averaging.inputs("none", run.checkpoints) == [run.checkpoints / "checkpoint_last.pt"]
@@ -257,68 +259,61 @@ def test_the_published_row_says_what_is_averaged_else_the_last_that_are_there(tm
 PLAIN = ("", " ", "a word", "D-1", "\x85 a line for some", "\u2028 or another", "\x0c", "\ufeffß", "x\x00y", "😀")
 
 
-def generated(index: int, reference: str, translation: str) -> list[str]:
-    return [
-        f"S-{index}\tein Haus\n",
-        f"T-{index}\t{reference}\n",
-        f"H-{index}\t-0.5\tnot this\n",
-        f"D-{index}\t-0.5\t{translation}\n",
-        f"P-{index}\t-0.5 -0.5\n",
+def translated(number: int, reference: str, translation: str) -> Translated:
+    hypothesis = Hypothesis(["not", "this"], -1.0, [-0.5, -0.25, -0.25])
+    return Translated(number, "ein Haus", reference, hypothesis, translation, translation)
+
+
+def written(
+    place: Path, monkeypatch: pytest.MonkeyPatch, lines: list[Translated], raw: list[str], *tokenised: str
+) -> list[list[str]]:
+    """What is written of translations: their text, and the references in tokens."""
+    tokens = write(place / "test.tok.en", tokenised) if tokenised else None
+    test_set = TestSet("test", "test", write(place / "raw.en", raw), tokens)
+    monkeypatch.setattr(inference, "translate", lambda plan, test_set, model: lines)
+    plan = DecodePlan("translation", Run(place, {}, None, TrainingLog(), {}, ()), place, place, (test_set,))
+    evaluate._write_translations(plan, test_set, place / "averaged.pt", place / "hypotheses.tok")
+    return [evaluate._read(place / name) for name in ("hypotheses.tok", "references.tok")]
+
+
+def test_translations_and_references_stand_in_the_order_of_the_test_set(tmp_path, monkeypatch):
+    pairs = list(zip(PLAIN, reversed(PLAIN), strict=True))
+    lines, raw = [translated(number, *pair) for number, pair in enumerate(pairs)], ["published"] * len(pairs)
+    expected = [[translation for _, translation in pairs], [reference for reference, _ in pairs]]
+    assert written(tmp_path, monkeypatch, lines, raw) == expected
+    # The references before the subwords have the unknown words.
+    tokens = [f"a rare word {number}" for number in range(len(raw))]
+    assert written(tmp_path, monkeypatch, lines, raw, *tokens) == [expected[0], tokens]
+    log = (tmp_path / "generate.log").read_text(encoding="utf-8").split("\n")
+    assert log[10:15] == [
+        *("S-2\tein Haus", "T-2\ta word", "H-2\t-1.4426950216293335\t\ufeffß", "D-2\t-1.4426950216293335\t\ufeffß"),
+        "P-2\t-0.7213 -0.3607 -0.3607",
     ]
 
 
-def read(place: Path, lines: list[str], raw: list[str]) -> Texts:
-    (place / "generate.log").write_text("".join(lines), encoding="utf-8", newline="\n")
-    return texts_of(place / "generate.log", write(place / "raw.en", raw), place / "test.tok.en")
-
-
-def test_translations_and_references_stand_in_the_order_of_the_test_set(tmp_path):
-    pairs = list(zip(PLAIN, reversed(PLAIN), strict=True))
-    order = random.Random(1).sample(range(len(pairs)), len(pairs))
-    raw = [f"{number}. as published" for number in range(len(pairs))]
-    first = "2026 | INFO | fairseq_cli.generate | D-ictionary\n"
-    texts = read(tmp_path, [first, *(line for index in order for line in generated(index, *pairs[index]))], raw)
-    assert texts == ([translation for _, translation in pairs], raw, [reference for reference, _ in pairs])
-
-
-def test_tokenised_references_are_those_from_before_the_subwords(tmp_path):
-    (tmp_path / "test.tok.en").write_text("a rare word\n")
-    texts = read(tmp_path, generated(0, "a <<unk>> word", "a word"), ["A rare word"])
-    assert texts.tokenised_references == ["a rare word"]
-    (tmp_path / "test.tok.en").write_text("one\ntwo\n")
-    assert "test.tok.en: 2 lines, but" in refused(read, tmp_path, generated(0, "x", "x"), ["x"])
-
-
-def test_a_lost_sentence_stops_the_evaluation(tmp_path):
-    for indices, message in (
-        ([0, 2], "2 translations for 3 test sentences; the first missing is 1"),
-        ([2, 1, 0, 3], "4 translations for 3 test sentences"),
-        ([], "0 translations for 3 test sentences; the first missing is 0"),
-        ([0, 1, 1, 2], "sentence 1 was translated twice"),
-    ):
-        lines = [line for index in indices for line in generated(index, "x", "x")]
-        assert refused(read, tmp_path, lines, ["x", "x", "x"]) == f"{tmp_path / 'generate.log'}: {message}"
+def test_a_lost_sentence_stops_the_evaluation(tmp_path, monkeypatch):
+    for numbers, found in (([0, 2], 2), ([0, 1, 2, 3], 4), ([], 0), ([0, 1, 1], 2)):
+        lines = [translated(number, "x", "x") for number in numbers]
+        message = f"{len(numbers)} translations of {found} sentences, but it has 3"
+        assert refused(written, tmp_path, monkeypatch, lines, ["x"] * 3) == f"{tmp_path}: test: {message}"
 
 
 # --- language models ------------------------------------------------------------------------------------------------
 
 
-def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path):
-    log, text, scores = (tmp_path / name for name in ("eval-lm.log", "test", "score.json"))
+def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path, monkeypatch):
+    text, scores = tmp_path / "test", tmp_path / "score.json"
     text.write_bytes(b"x" * 2000)
-    log.write_text("nothing\n")
-    assert refused(write_perplexity, log, text, scores) == f"{log}: fairseq-deep eval-lm printed no loss"
-    log.write_text(
-        "2026 | INFO | fairseq_cli.eval_lm | Evaluated 1,000 tokens in 2.0s (500.00 tokens/s)\n"
-        "2026 | INFO | fairseq_cli.eval_lm | Loss (base 2): 3.0000, Perplexity: 8.00\n"
-    )
-    write_perplexity(log, text, scores)
+    plan = DecodePlan("language_modeling", read_run(write_run(tmp_path / "run")), tmp_path, tmp_path, ())
+
+    def values(bits: float) -> dict[str, float]:
+        monkeypatch.setattr(inference, "perplexity", lambda plan, test_set, model: (bits, 1000))
+        evaluate._write_perplexity(plan, TestSet("test", "test", text), tmp_path / "averaged.pt", scores)
+        return {metric["name"]: metric["value"] for metric in json.loads(scores.read_text())["metrics"]}
+
     # 1000 tokens of 3 bits are 3000 bits on 2000 bytes.
-    values = {metric["name"]: metric["value"] for metric in json.loads(scores.read_text())["metrics"]}
-    assert values == {"perplexity": 8.0, "bits per token": 3.0, "bits per byte": 1.5}
-    log.write_text("Evaluated 1,000 tokens in 2.0s\nLoss (base 2): 1100.0000, Perplexity: inf\n")  # it has diverged
-    write_perplexity(log, text, scores)
-    assert json.loads(scores.read_text())["metrics"][0]["value"] == math.inf
+    assert values(3.0) == {"perplexity": 8.0, "bits per token": 3.0, "bits per byte": 1.5}
+    assert values(1100.0)["perplexity"] == math.inf  # it has diverged
 
 
 def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path, monkeypatch, capsys):
@@ -330,14 +325,15 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
 
     def made_plan(args):
         test_set = TestSet("test", "test", (args.references or args.data / "raw") / "test.en")
-        return Plan("translation", read_run(args.run), args.data, args.data, (test_set,), metrics=("sacrebleu",))
+        return DecodePlan(
+            "translation", read_run(args.run), args.data, args.data, (test_set,), metrics=("sacrebleu",), search=SEARCH
+        )
 
-    def decoded(plan, test_set, model, log):
-        (text,) = test_set.published.read_text().splitlines()
-        log.write_text("".join(generated(0, text, text)))
+    def as_published(plan, test_set, model):
+        return [translated(0, "", test_set.published.read_text().rstrip())]
 
     monkeypatch.setattr(evaluate, "make_plan", made_plan)
-    monkeypatch.setattr(evaluate, "decode", decoded)
+    monkeypatch.setattr(inference, "translate", as_published)
     monkeypatch.setattr(evaluate, "_average", lambda plan, target, warned: target.write_text("weights"))
     monkeypatch.setattr(
         evaluate, "write_check", lambda plan, test_set, target, accepted: target.write_text('{"accepted": ""}')
@@ -370,10 +366,12 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
 def test_a_language_with_a_hyphen_is_scored(tmp_path):
     write_run(tmp_path / "run")
     text = Description("moses")
-    plan = Plan(
+    plan = DecodePlan(
         "translation", read_run(tmp_path / "run"), tmp_path, tmp_path, (), source="en", target="pt-BR", text=text
     )
-    evaluate._write_scores(plan, Texts(["Uma casa ."], ["Uma casa."], ["Uma casa ."]), tmp_path / "score.json")
+    for name in ("hypotheses.tok", "references.tok"):
+        (tmp_path / name).write_text("Uma casa .\n")
+    evaluate._write_scores(plan, ["Uma casa."], tmp_path / "score.json")
     assert json.loads((tmp_path / "score.json").read_text())["language_pair"] == "en-pt_BR"
 
 
@@ -387,7 +385,7 @@ def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_l
     )
     monkeypatch.setattr("fairseq_plugins.checkpoints.files.read_checkpoint", lambda path: path)
     monkeypatch.setattr("fairseq_plugins.checkpoints.files.num_updates", updates_of := lambda path: int(path.stem[13:]))
-    monkeypatch.setattr(evaluate, "validation_loss", lambda plan, path: losses[path.stem])
+    monkeypatch.setattr(inference, "validation_loss", lambda plan, path: losses[path.stem])
     (tmp_path / "checkpoints").mkdir()
     for updates in (100, 320, 400):
         (tmp_path / "checkpoints" / f"checkpoint_1_{updates}.pt").touch()
@@ -405,7 +403,7 @@ def test_an_average_that_may_be_worse_than_its_last_checkpoint_is_warned_of_or_l
     ):
         losses["averaged"] = loss or math.nan
         sets = {"average": average, "updates": 400, "validation": "valid" if loss else ""}
-        plan = Plan("translation", read_run(tmp_path), tmp_path, tmp_path, (), **sets)
+        plan = DecodePlan("translation", read_run(tmp_path), tmp_path, tmp_path, (), **sets)
         evaluate._average(plan, tmp_path / "averaged.pt", tmp_path / "average.warning")
         line = f"warning: {warned}; average fewer checkpoints, or none\n" if warned else ""
         assert (capsys.readouterr().err, (tmp_path / "average.warning").exists()) == (line, bool(warned))

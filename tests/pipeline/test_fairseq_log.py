@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fairseq_plugins.tools.observe.guard.guarding import record as guard_record
-from fairseq_plugins.tools.outcomes import DIVERGED
 from fairseq_plugins.tools.pipeline.fairseq_log import LogReader, TrainingLog
+from fairseq_plugins.tools.unigram_entropy import DIVERGED
 from tests.pipeline.making import train_line, valid_line
 
 

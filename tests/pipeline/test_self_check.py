@@ -13,7 +13,7 @@ import pytest
 from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, Plan, TestSet
+from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan, TestSet
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.tools.pipeline.results import Run
 from fairseq_plugins.tools.pipeline.self_check import Result, compare, write_check
@@ -47,14 +47,14 @@ def binarise(prefix: Path, dictionary: Path, lines: Sequence[str], known: Sequen
     builder.finalize(f"{prefix}.idx")
 
 
-def plan_of(task: str, data: Path, published: Path, **how: Any) -> Plan:
+def plan_of(task: str, data: Path, published: Path, **how: Any) -> DecodePlan:
     """The plan of a run with one test set, ``test``; its training does not matter here."""
     run, sets = Run(data, {}, None, TrainingLog(), {}, ()), (TestSet("test", "test", published),)
     binarised = data / "data-bin" if (data / "data-bin").is_dir() else data
-    return Plan(task, run, data, binarised, sets, **how)
+    return DecodePlan(task, run, data, binarised, sets, **how)
 
 
-def check(plan: Plan) -> Result:
+def check(plan: DecodePlan) -> Result:
     return compare(plan, plan.test_sets[0])
 
 
@@ -64,7 +64,7 @@ def prepared(
     lines: Sequence[str] | None = None,
     known: Sequence[str] | None = None,
     **how: Any,
-) -> Plan:
+) -> DecodePlan:
     """A test set whose references are binarised as ``lines``: by default as Moses' tokens of the published ones."""
     tokenise = tokeniser("en")
     text = [tokenise(line) for line in published] if lines is None else lines
@@ -75,7 +75,7 @@ def prepared(
     return plan_of(TRANSLATION, place, raw, source="de", target="en", text=description)
 
 
-def refusal(plan: Plan) -> tuple[str, ...]:
+def refusal(plan: DecodePlan) -> tuple[str, ...]:
     target = plan.data / "check.json"
     problems = problems_of(write_check, plan, plan.test_sets[0], target)
     assert not target.exists()
@@ -197,7 +197,7 @@ def test_newstest2014_passes_as_moses_tokens(real_corpus, tmp_path):
     assert result.differing < 70
 
 
-def language_model(place: Path, raw: bytes, tokeniser: str, lines: Sequence[str]) -> Plan:
+def language_model(place: Path, raw: bytes, tokeniser: str, lines: Sequence[str]) -> DecodePlan:
     place.mkdir()
     (place / "test").write_bytes(raw)
     binarise(place / "data-bin" / "test", place / "data-bin" / "dict.txt", lines)

@@ -13,7 +13,7 @@ from sacrebleu.metrics import BLEU
 from fairseq_plugins.tools.cli.main import main
 from fairseq_plugins.tools.pipeline import compare
 from fairseq_plugins.tools.pipeline.checkout import configuration_file
-from fairseq_plugins.tools.pipeline.compare import How, Training, run_directory, train_all
+from fairseq_plugins.tools.pipeline.compare import CompareOptions, Training, run_directory, train_all
 from tests import toy
 from tests.refusals import refused
 from tests.scripts import test_evaluate, test_train
@@ -117,7 +117,7 @@ sys.exit(int(os.environ.get(f"{command}_{place.parent.name}", "0")))
 """
 
 
-def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int) -> tuple[list[Training], How]:
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int) -> tuple[list[Training], CompareOptions]:
     """Trainings of a and b, and a Python whose ``run`` waits until so many are begun."""
     (tmp_path / "step.py").write_text(STEP)
     python = program(tmp_path / "python", f'#!/usr/bin/env bash\nexec {sys.executable} {tmp_path}/step.py "$@"\n')
@@ -126,12 +126,12 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int) -> tuple
     trainings = [
         Training(Path(f"{name}.yaml"), tmp_path, run_directory(tmp_path, Path(f"{name}.yaml"), 1), ()) for name in "ab"
     ]
-    return trainings, How(parallel=wanted, output=tmp_path / "said")
+    return trainings, CompareOptions(parallel=wanted, output=tmp_path / "said")
 
 
 def test_as_many_trainings_at_a_time_as_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainings, how = steps(tmp_path, monkeypatch, 2)
-    train_all(trainings, how)
+    trainings, options = steps(tmp_path, monkeypatch, 2)
+    train_all(trainings, options)
     said = (tmp_path / "said").read_text().splitlines()
     assert sorted(said[:2]) == ["run a seed1", "run b seed1"]
     assert sorted(said) == ["evaluate a seed1", "evaluate b seed1", "run a seed1", "run b seed1"]
@@ -160,7 +160,7 @@ SHARES: tuple[tuple[str, str, str | None, list[str]], ...] = (
 
 
 def test_each_training_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    trained: list[tuple[list[Training], How]] = []
+    trained: list[tuple[list[Training], CompareOptions]] = []
     monkeypatch.setattr(compare, "train_all", lambda *one: trained.append(one))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     found = []
@@ -176,8 +176,8 @@ def test_each_training_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_two_trainings_at_a_time_run_on_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "visible_gpus", lambda: ["4", "7"])
-    trainings, how = steps(tmp_path, monkeypatch, 2)
-    train_all(trainings, how)
+    trainings, options = steps(tmp_path, monkeypatch, 2)
+    train_all(trainings, options)
     assert sorted(path.read_text() for path in tmp_path.glob("*/seed1/begun")) == ["4", "7"]
 
 
@@ -185,22 +185,22 @@ def test_a_training_that_diverges_is_not_evaluated_and_the_next_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("run_a", "1")
-    trainings, how = steps(tmp_path, monkeypatch, 1)
+    trainings, options = steps(tmp_path, monkeypatch, 1)
     with pytest.raises(SystemExit):  # a bug has the same exit code, and leaves no result
-        train_all(trainings, how)
+        train_all(trainings, options)
     (tmp_path / "said").unlink()
     (trainings[0].run / "finished").touch()
-    train_all(trainings, how)
+    train_all(trainings, options)
     assert f"{tmp_path}/a/seed1: diverged, not evaluated\n" in capsys.readouterr().out
     assert (tmp_path / "said").read_text().splitlines() == ["run a seed1", "run b seed1", "evaluate b seed1"]
 
 
 def test_what_fails_ends_all_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainings, how = steps(tmp_path, monkeypatch, 1)
+    trainings, options = steps(tmp_path, monkeypatch, 1)
     for step in ("run", "evaluate"):
         monkeypatch.setenv(f"{step}_a", "2")
         with pytest.raises(SystemExit) as ended:
-            train_all(trainings, how)
+            train_all(trainings, options)
         assert ended.value.code == 2
         assert "b seed1" not in (tmp_path / "said").read_text()
         monkeypatch.delenv(f"{step}_a")

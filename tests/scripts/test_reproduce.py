@@ -22,7 +22,7 @@ def chain(script: str, out: Path, *names: str, **settings: str) -> str:
     return completed(f"reproduce/{script}", *names, **{"OUT": str(out), "SMOKE": "1", "QUIET": "1", **settings})
 
 
-LEFT_OUT = {"checkpoints", "report", "work", "train.log", "generate.log", "average.log", "eval-lm.log", "run.json"}
+LEFT_OUT = {"checkpoints", "report", "work", "train.log", "run.json"}
 """Logs, training state and times."""
 
 

@@ -106,7 +106,7 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
     assert (record["nodes"], record["processes"], record["update_freq"]) == (2, 2, [1])
 
     assert sorted((tmp_path / "asked").read_text().splitlines()) == ["0 run", "1 run", "batch compare"]
-    assert done.stdout.count("generate.log: creating") == 1
+    assert done.stdout.count("hypotheses.tok: creating") == 1
     assert (out / "report" / "report.csv").is_file()
     assert [path.parent.name for path in run.glob("evaluation/*/score.json")] == ["test"]
 

@@ -20,9 +20,9 @@ from fairseq_plugins.tools.translator.ctranslate2_model import (
     obstacles_to_export,
     without_scaled_streams,
 )
-from fairseq_plugins.tools.translator.engines import CTranslate2Engine, How
+from fairseq_plugins.tools.translator.engines import CTranslate2Engine, SearchOptions
+from fairseq_plugins.tools.translator.equivalence import LARGEST_DIFFERENCE
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
-from fairseq_plugins.tools.translator.proof import LARGEST_DIFFERENCE
 from tests.models import CASES, configuration, dictionary, task, trained
 from tests.representatives import for_each
 
@@ -43,7 +43,7 @@ REFUSED = {
     "cosine_attention": "--attention cosine",
 }
 SEARCH = {"beam": 4, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 20, "min_len": 1}
-HOW = How({**SEARCH, "no_repeat_ngram_size": 0}, device="cpu")
+HOW = SearchOptions({**SEARCH, "no_repeat_ngram_size": 0}, device="cpu")
 
 
 def sentences(count: int, longest: int, seed: int) -> list[list[str]]:
@@ -156,7 +156,7 @@ def test_a_search_finds_what_ours_finds(case: str, tmp_path: Path) -> None:
     empty translation; CTranslate2 does so before the softmax, so its sums are a little larger.
     """
     model = trained_with_options(case)
-    how = How({**HOW.search, "beam": 1, "lenpen": 0.0}, device="cpu")
+    how = SearchOptions({**HOW.search, "beam": 1, "lenpen": 0.0}, device="cpu")
     source = sentences(20, 12, seed=5)
     ours = FairseqEngine(model, task(), how)
     words = Counter(token for [best] in ours.search(source) for token in best.tokens[3:])
@@ -216,7 +216,7 @@ def test_a_translation_ends_where_the_positions_do_and_as_fairseq_s_does(tmp_pat
     exported(model, tmp_path / "model")
     source = sentences(4, 12, seed=5)
     for a, b in ((0.0, 4), (2.0, 1), (0.5, 1)):
-        how = How({**HOW.search, "beam": 2, "max_len_a": a, "max_len_b": b}, device="cpu", batch=1)
+        how = SearchOptions({**HOW.search, "beam": 2, "max_len_a": a, "max_len_b": b}, device="cpu", batch=1)
         theirs = CTranslate2Engine(tmp_path / "model", how, model.max_positions()[1])
         expected = [min(int(a * (len(each) + 1) + b), 8) for each in source]
         for engine in (theirs, FairseqEngine(model, task(), how)):

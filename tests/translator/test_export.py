@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("ctranslate2")
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.tools.translator import ctranslate2_model, engines, export, proof
-from fairseq_plugins.tools.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, How, choose
+from fairseq_plugins.tools.translator import ctranslate2_model, engines, equivalence, export
+from fairseq_plugins.tools.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ, SearchOptions, choose
 from fairseq_plugins.tools.translator.package import Package, open_package
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import models
@@ -79,7 +79,7 @@ def test_a_failed_proof_leaves_nothing(package: Path, run: Run, monkeypatch: pyt
     assert code == 2
     assert "float32: ctranslate2 computes something else" in errors
     monkeypatch.undo()
-    monkeypatch.setattr(proof, "LARGEST_MEAN", 1e-9)
+    monkeypatch.setattr(equivalence, "LARGEST_MEAN", 1e-9)
     code, _, errors = run(package, "--quantization", "int8")
     assert (code, "on average; nothing written" in errors) == (2, True)
     assert (sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()) == before
@@ -97,10 +97,10 @@ def test_what_ctranslate2_has_not_is_said(package: Path, run: Run, monkeypatch: 
 
 
 def test_which_engine_is_used(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    how = How({"lenpen_form": "fairseq"})
+    how = SearchOptions({"lenpen_form": "fairseq"})
     assert choose(open_package(package), AUTO, how) == FAIRSEQ
     assert run(package)[0] == 0
-    opened, gnmt = open_package(package), How({"lenpen_form": "gnmt"})
+    opened, gnmt = open_package(package), SearchOptions({"lenpen_form": "gnmt"})
     assert choose(opened, AUTO, how) == choose(opened, CTRANSLATE2, how) == "ctranslate2-float32"
     assert choose(opened, FAIRSEQ, how) == choose(opened, AUTO, gnmt) == FAIRSEQ
     with pytest.raises(UserError, match="only fairseq's form of the length penalty"):

@@ -22,9 +22,9 @@ from fairseq_plugins.tools.pipeline.workspace import settings_in
 from fairseq_plugins.tools.text import moses
 from fairseq_plugins.tools.text.description import described
 from fairseq_plugins.tools.translator import packaging
-from fairseq_plugins.tools.translator.form import form_of
 from fairseq_plugins.tools.translator.model import options_of, read_weights, write_weights
 from fairseq_plugins.tools.translator.package import open_package
+from fairseq_plugins.tools.translator.preprocessor import preprocessor_of
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import models, toy
 from tests.pipeline.making import write_run
@@ -53,7 +53,7 @@ def test_a_raw_line_becomes_what_the_preparation_made_of_it(
     assert cli.main([*words, *settings.split()]) == 0
     data = tmp_path / "data"
     kept = settings_in(data)
-    form = form_of(("de", "en"), described(data), kept)
+    form = preprocessor_of(("de", "en"), described(data), kept)
     args = Namespace(data=data, codes=None, truecaser=None)
     (tmp_path / "package").mkdir()
     for name, path in packaging.files_of(args, form, kept).items():
@@ -68,14 +68,14 @@ def test_the_truecaser_and_apostrophes_are_steps(tmp_path: Path) -> None:
     (tmp_path / "truecaser").write_text("haus (3/4) Haus (1)\nes (5/5)\n")
     text = {"tokeniser": "moses", "truecased": True, "changed": {"valid": ["punctuation"], "test": ["apostrophes"]}}
     (tmp_path / "text.json").write_text(json.dumps(text))
-    form = form_of(("de", "en"), described(tmp_path), {"ESCAPE": "0"})
+    form = preprocessor_of(("de", "en"), described(tmp_path), {"ESCAPE": "0"})
     assert moses.files_of(form) == ["truecaser"]
     assert form.encoder(tmp_path)("Es geht’s „so“.") == ["es", "geht", "'", "s", "„", "so", "“", "."]
     assert form.decoder()(["it", "is", "."]) == "It is."
     # Only a change of a test set is one of a raw text.
     text["changed"] = {"test": ["punctuation"]}
     (tmp_path / "text.json").write_text(json.dumps(text))
-    form = form_of(("de", "en"), described(tmp_path), {"ESCAPE": "0"})
+    form = preprocessor_of(("de", "en"), described(tmp_path), {"ESCAPE": "0"})
     assert form.encoder(tmp_path)("„So“.") == ['"', "So", '"', "."]
 
 
@@ -281,7 +281,10 @@ MANIFESTS: dict[str, tuple[str, Any, str]] = {
     "unknown tokeniser": ("text.tokeniser", "rm -rf", "unknown text.tokeniser 'rm -rf'; legal values: bytes, moses, n"),
     "unknown subwords": ("text.subwords", "x", "unknown text.subwords 'x'; legal values: none, sentencepiece, "),
     "number of threshold": ("text.threshold", "many", "text.threshold is 'many', not a whole number"),
-    "unknown setting": ("text.tokenizer", "moses", "Form.__init__() got an unexpected keyword argument 'tokenizer'"),
+    "unknown setting": (
+        *("text.tokenizer", "moses"),
+        "Preprocessor.__init__() got an unexpected keyword argument 'tokenizer'",
+    ),
     "text of layers": ("model.encoder_layers", "two", "model.encoder_layers is 'two', not 1 to 9999"),
 }
 """An entry of translator.json with another value, and why it is refused."""

@@ -28,12 +28,12 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.text import steps, subwords
 from fairseq_plugins.tools.text.tokenization_prepared_text import PreparedTextTokenizer
 from fairseq_plugins.tools.translator import export
-from fairseq_plugins.tools.translator.engines import How
+from fairseq_plugins.tools.translator.engines import SearchOptions
+from fairseq_plugins.tools.translator.equivalence import LARGEST_DIFFERENCE, compare_scores, drawn_sentences
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
-from fairseq_plugins.tools.translator.form import CODES, TRUECASER, VOCABULARY, Form
 from fairseq_plugins.tools.translator.model import write_weights
 from fairseq_plugins.tools.translator.package import FORMAT, WEIGHTS, checksums, write_manifest
-from fairseq_plugins.tools.translator.proof import LARGEST_DIFFERENCE, compare_scores, drawn_sentences
+from fairseq_plugins.tools.translator.preprocessor import CODES, TRUECASER, VOCABULARY, Preprocessor
 from fairseq_plugins.tools.translator.transformers_model import TransformersEngine, converted, search_settings
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import processes, toy
@@ -54,7 +54,7 @@ SEARCH = {"beam": 5, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, 
 SEARCH |= {"no_repeat_ngram_size": 0}
 FREQUENT = 24
 """A word that the model of the package often writes."""
-HOW = How(SEARCH, device="cpu")
+HOW = SearchOptions(SEARCH, device="cpu")
 
 
 def options_of(model: Any, case: str, *flags: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def packaged(place: Path, types: list[str], case: str = "admin", target: list[st
     write_weights(model.state_dict(), place / WEIGHTS)
     content = {
         "format": FORMAT,
-        "text": dataclasses.asdict(Form("de", "en", **form)),
+        "text": dataclasses.asdict(Preprocessor("de", "en", **form)),
         "search": SEARCH,
         "positions": list(model.max_positions()),
         "longest_trained": 40,
@@ -202,7 +202,7 @@ def test_a_raw_text_gives_the_same_numbers_but_for_six_control_characters_and_a_
     assert run(capsys, package, tmp_path / "hub")[0] == 0
     tokeniser = AutoTokenizer.from_pretrained(tmp_path / "hub", local_files_only=True)
     encode, words = (
-        Form("de", "en", subwords="sentencepiece").encoder(package),
+        Preprocessor("de", "en", subwords="sentencepiece").encoder(package),
         Dictionary.load(f"{package}/dict.de.txt"),
     )
 
@@ -250,7 +250,7 @@ def test_moses_tokens_have_a_tokeniser_beside_the_model(
         (place / VOCABULARY).write_text("ei@@ 100\nns 100\nz@@ 29\n", encoding="utf-8")
     if "truecased" in form:
         steps.learn_truecaser(files[0], place / TRUECASER)
-    full = Form("de", "en", **form)
+    full = Preprocessor("de", "en", **form)
     encode = full.encoder(place)
     size = len(dictionary()) - dictionary().nspecial
     counts = Counter(token for line in lines for token in encode(line))

@@ -26,10 +26,11 @@ import fairseq_plugins
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import decoded, grouped
 from fairseq_plugins.tools.cli import main as cli
+from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.text.moses import detokeniser
 from fairseq_plugins.tools.translator import translate as module
-from fairseq_plugins.tools.translator.engines import Hypothesis, batches
-from fairseq_plugins.tools.translator.form import Form
+from fairseq_plugins.tools.translator.engines import batches
+from fairseq_plugins.tools.translator.preprocessor import Preprocessor
 from fairseq_plugins.tools.translator.translate import Candidate, NBest, Translation, Translator, longest_of
 from tests import toy
 from tests.processes import full_disk_after
@@ -164,7 +165,7 @@ def test_a_package_knows_nothing_of_where_it_was_made(made: Made, package: Path)
 )
 def test_subwords_are_joined_as_fairseq_does(tokens: list[str], subwords: str) -> None:
     line = " ".join(tokens)
-    assert Form("de", "en", subwords=subwords).decoder()(tokens) == post_process(line, subwords).strip()
+    assert Preprocessor("de", "en", subwords=subwords).decoder()(tokens) == post_process(line, subwords).strip()
 
 
 # --- long lines ------------------------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ def test_subwords_are_joined_as_fairseq_does(tokens: list[str], subwords: str) -
     st.none() | st.integers(min_value=1, max_value=20),
 )
 def test_a_cut_loses_nothing(tokens: list[str], longest: int, subwords: str, usual: int | None) -> None:
-    parts = list(Form("de", "en", subwords=subwords).cut(tokens, longest, usual))
+    parts = list(Preprocessor("de", "en", subwords=subwords).cut(tokens, longest, usual))
     assert [token for part in parts for token in part] == tokens
     assert all(1 <= len(part) <= longest for part in parts if tokens)
     if subwords == "subword_nmt":
@@ -186,12 +187,12 @@ def test_a_cut_loses_nothing(tokens: list[str], longest: int, subwords: str, usu
 
 
 def test_a_cut_is_at_the_end_of_a_sentence_then_of_a_clause_then_of_a_word() -> None:
-    form = Form("de", "en", subwords="subword_nmt")
+    form = Preprocessor("de", "en", subwords="subword_nmt")
     assert list(form.cut("a b . c , d e".split(), 5)) == [["a", "b", "."], ["c", ",", "d", "e"]]
     assert list(form.cut("a b c , d e".split(), 5)) == [["a", "b", "c", ","], ["d", "e"]]
     assert list(form.cut("a b c &quot; d e".split(), 5)) == [["a", "b", "c", "&quot;", "d"], ["e"]]
     assert list(form.cut("a b c d@@ e@@ f".split(), 5)) == [["a", "b", "c"], ["d@@", "e@@", "f"]]
-    pieces = Form("de", "en", subwords="sentencepiece")
+    pieces = Preprocessor("de", "en", subwords="sentencepiece")
     assert list(pieces.cut("▁a b ▁c d e".split(), 4)) == [["▁a", "b"], ["▁c", "d", "e"]]
 
 
@@ -211,7 +212,7 @@ def test_a_cut_is_at_the_end_of_a_sentence_then_of_a_clause_then_of_a_word() -> 
 )
 def test_more_than_usual_is_cut_into_sentences(text: str, sentences: list[str] | None) -> None:
     """In the words of Moses, of which only a mark alone ends a sentence."""
-    form = Form("de", "en", tokeniser="moses", subwords="subword_nmt")
+    form = Preprocessor("de", "en", tokeniser="moses", subwords="subword_nmt")
     expected = sentences or ["A@@ n 3@@ . M@@ ai k@@ am D@@ r@@ . M@@ üll@@ er .", "E@@ r g@@ ing ."]
     tokens = text.split()
     assert [" ".join(part) for part in form.cut(tokens, 100, 4)] == expected
@@ -219,16 +220,16 @@ def test_more_than_usual_is_cut_into_sentences(text: str, sentences: list[str] |
 
 
 def test_sentences_of_text_that_is_not_tokenised() -> None:
-    plain = Form("de", "en", subwords="sentencepiece")
+    plain = Preprocessor("de", "en", subwords="sentencepiece")
     line = "▁Am ▁3 . ▁Mai ▁kam ▁J . ▁B ach , ▁z . B . ▁Er ▁sagt : ▁„ Ja . “ ▁Dann ▁ging ▁er ▁2.5 ▁km ."
     assert [" ".join(part) for part in plain.cut(line.split(), 100, 4)] == [
         *("▁Am ▁3 . ▁Mai ▁kam ▁J . ▁B ach , ▁z . B . ▁Er ▁sagt : ▁„ Ja . “", "▁Dann ▁ging ▁er ▁2.5 ▁km .")
     ]
     # A reference to a character that there is not.
     assert [" ".join(part) for part in plain.cut("▁Ja . ▁&#1; ▁Er".split(), 100, 2)] == ["▁Ja . ▁&#1;", "▁Er"]
-    lower = Form("de", "en", lower_case=True)
+    lower = Preprocessor("de", "en", lower_case=True)
     assert list(lower.cut("a. b? c".split(), 100, 2)) == [["a.", "b?"], ["c"]]
-    assert list(Form("de", "en").cut("Aa. bb? cc".split(), 100, 2)) == ["Aa. bb? cc".split()]
+    assert list(Preprocessor("de", "en").cut("Aa. bb? cc".split(), 100, 2)) == ["Aa. bb? cc".split()]
 
 
 def test_a_paragraph_is_translated_sentence_by_sentence(made: Made) -> None:
@@ -244,7 +245,7 @@ def test_a_paragraph_is_translated_sentence_by_sentence(made: Made) -> None:
     assert translator.translate(["eins " * 30]) == whole
     assert translator.translate([" ".join(sentences)]) != [paragraph]
     translator.longest = 8
-    encoded = [len(part) for part in translator._form.cut(translator._encode("eins " * 30), 8)]
+    encoded = [len(part) for part in translator._text.cut(translator._encode("eins " * 30), 8)]
     assert max(encoded) <= 8
     [line] = translator.nbest(["eins " * 30])
     assert line.candidates[0].tokens.count(module.END) == len(encoded) > 1
@@ -286,7 +287,7 @@ def test_batches_hold_every_sentence_once_and_are_no_larger_than_asked(lengths: 
 def test_every_line_gets_the_translations_of_its_parts(lines: list[list[str]], longest: int) -> None:
     """With an engine that repeats its input, lines come out as they went in."""
     translator = object.__new__(Translator)
-    translator.longest, translator.usual, translator._form = longest, None, Form("de", "en")
+    translator.longest, translator.usual, translator._text = longest, None, Preprocessor("de", "en")
     translator._encode, translator._decode = str.split, " ".join
     translator._engine = SimpleNamespace(search=lambda parts, *_: [[repeated(part)] for part in parts])
     translated = translator._lines([" ".join(line) for line in lines])

@@ -19,7 +19,7 @@ from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code, importing
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.tools.demo.corpus import write_corpus
-from fairseq_plugins.tools.pipeline.compare import How, compare
+from fairseq_plugins.tools.pipeline.compare import CompareOptions, compare
 from fairseq_plugins.tools.pipeline.configuration import CHANGE
 from fairseq_plugins.tools.pipeline.prepare import Preparation
 from fairseq_plugins.tools.pipeline.prepare_settings import Settings, sets_of
@@ -84,13 +84,13 @@ def run(args: Namespace) -> None:
         write_whole(config, configuration(method, args))
     parallel = min(len(methods), PARALLEL, core_count())
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, core_count() // parallel)))
-    how = How(
+    options = CompareOptions(
         training=("--quiet", "--precision", "fp32"),
         evaluation=("--average=last-updates=4",),
         parallel=parallel,
         output=out / "commands.log",
     )
-    compare(data, out, configs, args.changes, [args.seed], how)
+    compare(data, out, configs, args.changes, [args.seed], options)
 
 
 def configuration(method: str, args: Namespace) -> str:

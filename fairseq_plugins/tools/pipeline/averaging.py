@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.checkpoints.damaged import LAST
-from fairseq_plugins.checkpoints.files import (
+from fairseq_plugins.checkpoints.names import (
     EPOCH_CHECKPOINT,
+    LAST,
     UPDATE_CHECKPOINT,
     last_checkpoints,
     numbered_checkpoints,
 )
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.tools.pipeline.decoding import COUNTED
-from fairseq_plugins.tools.pipeline.published import published_rows
+from fairseq_plugins.tools.pipeline.published import PublishedRow
 from fairseq_plugins.tools.pipeline.results import Run
 
+IF_BETTER = ",if-better"
+"""Ends a choice of checkpoints that are averaged only if that lowers the loss on the validation set."""
+COUNTED = re.compile(rf"(last-epochs|last-updates)=([1-9]\d*)(?:{IF_BETTER})?")
+"""A choice of checkpoints by kind and number."""
 MOST = {"last-updates": 5, "last-epochs": 10}
 """Default for the number of checkpoints, as in most of the papers."""
 _SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
 
 
-def choose(run: Run, requested: str) -> str:
+def to_average(text: str) -> str:
+    """The type of ``--average``: ``last-epochs=10``, ``last-updates=5,if-better``, ``none``, a checkpoint's path."""
+    if text in ("", "none") or COUNTED.fullmatch(text) or Path(text).is_file():
+        return text
+    raise UserError(
+        f"unknown --average '{text}'; legal values: last-epochs=N or last-updates=N, with or without "
+        f"{IF_BETTER}; none; the path of a checkpoint"
+    )
+
+
+def choose(run: Run, requested: str, rows: Sequence[PublishedRow]) -> str:
     """The checkpoints to average, as ``--average`` names them.
 
-    If none is requested, the published row of the configuration decides; without a row, the last :data:`MOST`
+    If none is requested, the published ``rows`` of the configuration decide; without a row, the last :data:`MOST`
     checkpoints, or fewer if there are fewer.
 
     Raises:
@@ -32,7 +47,7 @@ def choose(run: Run, requested: str) -> str:
     """
     if requested:
         return requested
-    published = sorted({row.average for row in published_rows(run)})
+    published = sorted({row.average for row in rows})
     if len(published) > 1:
         raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); set --average")
     if published:

@@ -13,7 +13,8 @@ from fairseq_plugins.process import end_children, start_child
 
 Parameters = ParamSpec("Parameters")
 
-DEEP = (sys.executable, "-m", "fairseq_plugins.tools.cli")
+COMMAND = "fairseq_plugins.tools.cli"
+DEEP = (sys.executable, "-m", COMMAND)
 """The command ``fairseq-deep``."""
 SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
 """The process whose interruption ends all others: Ctrl-C at a terminal reaches each, and one line is enough."""

@@ -53,7 +53,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class How:
+class CompareOptions:
     """How the trainings of a comparison run: flags of ``run`` and of ``evaluate``, and how many at a time."""
 
     training: tuple[str, ...] = ()
@@ -70,7 +70,12 @@ class How:
 
 
 def compare(
-    data: Path, out: Path, configs: Sequence[Path], changes: Sequence[str], seeds: Sequence[int], how: How
+    data: Path,
+    out: Path,
+    configs: Sequence[Path],
+    changes: Sequence[str],
+    seeds: Sequence[int],
+    options: CompareOptions,
 ) -> None:
     """Train, average, decode and score every configuration with every seed, in ``OUT/CONFIGURATION/seedN``.
 
@@ -81,14 +86,14 @@ def compare(
         SystemExit: a command failed and has printed its error.
     """
     require_apart(out, data, "OUT")
-    require_slurm(how.nodes)
+    require_slurm(options.nodes)
     files = [configuration_file(config) for config in configs]
     if len({run_directory(out, file, 0) for file in files}) < len(files):
         raise UserError(f"two CONFIG have one file name, and so one directory in {out}: {' '.join(map(str, configs))}")
-    if not how.dry_run:
+    if not options.dry_run:
         corpus.binarised(data)
         sets_to_evaluate(data)
-    workspace = Workspace(out, dry_run=how.dry_run)
+    workspace = Workspace(out, dry_run=options.dry_run)
     with interruptible(), workspace.claimed():
         # From another directory the same text has another relative path.
         before = settings_in(out).get("data")
@@ -99,8 +104,8 @@ def compare(
             for seed in seeds
             for file in files
         ]
-        train_all(trainings, how)
-        report([training.run for training in trainings], out, how)
+        train_all(trainings, options)
+        report([training.run for training in trainings], out, options)
 
 
 def require_slurm(nodes: int) -> None:
@@ -130,9 +135,9 @@ def run_directory(out: Path, config: Path, seed: int, changes: Iterable[str] = (
     return out / name / f"seed{seed}"
 
 
-def report(runs: Sequence[Path], out: Path, how: How, notes: Sequence[str] = ()) -> None:
+def report(runs: Sequence[Path], out: Path, options: CompareOptions, notes: Sequence[str] = ()) -> None:
     """Print the report on the runs and write it to ``OUT/report``, with ``notes`` before its own."""
-    if how.dry_run:
+    if options.dry_run:
         print(shlex.join([*DEEP, "report", *map(str, runs), "--output", str(out / "report")]))
     else:
         report_on(runs, out / "report", notes=notes)
@@ -141,7 +146,9 @@ def report(runs: Sequence[Path], out: Path, how: How, notes: Sequence[str] = ())
 # --- several trainings, some of them at a time ----------------------------------------------------------------------
 
 
-def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Sequence[str]] = ((),)) -> None:
+def train_all(
+    trainings: Sequence[Training], options: CompareOptions, evaluations: Sequence[Sequence[str]] = ((),)
+) -> None:
     """Train and evaluate each, several at a time on GPUs of their own; they start in this order.
 
     ``evaluations`` are one call of ``fairseq-deep evaluate`` each: the test sets, then its own flags.
@@ -149,17 +156,17 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
     Raises:
         SystemExit: a command failed and has printed its error; the others are ended.
     """
-    free = deque(places(trainings, how))
+    free = deque(places(trainings, options))
     # Mixed lines of several logs are unreadable.
-    how = replace(how, training=tuple(dict.fromkeys([*how.training, *["--quiet"] * (len(free) > 1)])))
-    waiting = deque((training, _commands(training, how, evaluations)) for training in trainings)
-    if how.dry_run:
+    options = replace(options, training=tuple(dict.fromkeys([*options.training, *["--quiet"] * (len(free) > 1)])))
+    waiting = deque((training, _commands(training, options, evaluations)) for training in trainings)
+    if options.dry_run:
         # The dry runs of the commands themselves need files that do not exist yet.
         print("\n".join(shlex.join(command) for _, commands in waiting for command in commands), flush=True)
         return
     running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]], dict[str, str]]] = {}
     screen, logs = Screen(), {training.run: LogReader(training.run / LOG) for training in trainings}
-    with open(how.output, "ab", opener=no_link) if how.output else nullcontext() as output:
+    with open(options.output, "ab", opener=no_link) if options.output else nullcontext() as output:
         try:
             while waiting or running:
                 for child in [child for child in running if child.poll() is not None]:
@@ -177,24 +184,24 @@ def train_all(trainings: Sequence[Training], how: How, evaluations: Sequence[Seq
                     (training, (command, *following)), place = waiting.popleft(), free.popleft()
                     child = start_child(command, stdin=subprocess.DEVNULL, stdout=output, env={**os.environ, **place})
                     running[child] = training, following, place
-                screen.show(glance(logs) if how.output else "")
+                screen.show(glance(logs) if options.output else "")
                 time.sleep(POLLED)
         finally:
             screen.show("")
             end_children(list(running))
 
 
-def places(trainings: Iterable[Training], how: How) -> list[dict[str, str]]:
+def places(trainings: Iterable[Training], options: CompareOptions) -> list[dict[str, str]]:
     """Variables of the environment for each of the trainings at a time: a share of the GPUs that are visible here.
 
     A recipe for one GPU makes an update of one batch, which several GPUs would have to cut. So several such trainings
     run at a time by default, each on a GPU of its own.
     """
-    if how.nodes > 1 or how.parallel == 1 or not (how.parallel or all(map(_is_for_one_gpu, trainings))):
-        return [{}] * (how.parallel or 1)
+    if options.nodes > 1 or options.parallel == 1 or not (options.parallel or all(map(_is_for_one_gpu, trainings))):
+        return [{}] * (options.parallel or 1)
     gpus = visible_gpus()
-    each = how.processes or (max(1, len(gpus) // how.parallel) if how.parallel else 1)
-    at_a_time, ring = how.parallel or max(1, len(gpus) // each), cycle(gpus)
+    each = options.processes or (max(1, len(gpus) // options.parallel) if options.parallel else 1)
+    at_a_time, ring = options.parallel or max(1, len(gpus) // each), cycle(gpus)
     shares = [",".join(islice(ring, min(each, len(gpus)))) for _ in range(at_a_time)]
     return [{"CUDA_VISIBLE_DEVICES": share} if share else {} for share in shares]
 
@@ -213,20 +220,21 @@ def _is_for_one_gpu(training: Training) -> bool:
     return all(OmegaConf.select(recipe, key, default=value) == value for key, value in batch.items())
 
 
-def _commands(training: Training, how: How, evaluations: Sequence[Sequence[str]]) -> list[list[str]]:
+def _commands(training: Training, options: CompareOptions, evaluations: Sequence[Sequence[str]]) -> list[list[str]]:
     top = checkout()
     # slurm.sh starts the training on all machines; everything else runs on this one.
-    run = [*DEEP, "run"] if how.nodes == 1 or top is None else [str(top / "scripts" / "slurm.sh")]
+    run = [*DEEP, "run"] if options.nodes == 1 or top is None else [str(top / "scripts" / "slurm.sh")]
+    evaluation = [*DEEP, "evaluate", str(training.run), str(training.data)]
     return [
-        [*run, *map(str, (training.config, training.data, training.run)), *training.changes, *how.training],
-        *([*DEEP, "evaluate", str(training.run), str(training.data), *words, *how.evaluation] for words in evaluations),
+        [*run, *map(str, (training.config, training.data, training.run)), *training.changes, *options.training],
+        *([*evaluation, *words, *options.evaluation] for words in evaluations),
     ]
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace], How]:
+def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace], CompareOptions]:
     """Add the options that the commands for several trainings share; return what reads them."""
     default = "1, or one on each GPU if all are for one"
     flags.add_argument("--parallel", type=at_least(1), metavar="N", help=f"trainings at a time; default: {default}")
@@ -238,9 +246,9 @@ def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace]
     )
     training, evaluation = run_command.add_options(flags), evaluate.add_options(flags)
 
-    def read(args: argparse.Namespace) -> How:
+    def read(args: argparse.Namespace) -> CompareOptions:
         flags_of_run, flags_of_evaluate = tuple(given_again(args, training)), tuple(given_again(args, evaluation))
-        return How(flags_of_run, flags_of_evaluate, args.parallel, args.processes, args.nodes, args.dry_run)
+        return CompareOptions(flags_of_run, flags_of_evaluate, args.parallel, args.processes, args.nodes, args.dry_run)
 
     return read
 
@@ -263,7 +271,7 @@ def main(argv: Sequence[str]) -> int:
         help="YAML files, or their names in configs/ (the first is the baseline), and changes for all of them",
     )
     flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[1, 2, 3], metavar="N", help="default: 1 2 3")
-    how = add_options(flags)
+    options = add_options(flags)
     args = flags.read(argv)
     changes = [word for word in args.words if CHANGE.fullmatch(word) and not os.path.isfile(word)]
     configs = [Path(word) for word in args.words if word not in changes]
@@ -271,5 +279,5 @@ def main(argv: Sequence[str]) -> int:
         flags.error("no CONFIG given")
     if any(map(sets_seed, changes)):
         flags.error(f"{SEED} would be the same in each training; use --seeds")
-    compare(args.data, args.out, configs, changes, list(dict.fromkeys(args.seeds)), how(args))
+    compare(args.data, args.out, configs, changes, list(dict.fromkeys(args.seeds)), options(args))
     return 0

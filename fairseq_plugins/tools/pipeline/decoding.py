@@ -1,21 +1,18 @@
-"""How a run is averaged and decoded: from its checkpoints, its data and the user's options to fairseq's commands."""
+"""How a run is averaged and decoded: what its checkpoints, its data and the user's options say."""
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
-import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.errors import UserError, flag, unknown_name
+from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.tools.pipeline import corpus
+from fairseq_plugins.search import STOCK
+from fairseq_plugins.tools.pipeline import averaging, corpus
 from fairseq_plugins.tools.pipeline.prepare_settings import SET
 from fairseq_plugins.tools.pipeline.published import published_rows
 from fairseq_plugins.tools.pipeline.results import Run, read_run
@@ -29,25 +26,25 @@ MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
 """Settings of ``generation`` that the decoder gets besides the beam and the length penalty."""
-IF_BETTER = ",if-better"
-"""Ends a choice of checkpoints that are averaged only if that lowers the loss on the validation set."""
-COUNTED = re.compile(rf"(last-epochs|last-updates)=([1-9]\d*)(?:{IF_BETTER})?")
-"""A choice of checkpoints by kind and number."""
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """A test set: its split in ``data-bin``, its name, and the file of its published references."""
+    """A test set: its split in ``data-bin``, its name, and the files of its references.
+
+    The tokenised ones are from before the subwords, so they have the unknown words.
+    """
 
     __test__ = False  # no class of tests
 
     subset: str
     name: str
     published: Path = Path()
+    tokenised: Path | None = None
 
 
 @dataclass(frozen=True)
-class Plan:
+class DecodePlan:
     """How a run is averaged, decoded and scored.
 
     Args:
@@ -58,13 +55,14 @@ class Plan:
         updates: of the newest checkpoint.
         validation: the validation sets of the training, with commas between; empty if the data have none.
         metrics: names of the scores; empty for those of a translation.
-        batches: flags of ``fairseq-deep generate`` or ``eval-lm`` that change no result.
-        flags: the other flags.
+        max_tokens: of a batch; changes no result.
+        on_gpu: whether the model is on the GPU.
+        task_settings: of fairseq's task, by name; the others are fairseq's defaults.
+        search: of ``generation``, by name; empty for a language model.
+        context_window: of a language model.
         settings: by name; later calls must have the same.
-        beam, length_penalty: for the signature; empty for a language model.
         source, target: languages; empty if there are none.
         text: tokens, subwords and case of the text; None if it is unknown, and for speech, whose task undoes them.
-        units: for speech, the name of the file that describes its units.
     """
 
     task: str
@@ -76,38 +74,24 @@ class Plan:
     updates: int = 0
     validation: str = ""
     metrics: tuple[str, ...] = ()
-    batches: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
+    max_tokens: int = MAX_TOKENS[TRANSLATION]
+    on_gpu: bool = False
+    task_settings: Mapping[str, Any] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
+    context_window: int = 0
     settings: tuple[tuple[str, str], ...] = ()
-    beam: str = ""
-    length_penalty: str = ""
     source: str = ""
     target: str = ""
     text: Description | None = None
-    units: str = "config.yaml"
 
     @property
-    def log(self) -> str:
-        """The file of what fairseq prints."""
-        return "eval-lm.log" if self.task == LANGUAGE_MODEL else "generate.log"
+    def length_penalty(self) -> str:
+        """The length penalty and its form, for the signature; empty for a language model."""
+        form = self.search.get("lenpen_form", STOCK)
+        return f"{self.search['lenpen']:g}" + ("" if form == STOCK else f" ({form})") if self.search else ""
 
 
-def to_average(text: str) -> str:
-    """The type of ``--average``: ``last-epochs=10``, ``last-updates=5,if-better``, ``none``, a checkpoint's path."""
-    if text in ("", "none") or COUNTED.fullmatch(text) or Path(text).is_file():
-        return text
-    raise UserError(
-        f"unknown --average '{text}'; legal values: last-epochs=N or last-updates=N, with or without "
-        f"{IF_BETTER}; none; the path of a checkpoint"
-    )
-
-
-def metrics_in(text: str) -> tuple[str, ...]:
-    """The names in the text of ``--metrics``."""
-    return tuple(map(str.strip, text.split(","))) if text else ()
-
-
-def make_plan(args: argparse.Namespace) -> Plan:
+def make_plan(args: argparse.Namespace) -> DecodePlan:
     """Decide how to average and decode a run.
 
     Raises:
@@ -120,7 +104,6 @@ def make_plan(args: argparse.Namespace) -> Plan:
     import torch
 
     from fairseq_plugins.checkpoints.files import import_fairseq, num_updates, read_checkpoint
-    from fairseq_plugins.tools.pipeline import averaging
 
     import_fairseq()
     # fairseq logs everything it loads, on standard output.
@@ -135,21 +118,31 @@ def make_plan(args: argparse.Namespace) -> Plan:
     on_gpu = args.device != "cpu" and torch.cuda.is_available()
     if args.device == "gpu" and not on_gpu:
         raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
-    plan = Plan(
+    rows = published_rows(run)
+    plan = DecodePlan(
         task=task,
         run=run,
         data=args.data,
         binarised=binarised,
         test_sets=tuple(sets),
-        average=averaging.choose(run, args.average),
+        average=averaging.choose(run, args.average, rows),
         updates=num_updates(newest) or run.updates,
         validation=validation if all(any(binarised.glob(f"{name}.*")) for name in validation.split(",")) else "",
         metrics=metrics_in(args.metrics),
-        batches=("--max-tokens", str(args.max_tokens or MAX_TOKENS[task]), *(() if on_gpu else ("--cpu",))),
+        max_tokens=args.max_tokens or MAX_TOKENS[task],
+        on_gpu=on_gpu,
     )
-    if plan.average.endswith(IF_BETTER) and not plan.validation:
+    if plan.average.endswith(averaging.IF_BETTER) and not plan.validation:
         raise UserError(f"--average {plan.average}: {binarised} has no validation set '{validation}'")
+    if task == TRANSLATION and not plan.metrics and any(row.metric.startswith("ROUGE") for row in rows):
+        # Summaries are trained as translations.
+        plan = replace(plan, metrics=TASKS["summarisation"])
     return _DECODINGS[task](plan, args, config)
+
+
+def metrics_in(text: str) -> tuple[str, ...]:
+    """The names in the text of ``--metrics``."""
+    return tuple(map(str.strip, text.split(","))) if text else ()
 
 
 def sets_to_evaluate(data: Path, wanted: Sequence[str] = ()) -> list[TestSet]:
@@ -209,7 +202,7 @@ def text_of(data: Path) -> Description:
     )
 
 
-def _translation(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+def _translation(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
     text, (source, target) = text_of(args.data), corpus.languages_of(plan.binarised, config["task"])
     sets = []
     for test_set in plan.test_sets:
@@ -218,18 +211,22 @@ def _translation(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]
         if lengths is None:
             raise UserError(f"{prefix}.bin: no such binarised test set")
         sets.append(_with_references(test_set, args, target, prefix, len(lengths)))
-    plan = _with_search(replace(plan, test_sets=tuple(sets), source=source, target=target, text=text), args, config)
-    if not plan.metrics and any(row.metric.startswith("ROUGE") for row in published_rows(plan.run)):
-        # Summaries are trained as translations.
-        plan = replace(plan, metrics=TASKS["summarisation"])
     # Undone before scoring.
     undone = (text.subwords, text.tokeniser, *(["lower-case"] * text.lower_case), *(["truecased"] * text.truecased))
-    words = ("--task", plan.task, "--source-lang", source, "--target-lang", target)
-    joined = () if text.subwords == "none" else (f"--remove-bpe={text.subwords}",)
-    return replace(plan, flags=(*plan.flags, *words, *joined), settings=(*plan.settings, ("text", "+".join(undone))))
+    search = _search(args, config)
+    return replace(
+        plan,
+        test_sets=tuple(sets),
+        task_settings={"source_lang": source, "target_lang": target},
+        search=search,
+        settings=(*_recorded(search), ("text", "+".join(undone))),
+        source=source,
+        target=target,
+        text=text,
+    )
 
 
-def _language_model(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+def _language_model(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
     task, window = config["task"], config.get("eval_lm", {}).get("context_window") or 0
     for name in ("beam", "length_penalty", "metrics"):
         if getattr(args, name) not in (None, ""):
@@ -237,16 +234,24 @@ def _language_model(plan: Plan, args: argparse.Namespace, config: Mapping[str, A
     tokens = task.get("tokens_per_sample") or 1024
     if window >= tokens:
         raise UserError(f"eval_lm.context_window must be below task.tokens_per_sample, not {window}")
-    flags = ["--sample-break-mode", str(task.get("sample_break_mode") or "none")]
-    flags += ["--tokens-per-sample", str(tokens), "--context-window", str(window)]
-    start = ("--add-bos-token",) if task.get("add_bos_token") else ()
+    samples = {"sample_break_mode": str(task.get("sample_break_mode") or "none"), "tokens_per_sample": tokens}
     raw = args.references or args.data / "raw"
-    sets = tuple(replace(test_set, published=raw / test_set.name) for test_set in plan.test_sets)
-    text = described(args.data)
-    return replace(plan, test_sets=sets, flags=(*flags, *start), settings=_settings(flags), text=text)
+    return replace(
+        plan,
+        test_sets=tuple(replace(test_set, published=raw / test_set.name) for test_set in plan.test_sets),
+        # Each sample starts with the window, which is not scored.
+        task_settings={
+            **samples,
+            "tokens_per_sample": tokens - window,
+            "add_bos_token": bool(task.get("add_bos_token")),
+        },
+        context_window=window,
+        settings=_recorded({**samples, "context_window": window}),
+        text=described(args.data),
+    )
 
 
-def _speech(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
+def _speech(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
     directory, name = args.references or args.data / "raw", plan.test_sets[0].name
     languages = sorted(path.name.removeprefix(f"{name}.") for path in directory.glob(f"{name}.*"))
     if len(languages) != 1:
@@ -257,11 +262,16 @@ def _speech(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> 
     for test_set in plan.test_sets:
         table = plan.binarised / f"{test_set.subset}.tsv"
         sets.append(_with_references(test_set, args, languages[0], table, len(list(read_lines(table))) - 1))
-    units = str(config["task"].get("config_yaml") or plan.units)
-    plan = _with_search(replace(plan, test_sets=tuple(sets), target=languages[0], units=units), args, config)
-    # The task joins its units itself; joining them twice would merge words.
-    flags = (*plan.flags, "--task", plan.task, "--config-yaml", units)
-    return replace(plan, flags=flags, metrics=plan.metrics or TASKS["speech"])
+    search, units = _search(args, config), config["task"].get("config_yaml")
+    return replace(
+        plan,
+        test_sets=tuple(sets),
+        metrics=plan.metrics or TASKS["speech"],
+        task_settings={"config_yaml": str(units)} if units else {},
+        search=search,
+        settings=_recorded(search),
+        target=languages[0],
+    )
 
 
 _DECODINGS = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
@@ -270,85 +280,32 @@ _DECODINGS = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH
 def _with_references(
     test_set: TestSet, args: argparse.Namespace, language: str, binarised: Path, sentences: int
 ) -> TestSet:
-    """The test set with the file of its published references, which has as many lines as ``binarised`` sentences."""
+    """The test set with the files of its references, which have as many lines as ``binarised`` has sentences."""
     path = (args.references or args.data / "raw") / f"{test_set.name}.{language}"
     if not path.is_file():
         raise UserError(f"{path}: no such file; --references DIR names the directory of the published references")
-    if (lines := len(list(read_lines(path)))) != sentences:
-        raise UserError(
-            f"{path}: {lines} lines, but {binarised.name} in {binarised.parent.name} has {sentences} sentences: "
-            "not the references of this test set"
-        )
-    return replace(test_set, published=path)
+    tokenised = args.data / "text" / f"{test_set.name}.tok.{language}"
+    test_set = replace(test_set, published=path, tokenised=tokenised if tokenised.is_file() else None)
+    for file in filter(None, (path, test_set.tokenised)):
+        if (lines := len(list(read_lines(file)))) != sentences:
+            raise UserError(
+                f"{file}: {lines} lines, but {binarised.name} in {binarised.parent.name} has {sentences} sentences: "
+                "not the references of this test set"
+            )
+    return test_set
 
 
-def _with_search(plan: Plan, args: argparse.Namespace, config: Mapping[str, Any]) -> Plan:
-    """The plan with the user's beam and length penalty, else the configuration's; the rest is from the latter."""
+def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The search: the user's beam and length penalty, else the configuration's; the rest is from the latter."""
     generation = config.get("generation", {})
-    form = str(generation.get("lenpen_form", "fairseq"))
-    beam = str(args.beam or generation.get("beam", 5))
-    penalty = f"{float(generation.get('lenpen', 1.0) if args.length_penalty is None else args.length_penalty):g}"
-    flags = ["--beam", beam, "--lenpen", penalty]
-    flags += [] if form == "fairseq" else ["--lenpen-form", form]
-    for key in SEARCH:
-        flags += [flag(key), str(generation[key])] if key in generation else []
-    shown = penalty if form == "fairseq" else f"{penalty} ({form})"
-    return replace(plan, flags=tuple(flags), settings=_settings(flags), beam=beam, length_penalty=shown)
+    penalty = generation.get("lenpen", 1.0) if args.length_penalty is None else args.length_penalty
+    search = {"beam": args.beam or generation.get("beam", 5), "lenpen": float(penalty)}
+    if (form := str(generation.get("lenpen_form", STOCK))) != STOCK:
+        search["lenpen_form"] = form
+    return {**search, **{name: generation[name] for name in SEARCH if name in generation}}
 
 
-def _settings(flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Flags with one value each, as settings that later calls must repeat."""
-    return tuple((option.removeprefix("--"), value) for option, value in zip(flags[::2], flags[1::2], strict=True))
-
-
-# --- fairseq's commands ---------------------------------------------------------------------------------------------
-
-
-def decode(plan: Plan, test_set: TestSet, model: Path, output: Path) -> None:
-    """Translate or score a test set by fairseq's ``generate`` or ``eval-lm``; what it prints and logs is ``output``.
-
-    Raises:
-        UserError: as the command.
-    """
-    from fairseq_cli import eval_lm, generate
-
-    name, main = ("eval-lm", eval_lm.cli_main) if plan.task == LANGUAGE_MODEL else ("generate", generate.cli_main)
-    _call(main, [name, str(plan.binarised), "--gen-subset", test_set.subset, *plan.flags], plan, model, output)
-
-
-def validation_loss(plan: Plan, model: Path) -> float:
-    """The loss of a checkpoint on the validation set, in bits per token and not smoothed, by fairseq's ``validate``.
-
-    Raises:
-        UserError: as the command.
-    """
-    from fairseq.logging import metrics
-    from fairseq_cli import validate
-
-    words = ["validate", str(plan.binarised), "--task", plan.task, "--valid-subset", plan.validation]
-    words += ["--model-overrides", "{'eval_bleu': False}", "--skip-invalid-size-inputs-valid-test"]
-    with metrics.aggregate() as measured:
-        _call(validate.cli_main, words, plan, model, Path(os.devnull))
-    values = measured.get_smoothed_values()
-    # A criterion without smoothing may log one loss alone.
-    return float(values.get("nll_loss", values["loss"]))
-
-
-def _call(main: Callable[[], None], words: Sequence[str], plan: Plan, model: Path, output: Path) -> None:
-    """Call a command of fairseq in this process; what it prints and logs is ``output``."""
-    # A progress bar for a terminal only.
-    quiet = [] if sys.stderr.isatty() else ["--no-progress-bar", "--log-format", "none"]
-    root, before = logging.getLogger(), sys.argv
-    handlers, level = root.handlers[:], root.level
-    lines = logging.Formatter("%(asctime)s | %(levelname)s | %(name)s | %(message)s", "%Y-%m-%d %H:%M:%S")
-    with open(output, "w", encoding="utf-8") as stream, redirect_stdout(stream):
-        root.handlers[:] = [logging.StreamHandler(stream)]
-        root.handlers[0].setFormatter(lines)
-        root.setLevel(logging.INFO)
-        command, *rest = words
-        sys.argv = [f"fairseq-deep {command}", *rest, "--path", str(model), "--num-workers", "0", *plan.batches, *quiet]
-        try:
-            main()
-        finally:
-            root.handlers[:], sys.argv = handlers, before
-            root.setLevel(level)
+def _recorded(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Settings as the file of a workspace has them."""
+    shown = {name: f"{value:g}" if name == "lenpen" else str(value) for name, value in settings.items()}
+    return tuple((name.replace("_", "-"), value) for name, value in shown.items())

@@ -7,7 +7,9 @@ the published and the binarised references. Each stage writes one file, whole or
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -15,25 +17,15 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, write_whole
-from fairseq_plugins.lines import read_lines
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.records import read_json
 from fairseq_plugins.sums import require_sums
+from fairseq_plugins.tools.pipeline.averaging import IF_BETTER, inputs, to_average
 from fairseq_plugins.tools.pipeline.checkout import commit
 from fairseq_plugins.tools.pipeline.commands import interruptible
-from fairseq_plugins.tools.pipeline.decoding import (
-    IF_BETTER,
-    LANGUAGE_MODEL,
-    Plan,
-    TestSet,
-    decode,
-    make_plan,
-    metrics_in,
-    to_average,
-    validation_loss,
-)
-from fairseq_plugins.tools.pipeline.generated import Texts, texts_of, write_perplexity
+from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, DecodePlan, TestSet, make_plan, metrics_in
 from fairseq_plugins.tools.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
 from fairseq_plugins.tools.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.tools.pipeline.self_check import write_check
@@ -42,6 +34,7 @@ from fairseq_plugins.tools.scoring.metrics import metric_named
 
 CHECKSUM = "test_set.sha256"
 """That of the binarised test set, in the directory of its scores."""
+LOG, TOKENS, TOKENISED_REFERENCES = "generate.log", "hypotheses.tok", "references.tok"
 WIDE = 1 / 5
 """Share of a training's updates from which the span of an average is worth a warning."""
 
@@ -159,7 +152,7 @@ def evaluate(args: argparse.Namespace) -> None:
         # Another directory than the run's own may be given for another run, too.
         of_run = (("run", str(args.run.resolve())),) if args.output else ()
         _remember(workspace, (*made_with, *of_run), model)
-        search = f", beam {plan.beam}, length penalty {plan.length_penalty}" if plan.beam else ""
+        search = f", beam {plan.search['beam']}, length penalty {plan.length_penalty}" if plan.search else ""
         say(f"{args.run}: {plan.average}{search}")
         places = {test_set: Workspace(workspace.directory / test_set.name) for test_set in plan.test_sets}
         # Check all test sets before the first is translated, which may take hours.
@@ -172,7 +165,7 @@ def evaluate(args: argparse.Namespace) -> None:
         workspace.make(model, lambda target: _average(plan, target, workspace.directory / AVERAGE_WARNING))
         for test_set, place in places.items():
             settings = (*made_with, ("subset", test_set.subset), *plan.settings, ("metrics", args.metrics))
-            _remember(place, settings, place.directory / plan.log)
+            _remember(place, settings, place.directory / (TOKENS if plan.search else SCORES))
             _evaluate(plan, test_set, model, place)
 
 
@@ -186,7 +179,7 @@ def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result:
     workspace.remember(settings)
 
 
-def _same_data(plan: Plan, test_set: TestSet, place: Workspace) -> None:
+def _same_data(plan: DecodePlan, test_set: TestSet, place: Workspace) -> None:
     """Record the checksum of a binarised test set.
 
     Raises:
@@ -202,12 +195,12 @@ def _same_data(plan: Plan, test_set: TestSet, place: Workspace) -> None:
         raise UserError(f"{place.directory}: translated from another test set than {plan.binarised} has; delete it")
 
 
-def _average(plan: Plan, target: Path, warned: Path) -> None:
+def _average(plan: DecodePlan, target: Path, warned: Path) -> None:
     """Write the averaged checkpoint; print, and keep in ``warned``, why the average may be worse than its last one."""
     # Imported late, with torch.
     from fairseq_plugins.checkpoints.average import average_checkpoints
     from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
-    from fairseq_plugins.tools.pipeline.averaging import inputs
+    from fairseq_plugins.tools.pipeline.inference import validation_loss
 
     checkpoints, doubts = inputs(plan.average, plan.run.checkpoints), []
     average_checkpoints(checkpoints, target)
@@ -235,47 +228,65 @@ def _average(plan: Plan, target: Path, warned: Path) -> None:
     say(f"mean of {len(checkpoints)}: {', '.join(path.name for path in checkpoints)}")
 
 
-def _evaluate(plan: Plan, test_set: TestSet, model: Path, workspace: Workspace) -> None:
+def _evaluate(plan: DecodePlan, test_set: TestSet, model: Path, workspace: Workspace) -> None:
     """Translate and score one test set, or score it with a language model; write the signature. Each file is whole."""
     place, make = workspace.directory, workspace.make
-    log = place / plan.log
-    make(log, lambda target: decode(plan, test_set, model, target))
     if plan.task == LANGUAGE_MODEL:
-        make(place / SCORES, lambda target: write_perplexity(log, test_set.published, target))
+        make(place / SCORES, lambda target: _write_perplexity(plan, test_set, model, target))
     else:
-        texts = texts_of(log, test_set.published, plan.data / "text" / f"{test_set.name}.tok.{plan.target}")
-        before = place / REFERENCES
-        if (place / SCORES).exists() and before.exists() and list(read_lines(before)) != list(texts.references):
+        make(place / TOKENS, lambda target: _write_translations(plan, test_set, model, target))
+        references, before = list(read_lines(test_set.published)), place / REFERENCES
+        if (place / SCORES).exists() and before.exists() and list(read_lines(before)) != references:
             raise UserError(f"{place}: scored against other references than {test_set.published}; delete it")
-        make(place / SCORES, lambda target: _write_scores(plan, texts, target))
+        make(place / SCORES, lambda target: _write_scores(plan, references, target))
     make(place / "signature", lambda target: sign(plan, model, place, target))
     for name in ("score.txt", "signature"):
         print((place / name).read_text(encoding="utf-8"), end="", flush=True)
 
 
-def _write_scores(plan: Plan, texts: Texts, target: Path) -> None:
-    """Write the texts and their scores as a table beside ``target``, and the scores to it as JSON; print warnings."""
+def _write_translations(plan: DecodePlan, test_set: TestSet, model: Path, target: Path) -> None:
+    """Write the translations of a test set in its order, without subwords, and beside them its references.
+
+    Raises:
+        UserError: a sentence was not translated exactly once.
+    """
+    from fairseq_plugins.tools.pipeline.inference import translate
+
+    lines = translate(plan, test_set, model)
+    numbers, count = [line.number for line in lines], sum(1 for _ in read_lines(test_set.published))
+    if numbers != list(range(count)):
+        found = f"{len(numbers)} translations of {len(set(numbers))} sentences"
+        raise UserError(f"{plan.binarised}: {test_set.subset}: {found}, but it has {count}")
+    tokenised = test_set.tokenised
+    references = list(read_lines(tokenised)) if tokenised else [line.reference for line in lines]
+    write_lines(target.with_name(LOG), [row for line in lines for row in line.lines()])
+    write_lines(target.with_name(TOKENISED_REFERENCES), references)
+    write_lines(target, [line.text for line in lines])
+
+
+def _read(path: Path) -> list[str]:
+    """The lines of a file of this module, which may begin with what is a byte order mark elsewhere."""
+    return path.read_bytes().decode().removesuffix("\n").split("\n")
+
+
+def _write_scores(plan: DecodePlan, references: Sequence[str], target: Path) -> None:
+    """Write plain text and its scores as a table beside ``target``, and the scores to it as JSON; print warnings."""
     from fairseq_plugins.tools.scoring.scores import score
     from fairseq_plugins.tools.scoring.tables import as_json, as_text
     from fairseq_plugins.tools.text.moses import decoder
 
     for library in ("sacrebleu", "absl"):
         logging.getLogger(library).setLevel(logging.ERROR)
-    place, text = target.parent, plan.text
-    plain = texts.hypotheses if text is None else list(map(decoder(text, plan.target), texts.hypotheses))
-    for name, lines in (
-        ("hypotheses.tok", texts.hypotheses),
-        ("references.tok", texts.tokenised_references),
-        (REFERENCES, texts.references),
-        (HYPOTHESES, plain),
-    ):
-        write_whole(place / name, "".join(f"{line}\n" for line in lines))
+    text, tokens = plan.text, _read(target.with_name(TOKENS))
+    plain = tokens if text is None else list(map(decoder(text, plan.target), tokens))
+    write_lines(target.with_name(REFERENCES), references)
+    write_lines(target.with_name(HYPOTHESES), plain)
     in_tokens = text is not None and text.tokeniser == "moses"
     scores = score(
         {HYPOTHESES: plain},
-        [texts.references],
-        tokenised_systems={HYPOTHESES: texts.hypotheses} if in_tokens else None,
-        tokenised_references=[texts.tokenised_references] if in_tokens else None,
+        [references],
+        tokenised_systems={HYPOTHESES: tokens} if in_tokens else None,
+        tokenised_references=[_read(target.with_name(TOKENISED_REFERENCES))] if in_tokens else None,
         # A name such as pt-BR would make the pair ambiguous.
         language_pair="-".join(name.replace("-", "_") for name in (plan.source, plan.target)) if text else None,
         metrics=plan.metrics or None,
@@ -283,11 +294,32 @@ def _write_scores(plan: Plan, texts: Texts, target: Path) -> None:
     )
     for warning in scores.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    write_whole(place / "score.txt", as_text(scores))
+    write_whole(target.with_name("score.txt"), as_text(scores))
     write_whole(target, as_json(scores))
 
 
-def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
+def _write_perplexity(plan: DecodePlan, test_set: TestSet, model: Path, target: Path) -> None:
+    """Score a text with a language model; write its scores as a table beside ``target``, and to it as JSON.
+
+    Bits per byte (bits of the whole text over its bytes) are comparable between different tokens.
+    """
+    from fairseq_plugins.tools.pipeline.inference import perplexity
+
+    bits, count = perplexity(plan, test_set, model)
+    how = f"eval-lm|tokens:{count}"
+    values = [("perplexity", math.inf if bits >= 1024 else 2**bits, how), ("bits per token", bits, how)]
+    if test_set.published.is_file():
+        size = test_set.published.stat().st_size
+        values.append(("bits per byte", bits * count / size, f"{how}|bytes:{size}"))
+    write_lines(
+        target.with_name("score.txt"), [f"{name:<16}{value:.4f}  {signature}" for name, value, signature in values]
+    )
+    names = ("name", "value", "signature", "higher_is_better")
+    metrics = [dict(zip(names, (*metric, False), strict=True)) for metric in values]
+    write_whole(target, json.dumps({"tokens": count, "metrics": metrics}, indent=1) + "\n")
+
+
+def sign(plan: DecodePlan, model: Path, place: Path, target: Path) -> None:
     """Write the signature, one line with everything that a score depends on."""
     scores = read_json(place / SCORES, {"metrics": ([{"signature": (str, None)}], None)})
     check = read_json(place / SELF_CHECK, {"accepted": str})
@@ -299,7 +331,7 @@ def sign(plan: Plan, model: Path, place: Path, target: Path) -> None:
         "checkpoint": checksum(model)[:12],
         "average": plan.average,
         "updates": plan.updates,
-        "beam": plan.beam,
+        "beam": plan.search.get("beam"),
         "length-penalty": plan.length_penalty,
         "sentences": scores.get("sentences"),
         "accepted": "_".join(check["accepted"].split()),

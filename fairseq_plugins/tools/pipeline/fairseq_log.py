@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.records import parse_json
-from fairseq_plugins.tools.outcomes import DIVERGED, FAILED_TO_TRAIN
+from fairseq_plugins.tools.unigram_entropy import DIVERGED, FAILED_TO_TRAIN
 
 # Ignore the log prefix. Records are flat JSON. A killed run may leave a torn line that the next run appends to, so take
 # the last object on the line.

@@ -22,7 +22,7 @@ from fairseq_plugins.tools.pipeline import commands, evaluate
 from fairseq_plugins.tools.pipeline.checkout import CONFIGS, checkout
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.compare import (
-    How,
+    CompareOptions,
     Training,
     add_options,
     report,
@@ -267,7 +267,7 @@ def _setting(text: str) -> tuple[str, str, str]:
     return corpus, name, value
 
 
-def _reproduce(args: Namespace, how: How) -> None:
+def _reproduce(args: Namespace, options: CompareOptions) -> None:
     tables = rows_by_table()
     if (args.paper, args.table) not in tables:
         raise UserError(unknown_name("table", f"{args.paper} {args.table}", [" ".join(key) for key in tables]))
@@ -277,25 +277,25 @@ def _reproduce(args: Namespace, how: How) -> None:
     out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem + ("_smoke" if args.smoke else ""))
     if args.smoke:
         wanted = of_each_method(wanted)
-    require_slurm(how.nodes)
+    require_slurm(options.nodes)
     evaluations = [] if args.train_only else args.evaluate or [[]]
     corpora = dict.fromkeys(training.corpus for training in wanted)
     places = {corpus: (args.data or out / "data") / corpus for corpus in corpora}
     # Texts that no script prepares, or only with packages of its own.
     ready = small_texts().get("PREPARED", {}) if args.smoke and not args.data else {}
     scripts = {corpus: script_of(corpus, place) for corpus, place in places.items() if corpus not in ready}
-    workspace = Workspace(out, dry_run=how.dry_run)
+    workspace = Workspace(out, dry_run=options.dry_run)
     runs: list[Path] = []
     with interruptible(), workspace.claimed():
         workspace.remember({"smoke": int(args.smoke)})
         for corpus, data in places.items():
-            if corpus in ready and not how.dry_run:
+            if corpus in ready and not options.dry_run:
                 ready[corpus](data)
             elif script := scripts.get(corpus):
-                small = {} if how.dry_run or not args.smoke else small_archives(corpus, out / "archives" / corpus)
+                small = {} if options.dry_run or not args.smoke else small_archives(corpus, out / "archives" / corpus)
                 usual = {"VARIANT": os.environ.get("VARIANT") or "wmt16-google"} if corpus == "wmt16_en_de" else {}
                 given = {name: value for of, name, value in args.prepare if of == corpus}
-                dry_run = {"DRY_RUN": str(int(how.dry_run))}
+                dry_run = {"DRY_RUN": str(int(options.dry_run))}
                 # The script skips finished stages.
                 commands.run(script, data, environment={**usual, **small, **given, **dry_run})
             seeded: list[Training] = []
@@ -305,7 +305,7 @@ def _reproduce(args: Namespace, how: How) -> None:
                     run = run_directory(out / corpus, training.file, seed, training.overrides)
                     changes = (f"common.seed={seed}", *training.overrides, *sizes)
                     seeded.append(Training(training.file, data, run, changes))
-            prepared = evaluations if how.dry_run or not any(evaluations) else of_prepared(evaluations, data)
-            train_all(seeded, how, evaluations=prepared)
+            prepared = evaluations if options.dry_run or not any(evaluations) else of_prepared(evaluations, data)
+            train_all(seeded, options, evaluations=prepared)
             runs += [training.run for training in seeded]
-        report(runs, out, how, [NOTE] if args.smoke else [])
+        report(runs, out, options, [NOTE] if args.smoke else [])

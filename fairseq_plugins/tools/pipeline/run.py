@@ -18,9 +18,9 @@ import runpy
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -31,8 +31,9 @@ from fairseq_plugins.errors import UserError, report
 from fairseq_plugins.files import checksum, no_link, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import end_with, users_mistake
+from fairseq_plugins.tools.pipeline.batch_split import Batches, BatchSplit, share
 from fairseq_plugins.tools.pipeline.checkout import commit, configuration_file, name_of, refuse_other_user_dir
-from fairseq_plugins.tools.pipeline.commands import interruptible
+from fairseq_plugins.tools.pipeline.commands import COMMAND, interruptible
 from fairseq_plugins.tools.pipeline.configuration import (
     Configuration,
     quoted,
@@ -40,7 +41,11 @@ from fairseq_plugins.tools.pipeline.configuration import (
     taken_as_it_is,
     task_and_model,
 )
-from fairseq_plugins.tools.pipeline.continuing import (
+from fairseq_plugins.tools.pipeline.corpus import binarised, check_data
+from fairseq_plugins.tools.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
+from fairseq_plugins.tools.pipeline.progress import Progress, Screen
+from fairseq_plugins.tools.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS
+from fairseq_plugins.tools.pipeline.resume import (
     Ending,
     check_unchanged,
     finished,
@@ -48,11 +53,6 @@ from fairseq_plugins.tools.pipeline.continuing import (
     read_record,
     say_how_it_ended,
 )
-from fairseq_plugins.tools.pipeline.corpus import binarised, check_data
-from fairseq_plugins.tools.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
-from fairseq_plugins.tools.pipeline.progress import Progress, Screen
-from fairseq_plugins.tools.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS
-from fairseq_plugins.tools.pipeline.sharing import Batches, Sharing, share
 from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart
 from fairseq_plugins.tools.text.description import described
 
@@ -183,19 +183,36 @@ def train(request: Request) -> int:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A training fitted to this machine: its command, the content of ``run.json``, and lines for the user."""
+class LaunchPlan:
+    """A training fitted to this machine.
 
-    command: tuple[str, ...]
+    Args:
+        module: what Python runs.
+        arguments: of ``module``.
+        environment: variables that it needs.
+        record: the content of ``run.json`` without the command.
+        lines: for the user.
+        before: the former content of ``run.json``.
+        ending: how the training ended, if it has ended already.
+    """
+
+    module: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
     record: dict[str, Any]
     lines: tuple[str, ...]
     before: dict[str, Any] | None = None
-    """The former content of ``run.json``."""
     ending: Ending | None = None
-    """How the training ended, if it has ended already."""
+
+    @property
+    def command(self) -> list[str]:
+        """The same for a shell, to be shown and kept; nothing reads it back."""
+        variables = [f"{name}={value}" for name, value in self.environment.items()]
+        python = ["env", *variables, sys.executable] if variables else [sys.executable]
+        return [*python, "-m", self.module, *self.arguments]
 
 
-def make_plan(request: Request, machine: Machine | None = None) -> Plan:
+def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
     """Check everything that can be checked before a training starts, and fit it to this machine (default: this one).
 
     Raises:
@@ -219,32 +236,34 @@ def make_plan(request: Request, machine: Machine | None = None) -> Plan:
     before = read_record(request.run / SETTINGS)
     precision = choose_precision(request.precision, config, machine, (before or {}).get("precision"))
     batches = Batches.of(config, recipe.processes)
-    sharing = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
-    if not machine.on_cpu and sharing.processes > len(machine.gpus):
-        raise UserError(f"--processes {sharing.processes}: this machine has {len(machine.gpus)} GPUs")
+    split = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
+    if not machine.on_cpu and split.processes > len(machine.gpus):
+        raise UserError(f"--processes {split.processes}: this machine has {len(machine.gpus)} GPUs")
     task, model = task_and_model(config)
-    gpus = 0 if machine.on_cpu else sharing.processes * request.nodes
+    gpus = 0 if machine.on_cpu else split.processes * request.nodes
     graphs, about_graphs = _graphs(config, task, model, gpus, before)
     where = ("--config-dir", str(recipe.file.resolve().parent), "--config-name", recipe.file.stem)
-    command = (
-        *_launcher(request, machine, sharing),
-        *("-m", "fairseq_plugins.tools.cli", "hydra-train", *where, *recipe.overrides),
-        *_overrides(request, data, machine, sharing),
-        *(*sharing.overrides(config), *precision.overrides, *_bleu_of_validation(request, config)),
-        *(["common.cuda_graphs=true"] if graphs and not config.common.cuda_graphs else []),
-        # The batches of a recipe are the same on every machine.
-        *(["dataset.length_grid=1"] if graphs and config.dataset.length_grid is None else []),
-    )
+    words = ("hydra-train", *where, *recipe.overrides, *_overrides(request, data, machine, split))
+    words += (*split.overrides(config), *precision.overrides, *_bleu_of_validation(request, config))
+    if graphs and not config.common.cuda_graphs:
+        words += ("common.cuda_graphs=true",)
+    if graphs and config.dataset.length_grid is None:
+        words += ("dataset.length_grid=1",)  # the batches of a recipe are the same on every machine
     record = {
-        **_record(request, recipe, files, machine, sharing),
+        **_record(request, recipe, files, machine, split),
         **{name: value for name, value in (before or {}).items() if name == "config"},  # the row, if it was moved
         "precision": precision.name,
         "cuda_graphs": graphs,
         "tokens_per_update": batches.largest if batches.max_tokens else None,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "command": list(command),
     }
-    return Plan(command, record, (*_lines(record, machine, sharing, precision), *about_graphs), before)
+    lines = (*_lines(record, machine, split, precision), *about_graphs)
+    if split.processes * request.nodes == 1:
+        return LaunchPlan(COMMAND, words, {}, record, lines, before)
+    # Otherwise each of several processes on a CPU uses all cores.
+    threads = max(1, machine.cores // split.processes) if machine.on_cpu else 1
+    torchrun = (*_torchrun(request, split), "-m", COMMAND, *words)
+    return LaunchPlan("torch.distributed.run", torchrun, {"OMP_NUM_THREADS": str(threads)}, record, lines, before)
 
 
 def _graphs(config: Any, task: Any, model: Any, gpus: int, before: dict[str, Any] | None) -> tuple[bool, list[str]]:
@@ -259,13 +278,13 @@ def _graphs(config: Any, task: Any, model: Any, gpus: int, before: dict[str, Any
     return True, ["CUDA graphs: the same numbers in less time; common.cuda_graphs=false turns them off"]
 
 
-def _overrides(request: Request, data: Path, machine: Machine, sharing: Sharing) -> list[str]:
+def _overrides(request: Request, data: Path, machine: Machine, split: BatchSplit) -> list[str]:
     """The overrides for this machine and for the files of RUN."""
     run = taken_as_it_is(request.run)
     overrides = [
         f"++task.data={quoted(data)}",
         f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
-        f"distributed_training.distributed_world_size={sharing.processes * request.nodes}",
+        f"distributed_training.distributed_world_size={split.processes * request.nodes}",
         f"common.cpu={str(machine.on_cpu).lower()}",
         "dataset.update_epoch_batch_itr=true",
         "common.log_format=json",
@@ -305,25 +324,19 @@ def _bleu_of_validation(request: Request, config: Any) -> list[str]:
     return overrides
 
 
-def _launcher(request: Request, machine: Machine, sharing: Sharing) -> tuple[str, ...]:
-    """The command before ``-m``: Python for one process, else torchrun."""
-    if sharing.processes * request.nodes == 1:
-        return (sys.executable,)
+def _torchrun(request: Request, split: BatchSplit) -> tuple[str, ...]:
+    """The options of torchrun."""
     port = request.master_port
     if port is None:
         from torch.distributed.elastic.utils.distributed import get_free_port
 
         port = get_free_port() if request.nodes == 1 else DEFAULT_PORT
-    # Otherwise each of several processes on a CPU uses all cores.
-    threads = max(1, machine.cores // sharing.processes) if machine.on_cpu else 1
-    place = f"--nnodes {request.nodes} --node_rank {request.rank} --nproc_per_node {sharing.processes}"
-    master = ("--master_addr", request.master_addr, "--master_port", str(port))
-    python = ("env", f"OMP_NUM_THREADS={threads}", sys.executable)
-    return (*python, "-m", "torch.distributed.run", *place.split(), *master)
+    place = f"--nnodes {request.nodes} --node_rank {request.rank} --nproc_per_node {split.processes}"
+    return (*place.split(), "--master_addr", request.master_addr, "--master_port", str(port))
 
 
 def _record(
-    request: Request, recipe: Configuration, files: Sequence[Path], machine: Machine, sharing: Sharing
+    request: Request, recipe: Configuration, files: Sequence[Path], machine: Machine, split: BatchSplit
 ) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
@@ -343,37 +356,37 @@ def _record(
         "data_content": checksum(*files),
         "prepared_by": call.read_text(encoding="utf-8").strip() if call.is_file() else None,
         "nodes": request.nodes,
-        "processes": sharing.processes * request.nodes,
-        "devices": list(machine.gpus[: sharing.processes]) or [machine.processor],
-        "update_freq": list(sharing.update_freq),
-        "max_tokens": sharing.batches.max_tokens,
-        "batch_size": sharing.batches.batch_size,
+        "processes": split.processes * request.nodes,
+        "devices": list(machine.gpus[: split.processes]) or [machine.processor],
+        "update_freq": list(split.update_freq),
+        "max_tokens": split.batches.max_tokens,
+        "batch_size": split.batches.batch_size,
         "versions": versions,
         "git_commit": commit(),
         "configuration": OmegaConf.to_container(config),
     }
 
 
-def _lines(record: dict[str, Any], machine: Machine, sharing: Sharing, precision: Precision) -> list[str]:
+def _lines(record: dict[str, Any], machine: Machine, split: BatchSplit, precision: Precision) -> list[str]:
     where = "CPU" if machine.on_cpu else f"GPU ({machine.gpus[0]})"
     count, size = record["processes"], record["tokens_per_update"]
-    freq = " then ".join(map(str, sharing.update_freq))
+    freq = " then ".join(map(str, split.update_freq))
     batch = f"{record['max_tokens']} tokens" if size else "one batch"
-    total = f"{sharing.batches.largest} tokens" if size else f"{sharing.batches.counts[-1]} batches"
-    same = "" if sharing.note else ", as configured"
+    total = f"{split.batches.largest} tokens" if size else f"{split.batches.counts[-1]} batches"
+    same = "" if split.note else ", as configured"
     other = f", not {precision.configured} as configured" if precision.name != precision.configured else ""
     return [
         f"{record['config']}: {record['method']}, {record['parameters']:,} parameters, seed {record['seed']}",
         f"{count} process{'es' if count > 1 else ''} on {where}, {precision.name}{other}",
         f"{batch} x update_freq {freq} x {count} = at most {total} an update{same}",
-        *([sharing.note] if sharing.note else []),
+        *([split.note] if split.note else []),
     ]
 
 
 # --- the check that RUN can be continued ----------------------------------------------------------------------------
 
 
-def begun(request: Request) -> Plan:
+def begun(request: Request) -> LaunchPlan:
     """Plan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
 
     Raises:
@@ -390,14 +403,15 @@ def begun(request: Request) -> Plan:
     longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
     if ending is not None and not longer:
         line = f"{request.run}: {ending.sentence()} already, nothing to do"
-        return Plan((), plan.record, (line,), ending=ending)
+        return replace(plan, lines=(line,), ending=ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
     if made_of_it and (longer or begins):
         # Refused now: the evaluation would refuse only after hours of training, or take what is there for its own.
         raise UserError(
             f"{' and '.join(made_of_it)}: made of an earlier training; to train on, move or delete what is named"
         )
-    from fairseq_plugins.checkpoints.damaged import LAST, restore_last_checkpoint
+    from fairseq_plugins.checkpoints.damaged import restore_last_checkpoint
+    from fairseq_plugins.checkpoints.names import LAST
 
     checkpoints = request.run / CHECKPOINTS
     only_planned = request.dry_run or request.rank != 0
@@ -409,8 +423,9 @@ def begun(request: Request) -> Plan:
     request.run.mkdir(parents=True, exist_ok=True)
     if longer:
         (request.run / FINISHED).unlink(missing_ok=True)
-    write_whole(request.run / SETTINGS, json.dumps(plan.record, indent=1, sort_keys=True) + "\n")
-    return Plan(plan.command, plan.record, (*plan.lines, *repairs))
+    content = {**plan.record, "command": plan.command}
+    write_whole(request.run / SETTINGS, json.dumps(content, indent=1, sort_keys=True) + "\n")
+    return replace(plan, lines=(*plan.lines, *repairs))
 
 
 # --- the training ---------------------------------------------------------------------------------------------------
@@ -447,7 +462,7 @@ def _trained(request: Request, log: Path, progress: Progress | None) -> tuple[bo
 
 
 def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int) -> None:
-    """Print the plan of a training, or the mistake that prevents it; then be the command of the plan.
+    """Print the plan of a training, or the mistake that prevents it; then be what the plan launches.
 
     Neither the imports nor the context on a GPU are made twice.
     """
@@ -465,7 +480,7 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
             raise
         report(mistake)
         sys.exit(mistake.exit_code)
-    for line in (*plan.lines, *([shlex.join(plan.command)] if request.dry_run and plan.command else [])):
+    for line in (*plan.lines, *([shlex.join(plan.command)] if request.dry_run and plan.ending is None else [])):
         Screen().say(line)
     if ended:
         sys.exit(plan.ending.exit_code if plan.ending else 0)
@@ -474,18 +489,15 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
     os.dup2(output, 1)
     os.dup2(output, 2)
     logging.getLogger("fairseq").setLevel(logging.NOTSET)
-    # env NAME=VALUE python -m MODULE ARGUMENT ...
-    at = plan.command.index("-m")
-    pairs = (word.partition("=") for word in plan.command[1 : at - 1])
-    os.environ.update((name, value) for name, _, value in pairs)
+    os.environ.update(plan.environment)
     if request.wandb_project:
         # A resumed training continues its curve.
         identity = sha256(f"{request.run.resolve()}\n".encode()).hexdigest()[:16]
         own = {"WANDB_NAME": request.run.name, "WANDB_RUN_ID": identity, "WANDB_RESUME": "allow"}
         os.environ.update({name: value for name, value in own.items() if not os.environ.get(name)})
-    sys.argv = ["-m", *plan.command[at + 2 :]]
+    sys.argv = ["-m", *plan.arguments]
     try:
-        runpy.run_module(plan.command[at + 1], run_name="__main__", alter_sys=True)
+        runpy.run_module(plan.module, run_name="__main__", alter_sys=True)
     finally:
         # A fork ends without them: loggers such as W&B finish there.
         atexit._run_exitfuncs()

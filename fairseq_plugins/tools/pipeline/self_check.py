@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, Plan, TestSet
+from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan, TestSet
 from fairseq_plugins.tools.scoring.metrics import METRICS, value_of
 from fairseq_plugins.tools.text.bytes import tokens_of
 from fairseq_plugins.tools.text.description import Description
@@ -60,7 +59,7 @@ class Result:
         return f"{score}{'; '.join(parts)}"
 
 
-def compare(plan: Plan, test_set: TestSet) -> Result:
+def compare(plan: DecodePlan, test_set: TestSet) -> Result:
     """Compare the prepared references of a test set with the published ones.
 
     Raises:
@@ -70,7 +69,7 @@ def compare(plan: Plan, test_set: TestSet) -> Result:
     return checks[plan.task](plan, test_set)
 
 
-def write_check(plan: Plan, test_set: TestSet, target: Path, accepted: str = "") -> None:
+def write_check(plan: DecodePlan, test_set: TestSet, target: Path, accepted: str = "") -> None:
     """Write the result of :func:`compare` to ``target`` and print it in one line.
 
     Raises:
@@ -95,7 +94,7 @@ def write_check(plan: Plan, test_set: TestSet, target: Path, accepted: str = "")
 # --- one function for each task -------------------------------------------------------------------------------------
 
 
-def _translation(plan: Plan, test_set: TestSet) -> Result:
+def _translation(plan: DecodePlan, test_set: TestSet) -> Result:
     """Join subwords, detokenise and compare, as for a translation."""
     from fairseq.data.data_utils import post_process
 
@@ -113,27 +112,20 @@ def _translation(plan: Plan, test_set: TestSet) -> Result:
     return _compared(plan, test_set, sentences, joined, how)
 
 
-def _speech(plan: Plan, test_set: TestSet) -> Result:
+def _speech(plan: DecodePlan, test_set: TestSet) -> Result:
     """Split transcriptions into the configuration's units and join them again, both by the task itself."""
-    from fairseq.tasks.speech_to_text import SpeechToTextTask
+    from fairseq_plugins.tools.pipeline.inference import task_of, unit_joiner
 
-    settings = Namespace(data=str(plan.binarised), config_yaml=plan.units, seed=1)
-    task = SpeechToTextTask.setup_task(settings)
+    task = task_of(plan)
     task.load_dataset(test_set.subset)
     dataset, units = task.dataset(test_set.subset), task.target_dictionary
     cut = [dataset.get_tokenized_tgt_text(index).split() for index in range(len(dataset))]
     sentences = [[unit if unit in units else None for unit in line] for line in cut]
-    steps = [step for step in (task.build_bpe(settings), task.build_tokenizer(settings)) if step is not None]
-
-    def joined(lines: Sequence[str]) -> Sequence[str]:
-        for step in steps:
-            lines = [step.decode(line) for line in lines]
-        return lines
-
-    return _compared(plan, test_set, sentences, joined, Description("none"))
+    plain = unit_joiner(task)
+    return _compared(plan, test_set, sentences, lambda lines: list(map(plain, lines)), Description("none"))
 
 
-def _language_model(plan: Plan, test_set: TestSet) -> Result:
+def _language_model(plan: DecodePlan, test_set: TestSet) -> Result:
     """Compare tokens: each must be the published word or byte, because tokens are scored."""
     if plan.text is None or not test_set.published.is_file():
         return Result(0, 0, allowed=("not compared: no text.json, or no raw text",))
@@ -185,7 +177,7 @@ def _unknown(sentences: Sequence[Tokens]) -> tuple[list[str], str]:
 
 
 def _compared(
-    plan: Plan,
+    plan: DecodePlan,
     test_set: TestSet,
     sentences: Sequence[Tokens],
     joined: Callable[[Sequence[str]], Sequence[str]],

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from fairseq_plugins.tools.outcomes import FAILED_TO_TRAIN, entropy, learned_nothing
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.tools.pipeline.results import Run
+from fairseq_plugins.tools.unigram_entropy import FAILED_TO_TRAIN, entropy, learned_nothing
 
 OK, UNKNOWN, NOT_FINISHED, NOT_EVALUATED = "ok", "unknown", "not finished", "not evaluated"
 LINES = 200_000

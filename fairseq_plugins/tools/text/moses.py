@@ -148,7 +148,7 @@ def encoder(
     """The function that makes tokens of a raw line, none of white space.
 
     Args:
-        form: what is done to a text, with the attributes of :class:`fairseq_plugins.tools.translator.form.Form`.
+        form: what is done to a text, with the attributes of ``tools.translator.preprocessor.Preprocessor``.
         language: of the line.
         truecase: restores the case of a line of tokens.
         split: makes subwords of a line of tokens.

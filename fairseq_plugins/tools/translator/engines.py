@@ -1,6 +1,6 @@
-"""The engines that search for translations: the package's own model in PyTorch, or a model of CTranslate2.
+"""The types of all engines that search for translations, the engine of CTranslate2, and the choice between engines.
 
-The first is in a file of its own, which imports torch and fairseq; the second starts without them.
+The package's own model in PyTorch is in ``fairseq_engine.py``, which imports torch and fairseq; this file does not.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.processor import core_count
 from fairseq_plugins.search import GNMT, STOCK
+from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.translator.package import FASTEST, Package, require_unchanged
 
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
@@ -28,25 +29,8 @@ PAD = "<blank>"
 Tokens = Sequence[str]
 
 
-class Hypothesis(NamedTuple):
-    """A translation in tokens.
-
-    Attributes:
-        tokens: without the end of the sentence.
-        score: log-probability (natural log) with the length penalty.
-        token_scores: log-probability (natural log) of each token and of the end of the sentence; CTranslate2 has none.
-        alignment: places, counted from 0, of each token and of the source token that it attends to most, the source
-            first; empty unless it was asked for.
-    """
-
-    tokens: list[str]
-    score: float
-    token_scores: Sequence[float] = ()
-    alignment: Sequence[tuple[int, int]] = ()
-
-
 @dataclass(frozen=True)
-class How:
+class SearchOptions:
     """How sentences are translated.
 
     Args:
@@ -79,22 +63,22 @@ class CTranslate2Engine:
 
     Args:
         directory: the model.
-        how: the search.
+        options: the search.
         positions: target tokens that the model takes, the end of the sentence among them.
 
     Raises:
         UserError: it cannot be loaded here.
     """
 
-    def __init__(self, directory: Path, how: How, positions: int) -> None:
+    def __init__(self, directory: Path, options: SearchOptions, positions: int) -> None:
         import ctranslate2
 
         # It says on standard error that float16 becomes float32 on a CPU; the label says what is used.
         ctranslate2.set_log_level(logging.ERROR)
-        self.how, self.positions = how, positions
-        gpu = gpu_of(how, ctranslate2.get_cuda_device_count())
+        self.options, self.positions = options, positions
+        gpu = gpu_of(options, ctranslate2.get_cuda_device_count())
         device: dict[str, Any] = {"device": "cpu"} if gpu is None else {"device": "cuda", "device_index": gpu}
-        threads = max(1, core_count() // how.processes) if how.processes > 1 else 0
+        threads = max(1, core_count() // options.processes) if options.processes > 1 else 0
         try:
             self.translator = ctranslate2.Translator(str(directory), **device, intra_threads=threads)
         except (RuntimeError, ValueError) as error:
@@ -104,14 +88,14 @@ class CTranslate2Engine:
     def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
         """Return the best translation of each sentence, none of which is empty, in order."""
         assert (nbest, alignment) == (1, False)  # see Translator.require_details
-        search = self.how.search
+        search = self.options.search
         usual = BATCH
         if self.translator.device == "cpu":
             of_int8 = self.translator.compute_type.startswith("int8")
             usual = CTRANSLATE2_BATCH_OF_INT8 if of_int8 else CTRANSLATE2_BATCH_ON_CPU
         lengths = [len(sentence) for sentence in sentences]
         requests: dict[int, Any] = {}
-        for batch in batches(lengths, self.how.batch or usual):
+        for batch in batches(lengths, self.options.batch or usual):
             # As fairseq has it: of the longest sentence of the batch, its end included, and of the positions.
             longest = int(search["max_len_a"] * (lengths[batch[0]] + 1) + search["max_len_b"])
             longest = min(longest, self.positions - 1)
@@ -146,7 +130,7 @@ class CTranslate2Engine:
         return [sentence.log_probs for sentence in scored]
 
 
-def choose(package: Package, wanted: str, how: How) -> str:
+def choose(package: Package, wanted: str, options: SearchOptions) -> str:
     """Return the name of the engine of a package that is called ``wanted``, or of the fastest that can do this search.
 
     Raises:
@@ -163,7 +147,7 @@ def choose(package: Package, wanted: str, how: How) -> str:
     obstacle = ""
     if find_spec("ctranslate2") is None:
         obstacle = "CTranslate2 is not installed (pip install 'fairseq-deep[export]')"
-    elif how.search["lenpen_form"] == GNMT:
+    elif options.search["lenpen_form"] == GNMT:
         obstacle = f"CTranslate2 has only fairseq's form of the length penalty (lenpen_form {STOCK})"
     if obstacle and wanted == AUTO:
         return FAIRSEQ
@@ -173,15 +157,6 @@ def choose(package: Package, wanted: str, how: How) -> str:
     for file, expected in engines[name]["files"].items():
         require_unchanged(package.directory / file, expected)
     return name
-
-
-def make_engine(package: Package, name: str, how: How) -> Engine:
-    """Make the engine of this name, of :func:`choose`."""
-    if name == FAIRSEQ:
-        from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
-
-        return FairseqEngine(package.model(), package.dictionaries(), how)
-    return CTranslate2Engine(package.directory / name, how, package.content["positions"][1])
 
 
 def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
@@ -199,11 +174,11 @@ def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
         yield batch
 
 
-def gpu_of(how: How, devices: int) -> int | None:
+def gpu_of(options: SearchOptions, devices: int) -> int | None:
     """Return which of so many GPUs this process uses; None for the CPU."""
-    if how.device == "gpu" and not devices:
+    if options.device == "gpu" and not devices:
         raise UserError("--device gpu: this engine finds no GPU; legal here: auto, cpu")
-    if how.device == "cpu" or not devices:
+    if options.device == "cpu" or not devices:
         return None
     # () in a process that is no worker, (1) in the first worker.
     identity = multiprocessing.current_process()._identity

@@ -18,10 +18,10 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_directory
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.tools.translator.engines import CTRANSLATE2, CTranslate2Engine, How
+from fairseq_plugins.tools.translator import equivalence
+from fairseq_plugins.tools.translator.engines import CTRANSLATE2, CTranslate2Engine, SearchOptions
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.tools.translator.package import FASTEST, Package, add_engine, open_package, require_replaceable
-from fairseq_plugins.tools.translator.proof import LARGEST_DIFFERENCE, compare_scores, compare_searches, drawn_sentences
 
 TRANSFORMERS = "transformers"
 TRANSLATED = 16
@@ -91,24 +91,24 @@ def export_to_ctranslate2(package: Package, quantization: str, force: bool) -> N
     if problems := obstacles_to_export(model):
         raise UserError(f"CTranslate2 does not support: {', '.join(problems)}; fairseq-deep translate needs no export")
     converter = ModelConverter(without_scaled_streams(model, dict(package.content["model"]), path))
-    how = How({**package.content["search"], "lenpen_form": "fairseq"}, device="cpu")
+    options = SearchOptions({**package.content["search"], "lenpen_form": "fairseq"}, device="cpu")
     source, target = model.max_positions()
     texts = [
-        drawn_sentences(dictionaries.source_dictionary, source, seed=1),
-        drawn_sentences(dictionaries.target_dictionary, target, seed=2),
+        equivalence.drawn_sentences(dictionaries.source_dictionary, source, seed=1),
+        equivalence.drawn_sentences(dictionaries.target_dictionary, target, seed=2),
     ]
-    ours = FairseqEngine(model, dictionaries, how)
+    ours = FairseqEngine(model, dictionaries, options)
     with TemporaryDirectory() as place:
         exact = Path(place, "float32")
         converter.convert(str(exact))
-        theirs = CTranslate2Engine(exact, how, target)
-        print(compare_scores(ours, theirs, texts, f"{path}, float32", LARGEST_DIFFERENCE))
+        theirs = CTranslate2Engine(exact, options, target)
+        print(equivalence.compare_scores(ours, theirs, texts, f"{path}, float32", equivalence.LARGEST_DIFFERENCE))
     with whole_directory(out, overwrite=force) as partial:
         converter.convert(str(partial), quantization=quantization, force=True)
-        theirs = CTranslate2Engine(partial, how, target)
+        theirs = CTranslate2Engine(partial, options, target)
         if quantization != "float32":
-            print(compare_scores(ours, theirs, texts, quantization))
-        print(compare_searches(ours, theirs, texts[0][:TRANSLATED]))
+            print(equivalence.compare_scores(ours, theirs, texts, quantization))
+        print(equivalence.compare_searches(ours, theirs, texts[0][:TRANSLATED]))
     add_engine(path, out, quantization)
     size = sum(file.stat().st_size for file in out.iterdir())
     print(f"{out}: {size / 1e6:.1f} MB")

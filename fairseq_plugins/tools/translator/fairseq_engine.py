@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from threading import RLock
 from typing import Any
 
 import torch
-from fairseq import utils
 from fairseq.data.data_utils import collate_tokens
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import core_count
-from fairseq_plugins.search.settings import GenerationConfigWithForm
-from fairseq_plugins.tools.translator.engines import BATCH, FAIRSEQ, How, Hypothesis, Tokens, batches, gpu_of
+from fairseq_plugins.tools.decoder import Decoder, Hypothesis
+from fairseq_plugins.tools.translator.engines import BATCH, FAIRSEQ, SearchOptions, Tokens, batches, gpu_of
 
 
 class FairseqEngine:
     """The model of a package, in evaluation mode, by fairseq's search as ``FairseqTask.build_generator`` makes it."""
 
-    def __init__(self, model: Any, dictionaries: Any, how: How) -> None:
+    def __init__(self, model: Any, dictionaries: Any, options: SearchOptions) -> None:
         self.source, self.target = dictionaries.source_dictionary, dictionaries.target_dictionary
-        gpu = gpu_of(how, torch.cuda.device_count())
+        gpu = gpu_of(options, torch.cuda.device_count())
         self.device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu)
-        self.model, self.how = model.to(self.device), how
+        self.model, self.options = model.to(self.device), options
         # A search sets the model up for its steps.
         self._lock = RLock()
-        if how.processes > 1:
-            torch.set_num_threads(max(1, core_count() // how.processes))
+        if options.processes > 1:
+            torch.set_num_threads(max(1, core_count() // options.processes))
         self.task = TranslationTask(TranslationConfig(), self.source, self.target)
-        self.generators: dict[bool, Any] = {}
+        self.decoders: dict[bool, Decoder] = {}
         self.label = f"{FAIRSEQ}, float32, {self.device.type}"
 
     def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
@@ -39,33 +37,25 @@ class FairseqEngine:
         numbers = [self._numbers(self.source, sentence) for sentence in sentences]
         hypotheses: dict[int, list[Hypothesis]] = {}
         with self._lock:
-            for batch in batches([len(sentence) for sentence in numbers], self.how.batch or BATCH):
+            for batch in batches([len(sentence) for sentence in numbers], self.options.batch or BATCH):
                 inputs = self._inputs([numbers[index] for index in batch])
                 hypotheses.update(zip(batch, self._searched(inputs, nbest, alignment), strict=True))
         return [hypotheses[index] for index in range(len(sentences))]
 
     def _searched(self, inputs: dict[str, torch.Tensor], nbest: int, alignment: bool) -> list[list[Hypothesis]]:
         """Return the best translations of each sentence of a batch."""
-        sample = {"id": torch.arange(len(inputs["src_tokens"])), "net_input": inputs}
-        sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
-        answers = self.task.inference_step(self._generator(alignment), [self.model], sample)
-        return [[self._hypothesis(result) for result in answer[:nbest]] for answer in answers]
+        return self._decoder(alignment)({"id": torch.arange(len(inputs["src_tokens"])), "net_input": inputs}, nbest)
 
-    def _generator(self, alignment: bool) -> Any:
+    def _decoder(self, alignment: bool) -> Decoder:
         """Return fairseq's search; with ``alignment`` the one of ``--print-alignment``, which keeps the attention."""
-        if alignment not in self.generators:
+        if alignment not in self.decoders:
             end = torch.tensor([[self.source.eos()]], device=self.device)
             with torch.no_grad():
                 if alignment and self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0] is None:
                     raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
-            settings = GenerationConfigWithForm(**self.how.search, print_alignment="hard" if alignment else None)
-            self.generators[alignment] = self.task.build_generator([self.model], OmegaConf.structured(settings))
-        return self.generators[alignment]
-
-    def _hypothesis(self, result: Mapping[str, Any]) -> Hypothesis:
-        tokens = [self.target[number] for number in result["tokens"].tolist() if number != self.target.eos()]
-        scores, alignment = result["positional_scores"].tolist(), list(map(tuple, result["alignment"]))
-        return Hypothesis(tokens, float(result["score"]), scores, alignment)
+            search = {**self.options.search, "print_alignment": "hard" if alignment else None}
+            self.decoders[alignment] = Decoder(self.task, self.model, search)
+        return self.decoders[alignment]
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Return the log-probability (natural log) of each token of each target, and of its end.

@@ -84,14 +84,14 @@ def write_card(
     Raises:
         UserError: the metadata is not legal.
     """
-    form, search = package.form, package.content["search"]
+    text, search = package.text, package.content["search"]
     recipe = _recipe(package.content, run)
     evaluations = run.evaluations.items() if run else ()
     scores = [(test, metric) for test, scored in evaluations for metric in scored.metrics.values()]
     table = [(test, metric.name, f"{metric.value:.2f}", f"`{metric.signature}`") for test, metric in scores]
     try:
         metadata = ModelCardData(
-            language=[form.source, form.target],
+            language=[text.source, text.target],
             license=license,
             library_name="transformers",
             pipeline_tag="translation",
@@ -100,8 +100,8 @@ def write_card(
         card = CARD.format(
             metadata=metadata.to_yaml(),
             name=name,
-            source=form.source,
-            target=form.target,
+            source=text.source,
+            target=text.target,
             **search,
             trust=", trust_remote_code=True" if trusted else "",
             note=NOTES.get(kind, "") + TRUSTED * trusted,

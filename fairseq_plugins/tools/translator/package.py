@@ -19,7 +19,7 @@ from fairseq_plugins.files import checksum, locked, write_whole
 from fairseq_plugins.records import parse_json, read_json, require
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.tools.text.description import SUBWORDS, TOKENISERS
-from fairseq_plugins.tools.translator.form import Form
+from fairseq_plugins.tools.translator.preprocessor import Preprocessor
 
 MANIFEST, WEIGHTS = "translator.json", "weights.safetensors"
 FORMAT = 1
@@ -68,16 +68,16 @@ class Package:
     content: Mapping[str, Any]
 
     @property
-    def form(self) -> Form:
-        """The form of its text."""
-        return Form(**self.content["text"])
+    def text(self) -> Preprocessor:
+        """How its text is prepared."""
+        return Preprocessor(**self.content["text"])
 
     def dictionaries(self) -> Any:
         """Return ``source_dictionary`` and ``target_dictionary``."""
         from fairseq_plugins.tools.translator.model import dictionaries_of
 
-        form = self.form
-        return dictionaries_of(*(self.directory / f"dict.{language}.txt" for language in (form.source, form.target)))
+        text = self.text
+        return dictionaries_of(*(self.directory / f"dict.{language}.txt" for language in (text.source, text.target)))
 
     def model(self) -> Any:
         """Return the model, in float32 and evaluation mode; a UserError if the weights are damaged or do not fit."""
@@ -107,7 +107,7 @@ def open_package(directory: Path) -> Package:
         if content["format"] != FORMAT:
             raise UserError(f"a package of format {content['format']}; this version of fairseq-deep reads {FORMAT}")
         require(content, CONTENT)
-        Form(**content["text"])
+        Preprocessor(**content["text"])
         content["search"] = checked_search(content["search"])
         if len(content["positions"]) != 2 or WEIGHTS not in content["files"]:
             raise UserError(f"not two positions, or no {WEIGHTS} in files")

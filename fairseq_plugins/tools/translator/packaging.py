@@ -24,13 +24,12 @@ from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.sums import QUICK, require_sums
 from fairseq_plugins.tools.pipeline import averaging
-from fairseq_plugins.tools.pipeline.continuing import finished
 from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of, lengths
 from fairseq_plugins.tools.pipeline.decoding import TRANSLATION, configuration_of, test_sets, text_of
 from fairseq_plugins.tools.pipeline.results import AVERAGED, Run, read_run
+from fairseq_plugins.tools.pipeline.resume import finished
 from fairseq_plugins.tools.pipeline.workspace import settings_in
 from fairseq_plugins.tools.text import moses
-from fairseq_plugins.tools.translator.form import CODES, TRUECASER, VOCABULARY, Form, form_of
 from fairseq_plugins.tools.translator.model import dictionaries_of, options_of, write_weights
 from fairseq_plugins.tools.translator.package import (
     FORMAT,
@@ -41,6 +40,7 @@ from fairseq_plugins.tools.translator.package import (
     require_replaceable,
     write_manifest,
 )
+from fairseq_plugins.tools.translator.preprocessor import CODES, TRUECASER, VOCABULARY, Preprocessor, preprocessor_of
 
 SAMPLE = 1000
 """Lines of a test set whose tokens are compared."""
@@ -90,8 +90,8 @@ def package(args: argparse.Namespace) -> None:
     require_sums(data_bin, *QUICK, "../*")
     source, target = languages_of(data_bin, config["task"])
     settings = settings_in(args.data)
-    form = form_of((source, target), text_of(args.data), settings)
-    files = files_of(args, form, settings)
+    text = preprocessor_of((source, target), text_of(args.data), settings)
+    files = files_of(args, text, settings)
     files |= {f"dict.{language}.txt": data_bin / f"dict.{language}.txt" for language in (source, target)}
     options = options_of(state, checkpoint)
     dictionaries = dictionaries_of(*(files[f"dict.{language}.txt"] for language in (source, target)))
@@ -100,7 +100,7 @@ def package(args: argparse.Namespace) -> None:
     search, defaults = config.get("generation", {}), GenerationConfigWithForm()
     content = {
         "format": FORMAT,
-        "text": asdict(form),
+        "text": asdict(text),
         "search": {name: kind(search.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()},
         "positions": list(model.max_positions()),
         "longest_trained": longest_trained(data_bin, source, target),
@@ -112,7 +112,7 @@ def package(args: argparse.Namespace) -> None:
     with whole_directory(args.out, overwrite=args.force) as directory:
         for name, path in files.items():
             shutil.copyfile(path, directory / name)
-        if doubt := other_tokens(args.data, source, form.encoder(directory)):
+        if doubt := other_tokens(args.data, source, text.encoder(directory)):
             print(f"warning: {doubt}", file=sys.stderr)
         write_weights(state["model"], directory / WEIGHTS)
         (directory / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
@@ -166,16 +166,16 @@ def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
     return max((int(tokens.max()) - 1 for tokens in parts), default=None)
 
 
-def files_of(args: argparse.Namespace, form: Form, settings: Mapping[str, str]) -> dict[str, Path]:
+def files_of(args: argparse.Namespace, text: Preprocessor, settings: Mapping[str, str]) -> dict[str, Path]:
     """Return where each file of :func:`~fairseq_plugins.tools.text.moses.files_of` is, by its name in the package."""
-    end = f".{form.source}" if settings.get("JOINT_CODES") == "0" else ""
-    learned = "codes" if form.subwords == "subword_nmt" else "sentencepiece.model"
+    end = f".{text.source}" if settings.get("JOINT_CODES") == "0" else ""
+    learned = "codes" if text.subwords == "subword_nmt" else "sentencepiece.model"
     places = {
         CODES: (args.codes or args.data / f"{learned}{end}", "--codes FILE names the merges or the model"),
-        VOCABULARY: (args.data / f"vocabulary.{form.source}", "prepare the directory again"),
+        VOCABULARY: (args.data / f"vocabulary.{text.source}", "prepare the directory again"),
         TRUECASER: (args.truecaser or args.data / "truecaser", "--truecaser FILE names Moses' model"),
     }
-    files = {name: places[name] for name in moses.files_of(form)}
+    files = {name: places[name] for name in moses.files_of(text)}
     if missing := [f"{path}: no such file; {cure}" for path, cure in files.values() if not path.is_file()]:
         raise UserError(missing)
     return {name: path for name, (path, _) in files.items()}

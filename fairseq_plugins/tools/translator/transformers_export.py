@@ -11,10 +11,10 @@ from fairseq_plugins.files import require_no_input, whole_directory
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.tools.pipeline.results import Run, read_run
-from fairseq_plugins.tools.translator.engines import How
+from fairseq_plugins.tools.translator import equivalence
+from fairseq_plugins.tools.translator.engines import SearchOptions
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.tools.translator.package import Package, require_replaceable
-from fairseq_plugins.tools.translator.proof import LARGEST_DIFFERENCE, compare_scores, compare_searches, drawn_sentences
 
 PROOF = "proof.txt"
 SENTENCES, LINES, TRANSLATED = 100, 200, 16
@@ -44,39 +44,39 @@ def export_to_transformers(package: Package, out: Path, args: argparse.Namespace
     run = read_run(args.run) if args.run else None
     if run:
         _require_its_training(package, run)
-    search, form = package.content["search"], package.form
+    search, text = package.content["search"], package.text
     if search["lenpen_form"] == GNMT:
         raise UserError(
             f"transformers does not support: lenpen_form {GNMT}; {STOCK} is the form that it has (translator.json)"
         )
-    encode = form.encoder(package.directory)
+    encode = text.encoder(package.directory)
     model, dictionaries = package.model(), package.dictionaries()
     source, target = dictionaries.source_dictionary, dictionaries.target_dictionary
     positions = model.max_positions()
     theirs = converted(model, package.content["model"])
     if hasattr(theirs.config, "langs"):
-        theirs.config.langs = [form.source, form.target]
+        theirs.config.langs = [text.source, text.target]
     theirs.generation_config = search_settings(search, target, longest_translation(search, *positions))
     texts = [
-        drawn_sentences(source, positions[0], seed=1, count=SENTENCES),
-        drawn_sentences(target, positions[1], seed=2, count=SENTENCES),
+        equivalence.drawn_sentences(source, positions[0], seed=1, count=SENTENCES),
+        equivalence.drawn_sentences(target, positions[1], seed=2, count=SENTENCES),
     ]
-    raw, sentences = list(map(form.decoder(), texts[0])), texts[0][:TRANSLATED]
+    raw, sentences = list(map(text.decoder(), texts[0])), texts[0][:TRANSLATED]
     if args.text:
         lines = [line for line in islice(read_lines(args.text), LINES) if 0 < len(encode(line)) < positions[0]]
         raw, sentences = raw + lines, [encode(line) for line in lines]
-    how = How(search, device="cpu")
+    options = SearchOptions(search, device="cpu")
     with whole_directory(out, overwrite=args.force) as partial:
         theirs.save_pretrained(partial)
         (partial / "model.safetensors").chmod(0o644)  # safetensors lets nobody else read it
-        kind, trusted = theirs.config.model_type, not is_stock(form)
+        kind, trusted = theirs.config.model_type, not is_stock(text)
         write_tokeniser(package, dictionaries, positions[0], partial, LEAST_TRANSFORMERS[kind])
-        ours = FairseqEngine(model, dictionaries, how)
-        exported = TransformersEngine(partial, dictionaries, how, positions[1])
+        ours = FairseqEngine(model, dictionaries, options)
+        exported = TransformersEngine(partial, dictionaries, options, positions[1])
         proof = [
-            compare_scores(ours, exported, texts, "float32", LARGEST_DIFFERENCE),
-            compare_searches(ours, exported, sentences),
-            compare_tokenisers(form, encode, source, raw, partial),
+            equivalence.compare_scores(ours, exported, texts, "float32", equivalence.LARGEST_DIFFERENCE),
+            equivalence.compare_searches(ours, exported, sentences),
+            compare_tokenisers(text, encode, source, raw, partial),
         ]
         (partial / PROOF).write_text("".join(f"{line}\n" for line in proof), encoding="utf-8")
         write_card(partial, out.resolve().name, package, kind, trusted, run, args.license, proof)

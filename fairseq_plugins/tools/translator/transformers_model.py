@@ -39,7 +39,8 @@ from transformers import (
 
 from fairseq_plugins.checkpoints.fold import Folded, fold
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.tools.translator.engines import How, Hypothesis
+from fairseq_plugins.tools.decoder import Hypothesis
+from fairseq_plugins.tools.translator.engines import SearchOptions
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 
 ACTIVATIONS = {name: name for name in ("relu", "gelu", "swish", "tanh", "linear")}
@@ -189,13 +190,13 @@ class TransformersEngine(FairseqEngine):
     Args:
         directory: the model.
         dictionaries: of the source and the target.
-        how: the search of the package, for limits that depend on the length of the source.
+        options: the search of the package, for limits that depend on the length of the source.
         positions: target tokens that the model takes, the end of the sentence among them.
     """
 
-    def __init__(self, directory: Path, dictionaries: Any, how: How, positions: int) -> None:
+    def __init__(self, directory: Path, dictionaries: Any, options: SearchOptions, positions: int) -> None:
         model = AutoModelForSeq2SeqLM.from_pretrained(directory, local_files_only=True).eval()
-        super().__init__(model, dictionaries, how)
+        super().__init__(model, dictionaries, options)
         self.positions, self.label = positions, "transformers, float32, cpu"
 
     def _searched(self, inputs: dict[str, Tensor], nbest: int, alignment: bool) -> list[list[Hypothesis]]:
@@ -204,7 +205,7 @@ class TransformersEngine(FairseqEngine):
         found = self.model.generate(
             input_ids=padded,
             attention_mask=padded.ne(self.source.pad()).long(),
-            max_new_tokens=longest_translation(self.how.search, padded.size(1), self.positions) + 1,
+            max_new_tokens=longest_translation(self.options.search, padded.size(1), self.positions) + 1,
             output_scores=True,
             return_dict_in_generate=True,
         )

@@ -21,15 +21,15 @@ from transformers import MarianTokenizer
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.text import moses
 from fairseq_plugins.tools.text.tokenization_prepared_text import PreparedTextTokenizer
-from fairseq_plugins.tools.translator.form import CODES, Form
 from fairseq_plugins.tools.translator.package import Package
+from fairseq_plugins.tools.translator.preprocessor import CODES, Preprocessor
 
 PreparedTextTokenizer.register_for_auto_class("AutoTokenizer")
 
 
-def is_stock(form: Form) -> bool:
+def is_stock(text: Preprocessor) -> bool:
     """Whether the text is read by a class of transformers; else by code beside the model, which has to be trusted."""
-    return form == Form(form.source, form.target, subwords="sentencepiece", escape=form.escape)
+    return text == Preprocessor(text.source, text.target, subwords="sentencepiece", escape=text.escape)
 
 
 def write_tokeniser(
@@ -48,7 +48,7 @@ def write_tokeniser(
     for words, name in ((source, "vocab.json"), (target, "target_vocab.json")):
         numbers = {word: number for number, word in enumerate(words.symbols)}
         (directory / name).write_text(json.dumps(numbers, ensure_ascii=False, indent=1), encoding="utf-8")
-    form, vocab, target_vocab = package.form, str(directory / "vocab.json"), str(directory / "target_vocab.json")
+    text, vocab, target_vocab = package.text, str(directory / "vocab.json"), str(directory / "target_vocab.json")
     common = {
         "unk_token": source.unk_word,
         "eos_token": source.eos_word,
@@ -58,34 +58,34 @@ def write_tokeniser(
         "split_special_tokens": True,
         "clean_up_tokenization_spaces": False,
     }
-    if is_stock(form):
+    if is_stock(text):
         pieces = str(package.directory / CODES)
-        languages = {"source_lang": form.source, "target_lang": form.target}
+        languages = {"source_lang": text.source, "target_lang": text.target}
         tables = {"vocab": vocab, "target_vocab_file": target_vocab, "separate_vocabs": True}
         MarianTokenizer(pieces, pieces, **tables, **languages, **common).save_pretrained(directory)
     else:
-        files: dict[str, Any] = {name: str(package.directory / name) for name in moses.files_of(form)}
+        files: dict[str, Any] = {name: str(package.directory / name) for name in moses.files_of(text)}
         needs = {**files, **common, "least_transformers": least_transformers}
-        PreparedTextTokenizer(vocab, target_vocab, asdict(form), **needs).save_pretrained(directory)
+        PreparedTextTokenizer(vocab, target_vocab, asdict(text), **needs).save_pretrained(directory)
 
 
 def compare_tokenisers(
-    form: Form, encode: Callable[[str], list[str]], words: Any, texts: Sequence[str], directory: Path
+    text: Preprocessor, encode: Callable[[str], list[str]], words: Any, texts: Sequence[str], directory: Path
 ) -> str:
     """Compare the numbers of raw sentences, and return that they are equal, in a line; else a UserError names one.
 
     Args:
-        form: of the text.
-        encode: its :meth:`Form.encoder`.
+        text: how raw text is prepared.
+        encode: its :meth:`Preprocessor.encoder`.
         words: the dictionary of the source.
         texts: raw sentences.
         directory: of the model.
     """
     # AutoTokenizer would run a copy of the copy, in a cache of the user.
-    kind = MarianTokenizer if is_stock(form) else PreparedTextTokenizer
+    kind = MarianTokenizer if is_stock(text) else PreparedTextTokenizer
     theirs = kind.from_pretrained(directory, local_files_only=True)
-    for text in texts:
-        numbers = [*map(words.index, encode(text)), words.eos()]
-        if theirs(text).input_ids != numbers:
-            raise UserError(f"transformers reads other tokens in {text[:80]!r}; nothing written")
+    for line in texts:
+        numbers = [*map(words.index, encode(line)), words.eos()]
+        if theirs(line).input_ids != numbers:
+            raise UserError(f"transformers reads other tokens in {line[:80]!r}; nothing written")
     return f"tokeniser: the numbers of {len(texts):,} of {len(texts):,} sentences are equal"

@@ -21,7 +21,8 @@ from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.process import at_once, exit_code, importing, log_as_fairseq_does
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.tools.arguments import typed
-from fairseq_plugins.tools.translator.engines import AUTO, FAIRSEQ, How, Hypothesis, choose, make_engine
+from fairseq_plugins.tools.decoder import Hypothesis
+from fairseq_plugins.tools.translator.engines import AUTO, FAIRSEQ, CTranslate2Engine, Engine, SearchOptions, choose
 from fairseq_plugins.tools.translator.package import Package, checked_search, open_package
 from fairseq_plugins.tools.workers import map_lines
 
@@ -128,21 +129,29 @@ class Translator:
         search = checked_search({**package.content["search"], **given})
         self.longest = longest_of(package)
         self.usual = package.content.get("longest_trained")
-        self._how = How(search, batch, device, processes)
-        self.engine = choose(package, engine, self._how)
-        form = package.form
-        self._form, self._encode, self._decode = form, form.encoder(package.directory), form.decoder()
+        self._options = SearchOptions(search, batch, device, processes)
+        self.engine = choose(package, engine, self._options)
+        text = package.text
+        self._text, self._encode, self._decode = text, text.encoder(package.directory), text.decoder()
         if self.engine == FAIRSEQ:
             with at_once(), importing():
                 register()  # before the processes part, which import nothing again
         # Of several processes each makes its own.
-        self._engine = make_engine(package, self.engine, self._how) if processes == 1 else None
+        self._engine = self._make_engine() if processes == 1 else None
+
+    def _make_engine(self) -> Engine:
+        package = self.package
+        if self.engine == FAIRSEQ:
+            from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
+
+            return FairseqEngine(package.model(), package.dictionaries(), self._options)
+        return CTranslate2Engine(package.directory / self.engine, self._options, package.content["positions"][1])
 
     def __str__(self) -> str:
-        search, form = self._how.search, self._form
-        engine = self._engine.label if self._engine else f"{self.engine}, {self._how.processes} processes"
+        search, text = self._options.search, self._text
+        engine = self._engine.label if self._engine else f"{self.engine}, {self._options.processes} processes"
         penalty = f"length penalty {search['lenpen']:g}"
-        return f"{form.source}-{form.target}: {engine}, beam {search['beam']}, {penalty}"
+        return f"{text.source}-{text.target}: {engine}, beam {search['beam']}, {penalty}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A process that gets it makes an engine of its own.
@@ -172,7 +181,7 @@ class Translator:
 
     def require_details(self, count: int) -> None:
         """Check that the search finds ``count`` translations and scores their tokens, or raise a UserError."""
-        beam = self._how.search["beam"]
+        beam = self._options.search["beam"]
         if not 1 <= count <= beam:
             raise UserError(f"nbest {count}: a search of beam {beam} finds 1 to {beam} translations of a line")
         if self.engine != FAIRSEQ:
@@ -184,17 +193,17 @@ class Translator:
         With several processes it forks, so call it before anything has been computed, as the command line does.
         """
         work = partial(self._lines, nbest=nbest, alignment=alignment)
-        return map_lines(lambda: work, groups, self._how.processes, at_once=1)
+        return map_lines(lambda: work, groups, self._options.processes, at_once=1)
 
     def _lines(self, texts: Iterable[str], nbest: int = 1, alignment: bool = False) -> list[NBest]:
         lines = list(texts)
         if isinstance(texts, str) or not all(isinstance(line, str) for line in lines):
             raise TypeError("a list of texts is translated, and each of them is a str")
         parts = [
-            list(self._form.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
+            list(self._text.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
             for line in lines
         ]
-        self._engine = self._engine or make_engine(self.package, self.engine, self._how)
+        self._engine = self._engine or self._make_engine()
         together = [part for parts_of_line in parts for part in parts_of_line]
         hypotheses = iter(self._engine.search(together, nbest, alignment) if together else [])
         return [

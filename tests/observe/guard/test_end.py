@@ -21,7 +21,7 @@ from fairseq_plugins.errors import DIVERGED_EXIT_CODE, Diverged, UserError, rais
 from fairseq_plugins.tools.cli import main as cli
 from fairseq_plugins.tools.observe.guard.guarding import record as guard_record
 from fairseq_plugins.tools.observe.guard.installing import check_norms
-from fairseq_plugins.tools.pipeline import continuing
+from fairseq_plugins.tools.pipeline import resume
 from fairseq_plugins.tools.pipeline.fairseq_log import read_log
 from fairseq_plugins.tools.pipeline.verdicts import judge
 from tests import processes, toy
@@ -61,7 +61,7 @@ def test_one_line_one_code_and_one_verdict(ended: tuple[Path, int, str], tmp_pat
     assert line
     log, judged = run / "train.log", judge(read_log(run / "train.log"), 3.0)
     assert (judged.outcome, judged.reason) == ("diverged", line[1])
-    assert continuing.say_how_it_ended(tmp_path, code, log, since=0).exit_code == 1
+    assert resume.say_how_it_ended(tmp_path, code, log, since=0).exit_code == 1
     written = json.loads((tmp_path / "finished").read_text())
     assert (written["outcome"], written["reason"]) == ("diverged", line[1])
 
@@ -71,7 +71,7 @@ def test_a_run_that_failed_to_train_is_called_that(tmp_path: Path) -> None:
     text = "failed to train: training loss 9.01 bits a token after 4400 updates, the frequencies alone give 9.1"
     prefix = "2026-01-01 00:00:00 | INFO | fairseq_cli.train.guard | "
     log.write_text(f"{prefix}{guard_record(4400, f'{text}; stop', ends=text)}\nerror: {text}\n")
-    assert continuing.say_how_it_ended(tmp_path, 3, log, since=0).exit_code == 1
+    assert resume.say_how_it_ended(tmp_path, 3, log, since=0).exit_code == 1
     assert json.loads((tmp_path / "finished").read_text())["outcome"] == "failed to train"
     assert judge(read_log(log), None).outcome == "failed to train"
 

@@ -11,7 +11,7 @@ import torch
 from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDataset
 
 from fairseq_plugins.tools.observe.guard.signals import Band
-from fairseq_plugins.tools.outcomes import FAILED_TO_TRAIN, entropy, learned_nothing
+from fairseq_plugins.tools.unigram_entropy import FAILED_TO_TRAIN, entropy, learned_nothing
 
 logger = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from typing import Any
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.records import read_json
-from fairseq_plugins.tools.outcomes import DIVERGED
 from fairseq_plugins.tools.pipeline.configuration import GROUPS_BY_NAME
 from fairseq_plugins.tools.pipeline.fairseq_log import LogReader, error_message, floating_point_error, read_log
 from fairseq_plugins.tools.pipeline.results import FINISHED, FORMATS
+from fairseq_plugins.tools.unigram_entropy import DIVERGED
 
 LIMITS = ("max_update", "max_epoch")
 """Settings of ``optimization`` that may grow, as with fairseq-train: the training then goes on. 0 is no limit."""

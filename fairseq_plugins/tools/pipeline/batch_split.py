@@ -95,7 +95,7 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class Sharing:
+class BatchSplit:
     """How the batches of one update, cut or as configured, are shared among the processes of this machine."""
 
     processes: int
@@ -115,7 +115,7 @@ class Sharing:
         return [*overrides, f"dataset.required_batch_size_multiple={self.batches.multiple}"]
 
 
-def share(batches: Batches, nodes: int, requested: int | None, devices: int) -> Sharing:
+def share(batches: Batches, nodes: int, requested: int | None, devices: int) -> BatchSplit:
     """Share the batches of an update so that each update has as many tokens as configured.
 
     fairseq deals the shuffled batches of an epoch to its processes in turn. So an update has the same batches for any
@@ -140,8 +140,8 @@ def share(batches: Batches, nodes: int, requested: int | None, devices: int) -> 
     cut = batches.cut(parts)
     update_freq = tuple(count // workers for count in cut.counts)
     if parts == 1:
-        return Sharing(processes, update_freq, cut)
+        return BatchSplit(processes, update_freq, cut)
     changed = ", ".join(f"{name} {limit} -> {cut.limits[name]}" for name, limit in batches.limits.items())
     before = "as before" if cut.largest == batches.largest else f"instead of {batches.largest:,}"
     total = f"{cut.largest:,} {'tokens' if cut.max_tokens else 'sentences'} per update {before}"
-    return Sharing(processes, update_freq, cut, f"batches are cut: {changed} on {workers} processes, {total}")
+    return BatchSplit(processes, update_freq, cut, f"batches are cut: {changed} on {workers} processes, {total}")

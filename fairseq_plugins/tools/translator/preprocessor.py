@@ -22,8 +22,8 @@ CLOSING, OPENING = "\"'“”’»)]", "„«‚([¿¡"
 
 
 @dataclass(frozen=True)
-class Form:
-    """The form of a text: its languages, tokens and subwords.
+class Preprocessor:
+    """How raw text becomes tokens, and tokens become text.
 
     Args:
         source, target: languages, two letters.
@@ -141,10 +141,10 @@ def _opens(mark: str, counts: Mapping[str, int]) -> bool:
     return mark.startswith(tuple(OPENING))  # empty where it was a reference to no character
 
 
-def form_of(languages: tuple[str, str], text: Description, settings: Mapping[str, str]) -> Form:
-    """Return the form of a prepared directory: its languages, description and NAME=VALUE of its file ``settings``."""
+def preprocessor_of(languages: tuple[str, str], text: Description, settings: Mapping[str, str]) -> Preprocessor:
+    """Return how a prepared directory was made: its languages, description and NAME=VALUE of its file ``settings``."""
     changes = {change for changes in text.changed.values() for change in changes}
-    return Form(
+    return Preprocessor(
         *languages,
         tokeniser=text.tokeniser,
         subwords=text.subwords,

@@ -1,0 +1,172 @@
+"""Translations, perplexity and validation loss of a model on the data of a plan; each is a return value.
+
+Tasks, batches and models are those of ``fairseq-generate``, ``fairseq-eval-lm`` and ``fairseq-validate``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from fairseq.data.data_utils import post_process
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.logging import metrics
+from fairseq.logging.progress_bar import progress_bar
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, setup_task
+from fairseq.utils import resolve_max_positions, strip_pad
+from fairseq_cli.eval_lm import eval_lm
+from omegaconf import OmegaConf
+
+from fairseq_plugins.tools.decoder import Decoder, Hypothesis, moved
+from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet
+
+MULTIPLE = 8
+"""fairseq's default of ``--required-batch-size-multiple``."""
+
+
+class Translated(NamedTuple):
+    """A sentence of a test set and its best translation.
+
+    Attributes:
+        number: of the sentence in the test set, from 0.
+        source: its tokens with joined subwords; None for speech.
+        reference: the same of the binarised reference; unknown words are ``<<unk>>``.
+        hypothesis: the translation in the model's units.
+        joined: the translation with joined subwords.
+        text: ``joined`` as the task undoes its own units.
+    """
+
+    number: int
+    source: str | None
+    reference: str
+    hypothesis: Hypothesis
+    joined: str
+    text: str
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that ``fairseq-generate`` prints of it, with its logarithms of base 2."""
+        score, scores = (
+            torch.tensor(value) / math.log(2) for value in (self.hypothesis.score, self.hypothesis.token_scores)
+        )
+        if self.source is not None:
+            yield f"S-{self.number}\t{self.source}"
+        yield f"T-{self.number}\t{self.reference}"
+        yield f"H-{self.number}\t{score}\t{self.joined}"
+        yield f"D-{self.number}\t{score}\t{self.text}"
+        yield f"P-{self.number}\t{' '.join(f'{value:.4f}' for value in scores.tolist())}"
+
+
+def task_of(plan: DecodePlan) -> Any:
+    """Return fairseq's task of a plan; its other settings are the defaults of ``fairseq-generate``."""
+    config, settings = OmegaConf.structured(FairseqConfig), {"data": str(plan.binarised), **plan.task_settings}
+    if plan.task in TASK_DATACLASS_REGISTRY:
+        config.task = TASK_DATACLASS_REGISTRY[plan.task](_name=plan.task, **settings)
+        return setup_task(config.task)
+    # The task of speech has its settings as flags only.
+    flags = ArgumentParser()
+    TASK_REGISTRY[plan.task].add_args(flags)
+    defaults = vars(flags.parse_args([str(plan.binarised.resolve())]))
+    return setup_task(Namespace(**{**defaults, **settings, "task": plan.task, "seed": config.common.seed}))
+
+
+def unit_joiner(task: Any) -> Callable[[str], str]:
+    """Return the function that makes text of a line in the units of a task that has units of its own."""
+    steps = [step for step in (task.build_bpe(None), task.build_tokenizer(None)) if step is not None]
+    return lambda line: functools.reduce(lambda text, step: step.decode(text), steps, line)
+
+
+def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Translated]:
+    """Return the best translation of each sentence, in the order of the test set."""
+    task = task_of(plan)
+    model, config, _ = _loaded(plan, checkpoint, task=task)
+    task.load_dataset(test_set.subset, task_cfg=config.task)
+    model.make_generation_fast_(need_attn=False)
+    decoder, source, target = Decoder(task, model, plan.search), task.source_dictionary, task.target_dictionary
+    marks = getattr(decoder.generator, "symbols_to_strip_from_output", {decoder.generator.eos})
+    unspoken = {target[number] for number in {*marks, target.bos()}}
+    subwords = plan.text.subwords if plan.text else None
+    plain = unit_joiner(task)
+
+    def string(words: Any, row: torch.Tensor, **options: Any) -> str:
+        return plain(words.string(strip_pad(row, target.pad()), subwords, **options))
+
+    lines = []
+    for sample in _batches(plan, task, model, test_set.subset):
+        for place, [hypothesis] in enumerate(decoder(sample)):
+            joined = post_process(" ".join(token for token in hypothesis.tokens if token not in unspoken), subwords)
+            translated = Translated(
+                int(sample["id"][place]),
+                string(source, sample["net_input"]["src_tokens"][place]) if source else None,
+                string(target, sample["target"][place], escape_unk=True, extra_symbols_to_ignore=marks),
+                hypothesis,
+                joined,
+                plain(joined),
+            )
+            lines.append(translated)
+    return sorted(lines)
+
+
+def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[float, int]:
+    """Return the bits per token of a text under a language model, and the number of its tokens."""
+    task = task_of(plan)
+    model, *_ = _loaded(plan, checkpoint, task=task)
+    model.make_generation_fast_()
+    task.load_dataset(test_set.subset)
+    batches = task.eval_lm_dataloader(
+        task.dataset(test_set.subset),
+        max_tokens=plan.max_tokens,
+        max_positions=model.max_positions(),
+        num_workers=0,
+        context_window=plan.context_window,
+    )
+    samples, words, starts = list(batches), task.target_dictionary, task.args.add_bos_token
+    result = eval_lm([model], words, _shown(samples), target_dictionary=words, remove_bos_token=starts)
+    return float(result["loss"]), sum(sample["ntokens"] for sample in samples)
+
+
+def validation_loss(plan: DecodePlan, checkpoint: Path) -> float:
+    """Return the loss of a checkpoint on the validation sets, in bits per token and not smoothed."""
+    model, config, task = _loaded(plan, checkpoint, {"data": str(plan.binarised), "eval_bleu": False})
+    criterion = task.build_criterion(config.criterion).eval()
+    logged = []
+    for subset in plan.validation.split(","):
+        task.load_dataset(subset, combine=False, epoch=1, task_cfg=config.task)
+        for sample in _batches(plan, task, model, subset, skip_long=True):
+            logged.append(task.valid_step(moved(sample, model), model, criterion)[2])
+    with metrics.aggregate(new_root=True) as measured:
+        task.reduce_metrics(logged, criterion)
+    values = measured.get_smoothed_values()
+    # A criterion without smoothing may log one loss alone.
+    return float(values.get("nll_loss", values["loss"]))
+
+
+def _loaded(
+    plan: DecodePlan, checkpoint: Path, overrides: dict[str, Any] | None = None, task: Any = None
+) -> tuple[Any, Any, Any]:
+    """Return the model of a checkpoint, its configuration, and the task, by default its own."""
+    [model], config, task = load_model_ensemble_and_task([str(checkpoint)], overrides, task)
+    return (model.cuda() if plan.on_gpu else model).eval(), config, task
+
+
+def _batches(plan: DecodePlan, task: Any, model: Any, subset: str, skip_long: bool = False) -> Any:
+    """Return the batches of a set; a sentence that is too long for the model is an error, or skipped."""
+    batches = task.get_batch_iterator(
+        task.dataset(subset),
+        max_tokens=plan.max_tokens,
+        max_positions=resolve_max_positions(task.max_positions(), model.max_positions()),
+        ignore_invalid_inputs=skip_long,
+        required_batch_size_multiple=MULTIPLE,
+    )
+    return _shown(batches.next_epoch_itr(shuffle=False))
+
+
+def _shown(batches: Any) -> Any:
+    """Return an iterator that shows its progress on a terminal."""
+    return progress_bar(batches, log_format="tqdm" if sys.stderr.isatty() else "none")
