@@ -46,7 +46,7 @@ class JoinedAttention(ThreeMapsAttention):
         incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         need_weights: bool = False,
         need_head_weights: bool = False,
-        scores: Tensor | None = None,
+        prev_logits: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`Attention.attend`; the weights are those of the cross-attention."""
         target, _, _ = self.self_attn.attend(
@@ -55,7 +55,7 @@ class JoinedAttention(ThreeMapsAttention):
         source, weights, _ = super().attend(
             query, key, key_padding_mask, None, None, incremental_state, need_weights, need_head_weights
         )
-        return source + target, weights, scores
+        return source + target, weights, prev_logits
 
 
 def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:

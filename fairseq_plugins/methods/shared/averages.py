@@ -148,10 +148,10 @@ class AverageAttention(nn.Module):
         incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         need_weights: bool = False,
         need_head_weights: bool = False,
-        scores: Tensor | None = None,
+        prev_logits: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
         average = self.average(query, query_padding_mask, incremental_state, future_mask is not None)
         average = self.ffn(average)
         of_input, of_average = torch.sigmoid(self.gate(torch.cat([query, average], dim=-1))).chunk(2, dim=-1)
-        return of_input * query + of_average * average, None, scores
+        return of_input * query + of_average * average, None, prev_logits
