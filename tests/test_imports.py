@@ -22,7 +22,7 @@ from fairseq_plugins.core.method import METHODS
 PACKAGE = Path(fairseq_plugins.__file__).parent
 SETUP = PACKAGE.parent / "setup.py"
 MAY_IMPORT: dict[str, set[str]] = {
-    **dict.fromkeys(("archives", "sums", "wrapping"), set()),
+    **dict.fromkeys(("sums", "wrapping"), set()),
     "core": {"wrapping"},
     "methods.shared": {"core"},
     "methods": {"core", "methods.shared"},
@@ -30,17 +30,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"core", "wrapping"},
     "checkpoints": {"checkpoints.provenance", "core"},
     "checkpoints.provenance": set(),
-    "patches": {"archives", "checkpoints.provenance", "core", "sums", "wrapping"},
+    "patches": {"checkpoints.provenance", "core", "sums", "wrapping"},
     "": {"core", "methods", "patches", "search", "training"},
     **dict.fromkeys(("tools.arguments", "tools.outcomes", "tools.plots", "tools.workers"), set()),
     "tools": {"tools.observe.guard", "tools.observe.recorder"},
-    "tools.text": {"archives", "tools.workers"},
+    "tools.text": {"tools.workers"},
     "tools.scoring": {"tools.arguments", "tools.text"},
     "tools.observe.recorder": {"core", "wrapping"},
     "tools.observe.guard": {"core", "tools.observe.recorder", "tools.outcomes", "wrapping"},
     "tools.observe.diagnostics": {"checkpoints", "core", "tools.observe.recorder", "tools.pipeline", "tools.plots"},
     "tools.pipeline": {
-        *("archives", "checkpoints", "checkpoints.provenance", "core", "sums", "tools.observe.recorder"),
+        *("checkpoints", "checkpoints.provenance", "core", "sums", "tools.observe.recorder"),
         *("tools.outcomes", "tools.scoring", "tools.text", "training"),
     },
     "tools.translator": {
@@ -238,7 +238,7 @@ def test_what_registering_imports_is_named() -> None:
         "register()\n"
         "print(*(name for name in set(sys.modules) - before if name.startswith('fairseq_plugins.')))\n"
     )
-    parts = {part_of(name) for name in run(program).split()} - BASE - {"archives", "sums", "wrapping"}
+    parts = {part_of(name) for name in run(program).split()} - BASE - {"sums", "wrapping"}
     named = {
         part for part in parts if f"{part}.".startswith(tuple(f"{each}." for each in fairseq_plugins.NEED_FAIRSEQ))
     }

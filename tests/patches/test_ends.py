@@ -24,20 +24,6 @@ LAUNCHER = """
 import subprocess, sys
 subprocess.Popen([sys.executable, "-u", "-m", "fairseq_plugins.tools.cli", "hydra-train", "--help"]).wait()
 """
-KILLED_EARLY = """
-import multiprocessing, os, signal, time
-import fairseq_plugins
-fairseq_plugins.register()
-from torch.utils.data._utils.worker import ManagerWatchdog
-
-def work(training):
-    while os.getppid() == training:
-        time.sleep(0.01)
-    print("lives" if ManagerWatchdog().is_alive() else "has ended", flush=True)
-
-multiprocessing.get_context("fork").Process(target=work, args=(os.getpid(),)).start()
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 READING = """
 import time
 from collections.abc import Iterator
@@ -90,12 +76,6 @@ def test_a_rank_that_still_imports_ends_with_torchrun(tmp_path: Path) -> None:
         launcher.kill()
         launcher.wait()
     assert processes.ends(int(began.read_text()))
-
-
-@only_linux
-def test_a_loader_that_starts_after_the_end_of_its_training_knows() -> None:
-    """Otherwise it waits for batches to load for ever."""
-    assert processes.python("-c", KILLED_EARLY).output == "has ended\n"
 
 
 @pytest.mark.parametrize(

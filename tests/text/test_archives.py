@@ -12,13 +12,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from fairseq import file_utils
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins import archives
-from fairseq_plugins.archives import is_web_page, known_checksums, unpack
+from fairseq_plugins.tools.text import archives
 from fairseq_plugins.tools.text.__main__ import main
+from fairseq_plugins.tools.text.archives import is_web_page, known_checksums, unpack
 from tests.refusals import refused
 from tests.scripts.archives import packed, write_archive
 
@@ -148,21 +147,6 @@ def test_nothing_is_written_outside(tmp_path: Path) -> None:
     assert unpack(tar(tmp_path / "links.tar", *through, ("a", tarfile.REGTYPE, "")), place, ["a"]) == 1
     assert (place / "a").read_bytes() == b"evil"
     assert not [path for path in (Path("/etc/outside"), *tmp_path.rglob("outside")) if path.exists()]
-
-
-def test_a_model_of_fairseq_is_unpacked_by_the_same_rules(tmp_path: Path) -> None:
-    place = tmp_path / "in"
-    place.mkdir()
-    evil = archive(place, "evil.tar.gz", {f"{tmp_path}/outside": b"evil", "model/dict.txt": b""})
-    assert "leads outside" in refused(file_utils.load_archive_file, str(evil))
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
-    path = archive(place, "hub.tar.gz", {"model/dict.txt": b"a 1\n", "model/model.pt": b""})
-    for _ in range(2):
-        unpacked = file_utils.load_archive_file(str(path))
-        assert unpacked == f"{path}.unpacked/model"
-        assert Path(unpacked, "dict.txt").read_bytes() == b"a 1\n"
-    assert file_utils.load_archive_file(unpacked) == unpacked
-    assert path.is_file()
 
 
 def test_a_bomb_is_refused_before_it_is_decompressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairseq_plugins.lines import check_files
 from fairseq_plugins.tools.text import description, markup, moses, parallel, steps, subwords
 from fairseq_plugins.tools.text.__main__ import STEPS, main
 from fairseq_plugins.tools.text.moses import detokeniser, tokeniser
@@ -32,7 +33,7 @@ def test_every_step_explains_itself_and_a_misspelt_one_gets_the_nearest(capsys: 
     for step in STEPS:
         with pytest.raises(SystemExit):
             main([step, "--help"])
-        assert capsys.readouterr().out.startswith(f"usage: python -m fairseq_plugins.tools.text {step} ")
+        assert capsys.readouterr().out.startswith(f"usage: python -m fairseq_plugins.tools.text {step}")
     assert main(["--help"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == list(STEPS)
     assert main(["tokenize"]) == main([]) == 2
@@ -268,9 +269,9 @@ def test_columns_are_taken_apart(tmp_path: Path) -> None:
 
 def test_checking_counts_pairs_and_blank_ones(tmp_path: Path) -> None:
     one, two = write(tmp_path / "a.de", ["a", "", "c", " "]), write(tmp_path / "a.en", ["a", "b", "", "d"])
-    assert parallel.check_files([one, two]) == f"{one} {two}: 4 lines each, 3 blank"
+    assert check_files([one, two]) == f"{one} {two}: 4 lines each, 3 blank"
     blank = write(tmp_path / "blank", ["", "\t", "\u2028", ""])
-    assert refused(parallel.check_files, [one, blank]) == f"{blank}: all lines are blank"
+    assert refused(check_files, [one, blank]) == f"{blank}: all lines are blank"
 
 
 # ---- subwords ----------------------------------------------------------------------------------------------------

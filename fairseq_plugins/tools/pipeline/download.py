@@ -12,13 +12,13 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from fairseq_plugins.archives import DAMAGE, checksum_like, is_web_page, known_checksums, members_of
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum, locked, no_link
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import NO_ROOM
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.workspace import make_directory, say
+from fairseq_plugins.tools.text.archives import DAMAGE, checksum_like, is_web_page, known_checksums, members_of
 
 TIMEOUT_SECONDS = 60.0
 LARGEST = 100 * 10**9

@@ -37,7 +37,7 @@ Settings = Mapping[str, Any]
 T = TypeVar("T")
 
 
-class Metric(NamedTuple):
+class StoredScore(NamedTuple):
     """One score of a test set: its name (``sacreBLEU``), its value, and how it was computed."""
 
     name: str
@@ -58,7 +58,7 @@ class Evaluation:
 
     test_set: str
     directory: Path
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    metrics: Mapping[str, StoredScore] = field(default_factory=dict)
     decoding: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -202,7 +202,7 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
 
 def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
     scores = (_read_object(directory / SCORES, problems) or {}).get("metrics") or []
-    found = [Metric(score["name"], score["value"], score.get("signature") or "") for score in scores]
+    found = [StoredScore(score["name"], score["value"], score.get("signature") or "") for score in scores]
     try:
         decoding = settings_in(directory)
     except UserError as error:

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from fairseq_plugins.archives import unpack_known
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.tools.pipeline import download
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.workspace import Workspace, say
 from fairseq_plugins.tools.text import markup
+from fairseq_plugins.tools.text.archives import unpack_known
 
 
 @dataclass(frozen=True)
-class Text:
+class WmtText:
     """One row of ``wmt.tsv``.
 
     Args:
@@ -41,13 +41,13 @@ class Text:
 
 
 @cache
-def texts() -> Mapping[str, Text]:
+def texts() -> Mapping[str, WmtText]:
     """All rows, by name."""
     with open(Path(__file__).with_name("wmt.tsv"), encoding="utf-8", newline="") as stream:
-        return {row["name"]: Text(**row) for row in csv.DictReader(stream, delimiter="\t")}
+        return {row["name"]: WmtText(**row) for row in csv.DictReader(stream, delimiter="\t")}
 
 
-def get(text: Text, source: str, target: str, directory: Path) -> None:
+def get(text: WmtText, source: str, target: str, directory: Path) -> None:
     """Download and unpack a training text as it is, or a test set as ``test/NAME.LANGUAGE``, one sentence per line.
 
     Raises:

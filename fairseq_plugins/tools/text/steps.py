@@ -10,7 +10,6 @@ from typing import Literal
 
 from sacremoses import MosesTruecaser
 
-from fairseq_plugins.archives import unpack_known  # noqa: F401  (a step of this module's table)
 from fairseq_plugins.errors import UserError, cause_of
 from fairseq_plugins.files import whole_file
 from fairseq_plugins.lines import read_lines, write_lines

@@ -12,7 +12,7 @@ from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.tools.observe.diagnostics import gradients, jacobian, papers
 from fairseq_plugins.tools.observe.diagnostics.command import OF_MODELS, jobs, main, parse
 from fairseq_plugins.tools.observe.diagnostics.models import of_checkpoint
-from fairseq_plugins.tools.observe.diagnostics.results import STACKS, Settings, Table
+from fairseq_plugins.tools.observe.diagnostics.results import STACKS, AnalysisSettings, Table
 from tests.observe.diagnostics.measured import batch, rows
 from tests.observe.diagnostics.measured import subject as small
 from tests.representatives import representatives
@@ -203,7 +203,7 @@ def test_the_figures_of_every_paper_can_be_made(subtests: pytest.Subtests) -> No
 def test_models_of_different_depths_share_a_figure() -> None:
     models = {f"{method} {depth}": small(method, decoder_layers=depth) for method, depth in DEPTHS}
     subjects = [replace(model, label=label) for label, model in models.items()]
-    result = gradients.run_gradient_norm(subjects, Settings(lambda _: batch()))
+    result = gradients.run_gradient_norm(subjects, AnalysisSettings(lambda _: batch()))
     assert {row[0] for row in result.tables[0].rows} == set(models)
     # The table has the ends of both: outputs by the top decoder layer's, parameters by the largest layer's.
     for row in result.rows:

@@ -14,7 +14,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.observe.diagnostics.dependency import dependency, growth, newest, run_dependency
 from fairseq_plugins.tools.observe.diagnostics.observation import Visit, recording
 from fairseq_plugins.tools.observe.diagnostics.output_change import changes, outputs, random_step
-from fairseq_plugins.tools.observe.diagnostics.results import Settings
+from fairseq_plugins.tools.observe.diagnostics.results import AnalysisSettings
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 
@@ -91,7 +91,7 @@ def test_theorem_2_has_one_constant_for_every_depth_and_method() -> None:
     inputs, found = batch(words=300), []
     for method, layers in (("post_ln", 1), ("post_ln", 18), ("pre_ln", 3), ("pre_ln", 18), ("admin", 18)):
         made = subject(method, words=300, **wide(64, layers, base_init="xavier", decoder_layers=1))
-        encoder, decoder = run_dependency([made], Settings(lambda _: inputs)).rows
+        encoder, decoder = run_dependency([made], AnalysisSettings(lambda _: inputs)).rows
         model = made.ready(inputs)
         total = sum(newest(dependency(model, inputs)["encoder"]))
         before, _ = outputs(model, inputs)[-1], changes(model, inputs, random_step, 1)

@@ -18,7 +18,7 @@ from fairseq_plugins.tools.observe.diagnostics.command import OF_MODELS, main
 from fairseq_plugins.tools.observe.diagnostics.gradients import gradient_norms, loss_of, norms_of
 from fairseq_plugins.tools.observe.diagnostics.jacobian import jacobian
 from fairseq_plugins.tools.observe.diagnostics.models import NO_DROPOUT, Subject, of_options
-from fairseq_plugins.tools.observe.diagnostics.results import Settings
+from fairseq_plugins.tools.observe.diagnostics.results import AnalysisSettings
 from fairseq_plugins.tools.observe.diagnostics.scales import run_scales
 from fairseq_plugins.tools.observe.diagnostics.similarity import cosines, similarity
 from tests.language_model import text
@@ -62,7 +62,7 @@ def test_rezero_starts_as_the_identity_in_every_family() -> None:
         size = 6 * 16
         assert torch.allclose(jacobian(subject.ready(batch), batch), torch.eye(size), atol=1e-6), suffix
     # Names are those of the state dict.
-    (note,) = run_scales([subject], Settings(lambda _: batch)).notes
+    (note,) = run_scales([subject], AnalysisSettings(lambda _: batch)).notes
     assert "encoder.transformer_layers.0.self_attn" in note
 
 

@@ -26,7 +26,7 @@ from fairseq_plugins.tools.observe.diagnostics.output_change import (
     random_step,
     run_output_change,
 )
-from fairseq_plugins.tools.observe.diagnostics.results import Settings
+from fairseq_plugins.tools.observe.diagnostics.results import AnalysisSettings
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
 DEPTH_IN_THE_EQUATION = {
@@ -109,7 +109,7 @@ def test_a_change_is_that_of_two_passes_and_mean_and_deviation_are_over_the_mode
     last = curve(subject("post_ln"), batch(), "random", deepest=3, models=2)[-1]
     assert last.mean == pytest.approx(sum(values) / 2)
     assert last.deviation == pytest.approx(abs(values[0] - values[1]) / 2)
-    settings = Settings(lambda _: batch(), seed=2)
+    settings = AnalysisSettings(lambda _: batch(), seed=2)
     (row,) = run_output_change([subject("post_ln")], settings, "random", deepest=3, models=1).rows
     assert row[4] == values[1]
 

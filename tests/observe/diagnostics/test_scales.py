@@ -11,7 +11,7 @@ from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
-from fairseq_plugins.tools.observe.diagnostics.results import Settings
+from fairseq_plugins.tools.observe.diagnostics.results import AnalysisSettings
 from fairseq_plugins.tools.observe.diagnostics.scales import mixtures, numbers, run_scales, scales
 from fairseq_plugins.tools.observe.diagnostics.similarity import cosines, similarity
 from fairseq_plugins.tools.observe.diagnostics.timeline import run_timeline
@@ -65,7 +65,7 @@ def test_dead_gates_are_named() -> None:
     found = scales(model)
     assert [round(one.branch, 3) for one in found[:6]] == [0.5, 0.5, -0.3, -0.3, 0.009, 0.009]
     trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
-    notes = run_scales([trained], Settings(lambda one: batch())).notes
+    notes = run_scales([trained], AnalysisSettings(lambda one: batch())).notes
     assert list(notes) == [
         "trained: 2 of 12 gates dead (branch weighted by less than 0.01): "
         "encoder.layers.2.self_attn, encoder.layers.2.ffn"
@@ -80,10 +80,10 @@ def test_gates_of_both_signs_are_not_dead() -> None:
             sub.residual.alpha.copy_(torch.tensor([0.5, -0.5] * 8) if number else torch.full((16,), -0.009))
     assert [round(one.branch_size, 3) for one in scales(model)[:2]] == [0.009, 0.5]
     trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
-    (note,) = run_scales([trained], Settings(lambda one: batch())).notes
+    (note,) = run_scales([trained], AnalysisSettings(lambda one: batch())).notes
     assert note.startswith("trained: 1 of 12 gates dead")
     last = Entry(1, True, recorded_scales(sub_layers(model)))
-    (note,) = run_timeline({"trained": [last]}, Settings(lambda one: batch())).notes
+    (note,) = run_timeline({"trained": [last]}, AnalysisSettings(lambda one: batch())).notes
     assert note.startswith("trained: 1 of 12 gates dead at update 1")
 
 
@@ -108,7 +108,7 @@ def test_histories() -> None:
         made = subject(method, **settings)
         model = made.build()
         assert torch.allclose(mixtures(model)["encoder"], torch.tensor(expected)), method
-    table = run_scales([made], Settings(lambda _: batch())).tables[1]
+    table = run_scales([made], AnalysisSettings(lambda _: batch())).tables[1]
     assert table.rows[5] == ("dlcl", "encoder", 1, 1, pytest.approx(0.5))
     assert mixtures(subject("post_ln").build()) == {}
 
@@ -119,7 +119,7 @@ def test_other_trained_numbers() -> None:
     with torch.no_grad():
         model.decoder.layers[1].encoder_attn.v_proj.mixing.factors.copy_(torch.tensor([0.75, -0.25]))
     trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
-    _, table = run_scales([trained], Settings(lambda _: batch())).tables
+    _, table = run_scales([trained], AnalysisSettings(lambda _: batch())).tables
     assert table.columns == ("model", "parameter", "number", "value")
     name = "decoder.layers.1.encoder_attn.v_proj.mixing.factors"
     assert table.rows[-2:] == [("trained", name, 0, 0.75), ("trained", name, 1, -0.25)]
@@ -156,7 +156,7 @@ def test_updates_need_a_later_model_of_the_same_shapes() -> None:
         updates(subject("post_ln").build(), batch(), subject("post_ln", encoder_layers=2).build())
     one = Subject("trained", made.options, made.task, made.build().state_dict(), 2)
     for subjects, notes in (([made], 1), ([one], 1), ([one, replace(one, updates=6)], 0)):
-        assert len(run_updates(subjects, Settings(lambda _: batch())).notes) == notes
+        assert len(run_updates(subjects, AnalysisSettings(lambda _: batch())).notes) == notes
 
 
 def test_checkpoints_pair_up_by_age() -> None:

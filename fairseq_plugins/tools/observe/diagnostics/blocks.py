@@ -19,7 +19,14 @@ from fairseq_plugins.core.sub_layers import sub_layers
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.gradients import watched_backward
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
-from fairseq_plugins.tools.observe.diagnostics.results import Analysis, Result, Settings, each, of_records, ratio
+from fairseq_plugins.tools.observe.diagnostics.results import (
+    Analysis,
+    AnalysisResult,
+    AnalysisSettings,
+    each,
+    of_records,
+    ratio,
+)
 from fairseq_plugins.tools.plots import Figure, Line, Lines, Panel
 
 
@@ -64,7 +71,7 @@ def kinds(measured: list[Block]) -> list[Block]:
     return rows
 
 
-def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Result:
+def run_gradient_ratios(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Measure every block, and the means of Table 1, which stand below them."""
     by_label = each(subjects, settings, blocks)
     means = {label: {f"{row.stack} {row.site}": row for row in kinds(rows)} for label, rows in by_label.items()}
@@ -87,7 +94,7 @@ def run_gradient_ratios(subjects: Sequence[Subject], settings: Settings) -> Resu
     header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
     shown = [(label, name, *row[3:]) for label, rows in means.items() for name, row in rows.items()]
     figure = Figure("", "Gradient ratios of residual blocks", panels)
-    return Result([table], [figure], header, shown)
+    return AnalysisResult([table], [figure], header, shown)
 
 
 ANALYSIS = Analysis(

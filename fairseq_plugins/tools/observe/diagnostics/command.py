@@ -35,7 +35,7 @@ from fairseq_plugins.tools.observe.diagnostics import (
 )
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch, read_data, zipf_batch
 from fairseq_plugins.tools.observe.diagnostics.models import Subject, of_checkpoint, of_options
-from fairseq_plugins.tools.observe.diagnostics.results import Analysis, Settings, shown
+from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisSettings, shown
 
 # A new analysis is a file with an ANALYSIS and its name here, in the order of --help and of `all`.
 MODULES = (gradients, blocks, dependency, output_change, jacobian, similarity, scales, updates)
@@ -123,7 +123,7 @@ class Job(NamedTuple):
 
     analysis: Analysis
     subjects: Any
-    settings: Settings
+    settings: AnalysisSettings
     options: Mapping[str, Any]
 
 
@@ -200,7 +200,7 @@ def _job(analysis: Analysis, subjects: Any, args: Namespace, make: Callable[[int
         return subject.reads(pairs, args.seed)
 
     options = {name: getattr(args, name) for name in analysis.options}
-    return Job(analysis, subjects, Settings(batch, args.seed), options)
+    return Job(analysis, subjects, AnalysisSettings(batch, args.seed), options)
 
 
 def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> None:

@@ -29,8 +29,8 @@ from fairseq_plugins.tools.observe.diagnostics.output_change import variance
 from fairseq_plugins.tools.observe.diagnostics.results import (
     STACKS,
     Analysis,
-    Result,
-    Settings,
+    AnalysisResult,
+    AnalysisSettings,
     each,
     of_matrices,
     ratio,
@@ -139,7 +139,7 @@ def newest(beta: Tensor) -> list[float]:
     return [float(beta[number, number + 1]) ** 2 for number in range(len(beta))]
 
 
-def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
+def run_dependency(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
     measured = each(subjects, settings, lambda model, b: (dependency(model, b), variance(model, b, settings.seed)))
     by_label = {label: betas for label, (betas, _) in measured.items()}
@@ -165,7 +165,7 @@ def run_dependency(subjects: Sequence[Subject], settings: Settings) -> Result:
     table = of_matrices("", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
     header = ("model", "stack", "beta_11^2", "middle", "top", "growth of 1 / beta_ii^2", "sum of beta_ii^2", "C")
     figures = [Figure("", "Residual dependency", maps), Figure("-newest", "Share of the newest branch", curves)]
-    return Result([table], figures, header, shown)
+    return AnalysisResult([table], figures, header, shown)
 
 
 def growth(share: Sequence[float]) -> float | None:

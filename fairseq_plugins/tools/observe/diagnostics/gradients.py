@@ -25,8 +25,8 @@ from fairseq_plugins.tools.observe.diagnostics.results import (
     BY_SUB_LAYER,
     STACKS,
     Analysis,
-    Result,
-    Settings,
+    AnalysisResult,
+    AnalysisSettings,
     Table,
     each,
     ratio,
@@ -166,7 +166,7 @@ def _top(points: Sequence[Point]) -> float:
     return norms_of(points, points[-1].stack)[-1] or 1.0
 
 
-def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result:
+def run_gradient_norm(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Measure the points of each model; norms relative to its largest sub-layer and to its top decoder layer."""
     by_label: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
     rows: list[tuple[Any, ...]] = []
@@ -199,7 +199,7 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: Settings) -> Result
     ]
     table = Table("", ("model", *Point._fields, "relative_to_largest", "relative_to_top"), rows)
     header = ("model", "of", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
-    return Result([table], figures, header, shown)
+    return AnalysisResult([table], figures, header, shown)
 
 
 def _point_panels(by_label: Mapping[str, Sequence[Point]]) -> list[Panel]:

@@ -17,7 +17,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
 from fairseq_plugins.tools.observe.diagnostics.observation import recording
-from fairseq_plugins.tools.observe.diagnostics.results import Analysis, Result, Settings, Table, each
+from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisResult, AnalysisSettings, Table, each
 from fairseq_plugins.tools.plots import Figure, Line, Lines, Panel
 
 LARGEST = 4096
@@ -60,7 +60,7 @@ def of_tensors(y: Tensor, x: Tensor) -> Tensor:
     return torch.cat(products).reshape(y.numel(), x.numel())
 
 
-def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
+def run_jacobian(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Histograms of log10 of the singular values."""
     by_label = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
     rows = [(label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1)]
@@ -79,7 +79,7 @@ def run_jacobian(subjects: Sequence[Subject], settings: Settings) -> Result:
         near = float(((v >= 0.5) & (v <= 2)).double().mean())
         shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
     figure = Figure("", "Input-output Jacobian", panels, columns=3, width=3.4, share_y="all")
-    return Result([table], [figure], header, shown)
+    return AnalysisResult([table], [figure], header, shown)
 
 
 ANALYSIS = Analysis(

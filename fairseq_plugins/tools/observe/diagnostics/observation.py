@@ -46,7 +46,7 @@ class Visit:
 
 
 @dataclass(eq=False)
-class Recording:
+class ObservedPass:
     """Tensors of a model in one pass.
 
     Attributes:
@@ -105,9 +105,9 @@ class Recording:
 
 
 @contextlib.contextmanager
-def recording(model: Any) -> Iterator[Recording]:
+def recording(model: Any) -> Iterator[ObservedPass]:
     """Record the forward pass inside the context; tensors keep their graph if there is one."""
-    record = Recording()
+    record = ObservedPass()
     hooks: list[tuple[nn.Module, Any]] = []
     for name, stack in model.stacks():
         hooks.append((stack.history, partial(record.see_mixture, name)))

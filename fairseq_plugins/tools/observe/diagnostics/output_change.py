@@ -24,7 +24,13 @@ from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.tools.observe.diagnostics.models import NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.tools.observe.diagnostics.observation import finished, recording
-from fairseq_plugins.tools.observe.diagnostics.results import Analysis, Result, Settings, of_records, progress
+from fairseq_plugins.tools.observe.diagnostics.results import (
+    Analysis,
+    AnalysisResult,
+    AnalysisSettings,
+    of_records,
+    progress,
+)
 from fairseq_plugins.tools.plots import Figure, Line, Lines, Panel
 
 RANDOM_SIZE, ADAM_SIZE = 1e-4, 1e-6
@@ -153,7 +159,9 @@ def squared_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
         return None
 
 
-def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str, deepest: int, models: int) -> Result:
+def run_output_change(
+    subjects: Sequence[Subject], settings: AnalysisSettings, step: str, deepest: int, models: int
+) -> AnalysisResult:
     """Measure the curve of each model and the two laws."""
     if step not in STEPS:
         raise UserError(unknown_name("step", step, STEPS))
@@ -175,7 +183,9 @@ def run_output_change(subjects: Sequence[Subject], settings: Settings, step: str
     for label, points in by_label.items():
         by_depth, top = {point.depth: point.mean for point in points}, points[-1]
         rows.append((label, points[0].mean, by_depth.get(10), f"N = {top.depth}", top.mean, *law(points)))
-    return Result([of_records(name, by_label)], [Figure(name, title, panels, columns=3, width=4.0)], header, rows)
+    return AnalysisResult(
+        [of_records(name, by_label)], [Figure(name, title, panels, columns=3, width=4.0)], header, rows
+    )
 
 
 ANALYSIS = Analysis(

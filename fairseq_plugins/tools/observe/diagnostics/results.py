@@ -81,7 +81,7 @@ def shown(cell: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Result:
+class AnalysisResult:
     """Result of an analysis: tables for files, figures, one small table for the terminal, and lines below it."""
 
     tables: Sequence[Table]
@@ -92,7 +92,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Settings:
+class AnalysisSettings:
     """Settings of every analysis: how to make the sentences for a model, and the seed of weights and dropout."""
 
     batch: Callable[[Subject], Batch]
@@ -116,7 +116,7 @@ class Analysis:
     name: str
     summary: str
     paper: str
-    run: Callable[..., Result]
+    run: Callable[..., AnalysisResult]
     sentences: int = 16
     length: int = 25
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -132,7 +132,9 @@ def progress(label: str) -> None:
     print(f"measuring {label}", file=sys.stderr, flush=True)
 
 
-def each(subjects: Sequence[Subject], settings: Settings, measure: Callable[[Any, Batch], Any]) -> dict[str, Any]:
+def each(
+    subjects: Sequence[Subject], settings: AnalysisSettings, measure: Callable[[Any, Batch], Any]
+) -> dict[str, Any]:
     """Call ``measure`` on every model with its batch, by label; dropout draws the same numbers for each."""
     results = {}
     for subject in subjects:

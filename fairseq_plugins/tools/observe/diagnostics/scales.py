@@ -21,8 +21,8 @@ from fairseq_plugins.tools.observe.diagnostics.results import (
     BY_SUB_LAYER,
     STACKS,
     Analysis,
-    Result,
-    Settings,
+    AnalysisResult,
+    AnalysisSettings,
     each,
     of_matrices,
     of_records,
@@ -107,7 +107,7 @@ def numbers(model: Any) -> list[Number]:
     ]
 
 
-def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
+def run_scales(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Show the weights of branches and streams, and of histories and other mixtures if there are any."""
     parts = (scales, mixtures, numbers, sub_layers)
     every = each(subjects, settings, lambda model, batch: [part(model) for part in parts])
@@ -146,7 +146,7 @@ def run_scales(subjects: Sequence[Subject], settings: Settings) -> Result:
             gates = sum(name.startswith(stack) for name in dead)
             rows.append((label, stack, least, most, min(branches), max(branches), gates))
         notes += dead_gates(label, dead, len(measured))
-    return Result(tables, figures, header, rows, notes)
+    return AnalysisResult(tables, figures, header, rows, notes)
 
 
 ANALYSIS = Analysis(

@@ -16,7 +16,14 @@ from torch.nn.functional import normalize
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
 from fairseq_plugins.tools.observe.diagnostics.observation import finished, recording
-from fairseq_plugins.tools.observe.diagnostics.results import BY_LAYER, Analysis, Result, Settings, each, of_matrices
+from fairseq_plugins.tools.observe.diagnostics.results import (
+    BY_LAYER,
+    Analysis,
+    AnalysisResult,
+    AnalysisSettings,
+    each,
+    of_matrices,
+)
 from fairseq_plugins.tools.plots import Figure, HeatMap, Panel
 
 
@@ -39,7 +46,7 @@ def cosines(outputs: Tensor) -> Tensor:
     return torch.einsum("iwc,jwc->ij", directions, directions) / outputs.size(1)
 
 
-def run_similarity(subjects: Sequence[Subject], settings: Settings) -> Result:
+def run_similarity(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Heat maps of cosines."""
     by_label = each(subjects, settings, similarity)
     matrices = [(label, *item) for label, stacks in by_label.items() for item in stacks.items()]
@@ -53,7 +60,7 @@ def run_similarity(subjects: Sequence[Subject], settings: Settings) -> Result:
         rows.append((label, stack, float(neighbours.mean()) if len(neighbours) else None, float(matrix[0, -1])))
     table = of_matrices("", ("layer", "other", "cosine"), by_label, first=(0, 0))
     header = ("model", "stack", "neighbours, mean", "bottom and top")
-    return Result([table], [Figure("", "Similarity of layer outputs", panels)], header, rows)
+    return AnalysisResult([table], [Figure("", "Similarity of layer outputs", panels)], header, rows)
 
 
 ANALYSIS = Analysis("similarity", "cosine similarity between layer outputs", "B2T Fig. 5", run_similarity)

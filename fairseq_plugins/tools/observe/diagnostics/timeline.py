@@ -16,7 +16,7 @@ from typing import Any
 
 from fairseq_plugins.core.sub_layers import forward_order, place_of
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.tools.observe.diagnostics.results import Analysis, Result, Settings, Table
+from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisResult, AnalysisSettings, Table
 from fairseq_plugins.tools.observe.diagnostics.scales import DEAD, dead_gates
 from fairseq_plugins.tools.observe.recorder.entries import NAME, Entry, read
 from fairseq_plugins.tools.pipeline.results import CHECKPOINTS
@@ -78,7 +78,7 @@ def _place(file: Path) -> Path:
     return file.parent.parent if file.parent.name == CHECKPOINTS else file.parent
 
 
-def run_timeline(courses: Courses, settings: Settings) -> Result:
+def run_timeline(courses: Courses, settings: AnalysisSettings) -> AnalysisResult:
     """Return a table of everything and figures of what was recorded."""
     rows: list[tuple[Any, ...]] = []
     shown: list[Sequence[Any]] = []
@@ -104,7 +104,7 @@ def run_timeline(courses: Courses, settings: Settings) -> Result:
     # An update that was dropped has given its number to the next.
     last = {label: list({entry.update: entry for entry in course}.values()) for label, course in courses.items()}
     figures = [*(_place_figure(last, kind) for kind in PLACES), _history_figure(last)]
-    return Result([table], figures, header, shown, notes)
+    return AnalysisResult([table], figures, header, shown, notes)
 
 
 def _last_values(course: Course, kind: str) -> dict[str, float]:

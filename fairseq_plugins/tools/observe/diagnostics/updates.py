@@ -17,7 +17,14 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
-from fairseq_plugins.tools.observe.diagnostics.results import Analysis, Result, Settings, of_records, progress, ratio
+from fairseq_plugins.tools.observe.diagnostics.results import (
+    Analysis,
+    AnalysisResult,
+    AnalysisSettings,
+    of_records,
+    progress,
+    ratio,
+)
 from fairseq_plugins.tools.plots import Figure, Line, Lines, Panel
 
 
@@ -89,7 +96,7 @@ def pairs(subjects: Sequence[Subject]) -> list[tuple[Subject, Subject | None]]:
     return [*((s, None) for s in subjects if s.weights is None), *(following or [(s, None) for s in trained])]
 
 
-def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
+def run_updates(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Measure the matrices of each checkpoint and their change until the next."""
     by_label: dict[str, list[Matrix]] = {}
     for subject, later in pairs(subjects):
@@ -120,7 +127,7 @@ def run_updates(subjects: Sequence[Subject], settings: Settings) -> Result:
     figure = Figure("", title, panels, columns=1, width=8.0)
     note = "no updates: these need two checkpoints of a training (--checkpoint EARLIER LATER)"
     notes = [] if any(later is not None for _, later in pairs(subjects)) else [note]
-    return Result([of_records("", by_label)], [figure], header, rows, notes)
+    return AnalysisResult([of_records("", by_label)], [figure], header, rows, notes)
 
 
 def _median(measured: Sequence[Matrix], name: str, column: str) -> float | None:

@@ -21,7 +21,7 @@ import torch
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged
-from fairseq_plugins.tools.observe.guard.places import Place, PlaceBands, weakest
+from fairseq_plugins.tools.observe.guard.places import FaultPlace, PlaceBands, weakest
 from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch, begins
 from fairseq_plugins.tools.observe.guard.repeating import (
     REPEATING,
@@ -144,7 +144,9 @@ class Guard:
             tokens,
         )
 
-    def _place(self, update: Update, train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Place | None:
+    def _place(
+        self, update: Update, train_step: Callable[..., Any], trainer: Trainer, samples: Any
+    ) -> FaultPlace | None:
         """Repeat the same update under the hooks of the recorder and of the search for its place.
 
         Returns:
@@ -220,7 +222,7 @@ def record(update: int, text: str, ends: str = "") -> str:
     return "{" + line[1:-1].replace("{", "\\u007b").replace("}", "\\u007d") + "}"
 
 
-def with_place(reason: str, rate: float, place: Place | None) -> str:
+def with_place(reason: str, rate: float, place: FaultPlace | None) -> str:
     """Return why a training ends, with its learning rate and the place where that shows first."""
     return f"{reason}; learning rate {rate:.3g}" + (f"; first in {place.name} ({place.how})" if place else "")
 

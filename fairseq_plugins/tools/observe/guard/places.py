@@ -24,7 +24,7 @@ LEAST_ENTRIES = 5
 """Minimum number of entries in a band before a value can be outside."""
 
 
-class Place(NamedTuple):
+class FaultPlace(NamedTuple):
     """A place such as ``encoder.layers.3.ffn``, and how it shows there: the statistic or module and its problem."""
 
     name: str
@@ -62,7 +62,7 @@ class PlaceBands:
                 since[name] = self._since.get(name, update)
         return since
 
-    def place(self, update: int, values: Mapping[str, float]) -> Place | None:
+    def place(self, update: int, values: Mapping[str, float]) -> FaultPlace | None:
         """Return the place that left its band first; ``None`` if nothing was recorded before.
 
         Of several, the first activation of the forward pass, else the first gradient of the backward pass; of those
@@ -78,16 +78,18 @@ class PlaceBands:
         if (band := self._bands.get(first)) and band.count >= LEAST_ENTRIES:
             low, high = map(math.exp, band.edges(LIMIT))
             how += f" outside {low:.3g} to {high:.3g}"
-        return Place(place, f"{how} since update {since[first]}")
+        return FaultPlace(place, f"{how} since update {since[first]}")
 
-    def _furthest(self, values: Mapping[str, float]) -> Place | None:
+    def _furthest(self, values: Mapping[str, float]) -> FaultPlace | None:
         known = {name: value for name, value in values.items() if name in self._bands and value > 0}
         if not known:
             return None
         distances = {name: self._bands[name].distance(math.log(value)) for name, value in known.items()}
         worst = max(distances, key=lambda name: (abs(distances[name]), name.rpartition("/")[2] in ACTIVATIONS))
         place, _, kind = worst.rpartition("/")
-        return Place(place, f"{kind} {known[worst]:.3g} is furthest from its mean, {distances[worst]:+.1f} deviations")
+        return FaultPlace(
+            place, f"{kind} {known[worst]:.3g} is furthest from its mean, {distances[worst]:+.1f} deviations"
+        )
 
 
 def _is_of_place(name: str) -> bool:
@@ -104,11 +106,11 @@ def _order(name: str) -> tuple[int, ...]:
     return 1, -stack, -part, -layer, -site, GRADIENTS.index(kind)
 
 
-def weakest(values: Mapping[str, float]) -> Place | None:
+def weakest(values: Mapping[str, float]) -> FaultPlace | None:
     """Return the place whose parameters have the smallest gradient: where a training is stuck."""
     ending = f"/{GRADIENT}"
     norms = {name.removesuffix(ending): value for name, value in values.items() if name.endswith(ending)}
     if not norms:
         return None
     least, most = (choose(norms, key=norms.__getitem__) for choose in (min, max))
-    return Place(least, f"{GRADIENT} {norms[least]:.3g} is the least; the greatest is {norms[most]:.3g} in {most}")
+    return FaultPlace(least, f"{GRADIENT} {norms[least]:.3g} is the least; the greatest is {norms[most]:.3g} in {most}")

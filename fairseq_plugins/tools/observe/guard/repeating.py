@@ -14,7 +14,7 @@ from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.tools.observe.guard.places import Place
+from fairseq_plugins.tools.observe.guard.places import FaultPlace
 from fairseq_plugins.tools.observe.recorder.activations import hooked
 from fairseq_plugins.tools.observe.recorder.gradients import group_of
 
@@ -71,7 +71,7 @@ class FirstNotFinite:
 
         return see
 
-    def place(self, trainer: Trainer) -> Place | None:
+    def place(self, trainer: Trainer) -> FaultPlace | None:
         """Return the first place; with several processes the first of all, in each of them."""
         path = self._first[1] if self._first is not None else None
         if trainer.data_parallel_world_size > 1:
@@ -86,7 +86,7 @@ class FirstNotFinite:
         if path is None:
             return None
         what = "branch or sum" if isinstance(self._modules[path], Residual) else "output"
-        return Place(group_of(f"{path}.weight"), f"the {what} of {path} is the first that is not finite")
+        return FaultPlace(group_of(f"{path}.weight"), f"the {what} of {path} is the first that is not finite")
 
 
 def repeat(train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> FirstNotFinite:
