@@ -28,7 +28,7 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size, parser_fields
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import Stack
-from fairseq_plugins.core.stacks import Decoder, EncoderLoop, put_together, wrap
+from fairseq_plugins.core.stacks import Decoder, EncoderLoop, assemble, wrap
 from fairseq_plugins.errors import UserError, flag
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
         self.design = design
         depths = range(1, flat.encoder_layers + 1)
         self.transformer_layers.extend([wrap(EncoderLayer(cfg, design, depth), cfg) for depth in depths])
-        put_together(self, design)
+        assemble(self, design)
         if flat.ctc_weight > 0:
             self.ctc_proj = nn.Linear(flat.encoder_embed_dim, words)
 

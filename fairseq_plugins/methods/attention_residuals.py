@@ -17,7 +17,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.residual import Residual, SideStream, at_each_site, only_branches
+from fairseq_plugins.core.residual import ExtraStreams, Residual, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
 from fairseq_plugins.methods.shared.length import inverse_rms, wide
 
@@ -96,7 +96,7 @@ class _Append(torch.autograd.Function):
 
 
 class AttentionResidual(Residual):
-    """Adds up the branches of a block in the stream; the finished blocks are the side stream ``(K, T, B, C)``.
+    """Adds up the branches of a block in the stream; the finished blocks are the extra streams ``(K, T, B, C)``.
 
     The sub-layer that ``begins`` a block is its first; the ``lowest`` of the stack has nothing to choose from.
     """
@@ -106,21 +106,21 @@ class AttentionResidual(Residual):
         self.query = None if lowest else nn.Parameter(torch.zeros(width))
         self.begins = begins
 
-    def read(self, stream: Tensor, side: Tensor) -> Tensor:
+    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
         """Mix the blocks so far."""
-        return stream if self.query is None else mixture(self.query, stream, side)
+        return stream if self.query is None else mixture(self.query, stream, extra)
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Begin a block with the branch, or add it to the block."""
         # In mixed precision the stream is in float32, a branch is not.
         return branch.type_as(stream) if self.begins else stream + branch
 
-    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
         """Put the block below among the finished ones."""
-        return _Append.apply(side, stream) if self.begins else side  # type: ignore[no-untyped-call]
+        return _Append.apply(extra, stream) if self.begins else extra  # type: ignore[no-untyped-call]
 
 
-class Blocks(SideStream):
+class Blocks(ExtraStreams):
     """No finished block at first, as the embedding is in the stream; at the end one more mixture."""
 
     def __init__(self, width: int) -> None:
@@ -131,9 +131,9 @@ class Blocks(SideStream):
         """``(0, T, B, C)``."""
         return x.new_empty(0, *x.shape)
 
-    def finish(self, x: Tensor, side: Tensor) -> Tensor:
+    def finish(self, x: Tensor, extra: Tensor) -> Tensor:
         """Mix all blocks."""
-        return mixture(self.query, x, side)
+        return mixture(self.query, x, extra)
 
 
 @part(
@@ -152,7 +152,7 @@ class Blocks(SideStream):
     ),
     conflicts=only_branches,
     no_fold="stock fairseq has no sub-layer that reads more than the one below it",
-    side_stream=lambda design: Blocks(design.width),
+    extra_streams=lambda design: Blocks(design.width),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Blocks have equal numbers of layers, or of sub-layers, but for the last."""

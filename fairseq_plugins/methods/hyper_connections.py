@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
-from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, at_each_site, only_branches
+from fairseq_plugins.core.residual import ExtraStreams, PlainResidual, Residual, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
 from fairseq_plugins.methods.shared.length import wide
 
@@ -52,18 +52,18 @@ class HyperConnection(PlainResidual):
         """Return a above M, and w, here the same for every word. Row i of the parameter is what stream i gives."""
         return torch.cat([self.read_weights, self.mix_weights.t()]), self.write_weights.unsqueeze(1)
 
-    def read(self, stream: Tensor, side: Tensor) -> Tensor:
-        """Mix the streams into one, and for :meth:`carry` into as many."""
-        reading_and_mixing, writing = self.weights(side)
-        read, mixed = torch.split(product(reading_and_mixing, side), [1, side.size(2)], dim=2)
+    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
+        """Mix the streams into one, and for :meth:`post` into as many."""
+        reading_and_mixing, writing = self.weights(extra)
+        read, mixed = torch.split(product(reading_and_mixing, extra), [1, extra.size(2)], dim=2)
         self.later = mixed, writing
         return read.squeeze(2)
 
-    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
         """Add the branch to each of the mixed streams."""
         mixed, writing = self.later
         del self.later
-        return mixed + product(writing, branch.unsqueeze(2).type_as(side))
+        return mixed + product(writing, branch.unsqueeze(2).type_as(extra))
 
 
 def normed_map(norm: Callable[..., Tensor], x: Tensor, matrix: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ def doubly_stochastic(logits: Tensor) -> Tensor:
     return side_by_side.exp().permute(2, 0, 1).view_as(logits)
 
 
-class CopiedStreams(SideStream):
+class CopiedStreams(ExtraStreams):
     """K copies of the embedding ``(T, B, K, C)``; their sum is the output of the layers."""
 
     def __init__(self, streams: int) -> None:
@@ -135,9 +135,9 @@ class CopiedStreams(SideStream):
         """Copy the embedding."""
         return x.unsqueeze(2).repeat(1, 1, self.streams, 1)
 
-    def finish(self, x: Tensor, side: Tensor) -> Tensor:
+    def finish(self, x: Tensor, extra: Tensor) -> Tensor:
         """Add the streams."""
-        return side.sum(dim=2)
+        return extra.sum(dim=2)
 
 
 def build(
@@ -162,7 +162,7 @@ def build(
     + at_each_site("scales", "(2)", "0.01; not with `--hyper-weights static`"),
     conflicts=only_branches,
     no_fold="stock fairseq has one stream",
-    side_stream=lambda design: CopiedStreams(design.options.hyper_streams),
+    extra_streams=lambda design: CopiedStreams(design.options.hyper_streams),
 )
 def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Hyper-connections."""
@@ -182,7 +182,7 @@ def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     + at_each_site("scales", "(3)", "0.01"),
     conflicts=only_branches,
     no_fold="stock fairseq has one stream",
-    side_stream=lambda design: CopiedStreams(design.options.mhc_streams),
+    extra_streams=lambda design: CopiedStreams(design.options.mhc_streams),
 )
 def manifold(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """MHC."""

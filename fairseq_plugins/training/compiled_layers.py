@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.fx.experimental import _config as symbols
 from torch.utils._triton import has_triton_package
 
-from fairseq_plugins.core.layers import Layer, in_one_piece
+from fairseq_plugins.core.layers import Layer, contiguous_output
 from fairseq_plugins.core.recorded import NewHooks, out_of_memory, why
 from fairseq_plugins.wrapping import wrap
 
@@ -74,7 +74,7 @@ class CompiledLayers:
         if not training or type(layer) in self.eager or self._hooked:
             return layer._call_impl(*args)
         # Code is made for an order of strides, which in the first layer of a stack is another.
-        pieces = [in_one_piece(value) if isinstance(value, Tensor) else value for value in args]
+        pieces = [contiguous_output(value) if isinstance(value, Tensor) else value for value in args]
         try:
             return self._run(layer, *pieces)
         except Exception as error:  # whatever torch or the compiler says; a fault of the layer itself comes again
