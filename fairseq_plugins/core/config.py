@@ -176,8 +176,8 @@ def _idle_problems(chosen: Mapping[Stack, Mapping[Axis, Part]], options: Mapping
     for option in all_options():
         if option.name in GENERAL_OPTIONS:
             continue
-        said = any(getattr(values, option.name) != option.default for values in options.values())
-        if said and option not in read:
+        is_set = any(getattr(values, option.name) != option.default for values in options.values())
+        if is_set and option not in read:
             owners = [
                 f"{flag(axis.value)} {name}"
                 for axis, parts in PARTS.items()

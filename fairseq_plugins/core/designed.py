@@ -34,7 +34,7 @@ class DesignedModel(BaseFairseqModel):
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True)
 
     @classmethod
-    def read(cls, cfg: Any) -> tuple[Namespace, Any]:
+    def parse_config(cls, cfg: Any) -> tuple[Namespace, Any]:
         """Return the configuration as flat, plain data, and nested as fairseq's builders read it, with the designs.
 
         Raises:
@@ -44,7 +44,7 @@ class DesignedModel(BaseFairseqModel):
         flat = plain_namespace(cfg, cls.config_class)
         return flat, nested_config(flat, resolve(flat, cls.family))
 
-    def start(self) -> None:
+    def init_weights(self) -> None:
         """Draw the first weights."""
         with torch.no_grad():
             for stack, weights in stack_weights(self):

@@ -148,12 +148,12 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
         Raises:
             UserError: every problem of the configuration, before a module is built; or an encoder that does not fit.
         """
-        flat, nested = cls.read(cfg)
+        flat, nested = cls.parse_config(cfg)
         words: Dictionary = task.target_dictionary
         embed_tokens = Embedding(len(words), flat.decoder_embed_dim, words.pad())
         encoder = S2TEncoder(flat, nested, len(words))
         model = cls(encoder, S2TDecoder(nested, words, embed_tokens, nested.designs[Stack.DECODER]))
-        model.start()
+        model.init_weights()
         pretrained = getattr(flat, PRETRAINED)
         if pretrained:
             load_encoder(encoder, Path(pretrained))

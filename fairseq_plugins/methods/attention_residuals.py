@@ -19,7 +19,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.residual import ExtraStreams, Residual, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import inverse_rms, wide
+from fairseq_plugins.methods.shared.length import at_least_float32, inverse_rms
 
 
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def logits(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tenso
     """Return w . v and 1 / RMS(v) of all blocks, each ``(K + 1, T, B, 1)``, which are to be multiplied."""
     parts = blocks, stream.unsqueeze(0)
     products = torch.cat([torch.matmul(v, query) for v in parts]).unsqueeze(-1)
-    return wide(products), torch.cat([inverse_rms(v) for v in parts])
+    return at_least_float32(products), torch.cat([inverse_rms(v) for v in parts])
 
 
 class _Mixture(torch.autograd.Function):
@@ -59,14 +59,15 @@ class _Mixture(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody wants second derivatives
             given = query, stream, blocks
             return torch.autograd.grad(mixed(*given)[0], given, gradients, create_graph=True)
-        gradient, parts = wide(*gradients), (wide(blocks), wide(stream.unsqueeze(0)))
+        gradient, query_32 = at_least_float32(*gradients), at_least_float32(query)
+        parts = at_least_float32(blocks), at_least_float32(stream.unsqueeze(0))
         weights = torch.softmax(products * scales, dim=0)
         of_logits = weights * torch.cat([torch.linalg.vecdot(v, gradient) for v in parts]).unsqueeze(-1)
         of_products = (of_logits - weights * of_logits.sum(dim=0)) * scales
         factors = weights, of_products, -of_products * products * scales.square() / len(query)
         of_parts, of_query = [], []
         for v, weight, turn, shrink in zip(parts, *(torch.split(f, [len(blocks), 1]) for f in factors), strict=True):
-            of_parts.append((weight * gradient).addcmul_(turn, wide(query)).addcmul_(shrink, v).type_as(stream))
+            of_parts.append((weight * gradient).addcmul_(turn, query_32).addcmul_(shrink, v).type_as(stream))
             of_query.append(torch.mv(v.reshape(-1, len(query)).t(), turn.reshape(-1)))
         return (of_query[0] + of_query[1]).type_as(query), of_parts[1].squeeze(0), of_parts[0]
 

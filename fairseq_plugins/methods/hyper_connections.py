@@ -21,7 +21,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import ExtraStreams, PlainResidual, Residual, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import wide
+from fairseq_plugins.methods.shared.length import at_least_float32
 
 
 def product(weights: Tensor, streams: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class ManifoldConnection(HyperConnection):
 
     def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         """The columns of W: reading, writing and mixing."""
-        count, columns = streams.size(2), wide(normed_map(F.rms_norm, streams.flatten(2), self.map))
+        count, columns = streams.size(2), at_least_float32(normed_map(F.rms_norm, streams.flatten(2), self.map))
         scales = torch.cat([scale.expand(size) for scale, size in zip(self.scales, self.sizes, strict=True)])
         joint = scales * columns + self.bias.flatten()
         gates, mix = torch.split(joint, [2 * count, count * count], dim=-1)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
-from fairseq_plugins.methods.shared.length import wide
+from fairseq_plugins.methods.shared.length import at_least_float32
 
 
 class RootNorm(nn.RMSNorm):
@@ -21,7 +21,7 @@ class RootNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise."""
-        root = torch.linalg.vector_norm(wide(x), dim=-1, keepdim=True) * x.size(-1) ** -0.5
+        root = torch.linalg.vector_norm(at_least_float32(x), dim=-1, keepdim=True) * x.size(-1) ** -0.5
         return (x / (root + self.eps)).type_as(x) * self.weight
 
 

@@ -48,7 +48,7 @@ class Message:
     line: str | Line
     kinds: type[BaseException] | tuple[type[BaseException], ...] = Exception
 
-    def said(self, local: Mapping[str, Any]) -> str | None:
+    def render(self, local: Mapping[str, Any]) -> str | None:
         """Return the line, given the local variables."""
         return self.line.format_map(local) if isinstance(self.line, str) else self.line(local)
 
@@ -292,7 +292,7 @@ def explain(error: BaseException) -> UserError | None:
         if match and isinstance(error, message.kinds):
             local = locals_of(error.__traceback__, message.where)
             try:
-                line = None if local is None else message.said({**local, "match": match, "error": error})
+                line = None if local is None else message.render({**local, "match": match, "error": error})
             except UserError as worse:  # a file that cannot even be read
                 return worse
             if line:

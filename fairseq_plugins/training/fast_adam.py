@@ -34,7 +34,7 @@ from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor
 
-from fairseq_plugins.training.moments import Group, MomentOptimizer, Tensors
+from fairseq_plugins.training.adam_base import Group, MomentOptimizer, Tensors
 
 
 class Adam(MomentOptimizer):

@@ -16,7 +16,7 @@ from fairseq.distributed.legacy_distributed_data_parallel import LegacyDistribut
 from fairseq.optim import FairseqOptimizer, FP16Optimizer
 from torch import Tensor, nn
 
-from fairseq_plugins.training.moments import same
+from fairseq_plugins.training.adam_base import same
 
 
 def flat_like(params: Sequence[Tensor], dtype: torch.dtype | None = None) -> tuple[Tensor, list[Tensor]]:

@@ -33,7 +33,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import OPTIMIZER_REGISTRY, register_optimizer
 from omegaconf import II
 
-from fairseq_plugins.training.moments import FairseqMoments, Group, MomentOptimizer, Tensors
+from fairseq_plugins.training.adam_base import FairseqMoments, Group, MomentOptimizer, Tensors
 
 
 @dataclass

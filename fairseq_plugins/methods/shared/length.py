@@ -9,7 +9,7 @@ from torch import Tensor
 from fairseq_plugins.methods.shared.full_precision import without_autocast
 
 
-def wide(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
     """Return x in float32 or more."""
     return x if x.dtype == torch.float64 else x.float()
 
@@ -35,6 +35,6 @@ def square(x: Tensor) -> Tensor:
     if x.is_cuda:  # one kernel
         dtype = torch.promote_types(x.dtype, torch.float32)
         return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype).square()
-    x = wide(x)
+    x = at_least_float32(x)
     with without_autocast(x.device.type):  # to which it is a product of matrices
         return torch.linalg.vecdot(x, x).unsqueeze(-1)
