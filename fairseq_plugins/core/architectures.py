@@ -1,7 +1,7 @@
 """Architectures: presets of the registered methods in each family of models, and their registration with fairseq.
 
-Every method is an architecture of every family, in every size and depth; who asks for one that makes no sense is told
-why. No method is named here.
+Every method is an architecture of every family, in every size and depth; a nonsensical one is rejected with the
+reason. No method is named here.
 """
 
 from __future__ import annotations

@@ -163,5 +163,5 @@ def needs_cross_attention(design: StackDesign, config: Any) -> list[str]:
 
 @part(Axis.ATTENTION, "softmax", summary="stock multi-head softmax attention")
 def softmax(depth: int, design: StackDesign) -> AttentionPlan:
-    """Stock attention everywhere."""
+    """Plan stock attention at every site."""
     return AttentionPlan()

@@ -52,7 +52,7 @@ class DesignedModel(BaseFairseqModel):
         self.scaled_parameters = sum(bool(factors_of(parameter)) for parameter in self.parameters())
 
     def stacks(self) -> list[tuple[str, Any]]:
-        """Name and module of each stack, the encoder first."""
+        """Return name and module of each stack, the encoder first."""
         return [(stack.value, getattr(self, stack.value)) for stack in self.family.stacks]
 
     def see_first_batch(self, *inputs: Any) -> None:
@@ -67,7 +67,7 @@ class DesignedModel(BaseFairseqModel):
         stacks = [(name, stack) for name, stack in self.stacks() if calibration.pending(stack)]
         if stacks:
             calibration.calibrate(stacks, self, lambda: self.run_stacks(*inputs))
-        # Asked once: reading the buffers on an accelerator costs a synchronisation. Set last, since fairseq skips a
+        # Check only once: reading the buffers on an accelerator costs a synchronisation. Set last: fairseq skips a
         # batch that does not fit into memory and goes on with the next.
         self.data_seen = True
 
@@ -95,7 +95,7 @@ def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
         layers = list(encoder.layers.children())
         yield encoder, StackWeights(layers, source, branches=branches, top_norm=encoder.layer_norm)
     target, output = decoder.embed_tokens, decoder.output_projection
-    # Not every embedding is one table, an adaptive input has several; an adaptive softmax has no projection.
+    # An adaptive input has several tables, and an adaptive softmax has no projection.
     tied = output is not None and output.weight is getattr(target, "weight", None)
     yield (
         decoder,

@@ -30,7 +30,7 @@ class StackWeights:
 
     Attributes:
         layers: its layers; ``layers[0]`` has depth 1.
-        embedding: its token table, or whatever else embeds its tokens; None if its input is not text, or if the table
+        embedding: its token table or another module for its tokens; None if its input is not text, or if the table
             is also the encoder's, which was initialised before.
         output: the decoder's output projection if it has its own weight, else None.
         branches: number of sub-layers in the whole model, including the other stack.
@@ -98,7 +98,7 @@ def without_cross_attention(design: StackDesign, config: Any) -> list[str]:
 @part(Axis.INIT, "keep", summary="the base initialisation, unchanged")
 @part(Axis.BASE_INIT, "fairseq", summary="what fairseq draws today")
 def keep(weights: StackWeights, design: StackDesign) -> None:
-    """Change nothing."""
+    """Keep the weights as the base initialisation drew them."""
 
 
 @part(Axis.BASE_INIT, "xavier", summary="Xavier uniform, zero biases: what the papers assume")
@@ -149,6 +149,6 @@ def xavier_biased(weights: StackWeights, design: StackDesign) -> None:
     conflicts=without_cross_attention,
 )
 def xavier_apart(weights: StackWeights, design: StackDesign) -> None:
-    """As :func:`xavier`, with :func:`draw_cross_attention_apart`."""
+    """Draw as :func:`xavier` does, with :func:`draw_cross_attention_apart`."""
     xavier(weights, design)
     draw_cross_attention_apart(weights)

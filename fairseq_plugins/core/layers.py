@@ -4,7 +4,7 @@ Every stock parameter keeps its name. Every sub-layer has the same lines: norm b
 dropout; norm on the branch; residual connection; norm after the sum. Each norm exists only where the design has one,
 and a residual connection only with its sub-layer, so that no parameter is ever without a gradient.
 
-The first norm of a sub-layer has fairseq's name, whatever its place; a later one is named after its place.
+The first norm of a sub-layer has fairseq's name at any place; a later one is named after its place.
 
 Legend: T time, S source time, B batch, C width.
 """
@@ -24,7 +24,7 @@ from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, RESIDUAL_OF, late
 
 
 def contiguous_output(x: Tensor) -> Tensor:
-    """Copy the output of a layer that has its input's strides: fairseq transposes its embedding, and sums keep strides.
+    """Make the output of a layer contiguous: fairseq transposes its embedding, and sums keep its strides.
 
     A linear map copies an input with such strides, keeps the copy, and adds its bias in an operation of its own. The
     first layer keeps them, as stock's does: other strides would round differently. So does a layer above a history that

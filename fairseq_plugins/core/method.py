@@ -166,7 +166,7 @@ class Method:
 
 
 GENERAL_OPTIONS: dict[str, Option] = {}
-"""Settings of every model, whatever its parts, by name."""
+"""Settings of every model with any parts, by name."""
 PARTS: dict[Axis, dict[str, Part]] = {axis: {} for axis in Axis}
 METHODS: dict[str, Method] = {}
 

@@ -1,7 +1,7 @@
 """Residual connections: where a branch joins the stream.
 
 A layer owns one residual connection for each of its sub-layers, as a module, so that diagnostics can hook it and so
-that its parameters have names beside the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
+that its parameters have names next to the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
 ``ffn_residual``). A part of this axis is built with ``build(sites, depth, design) -> {site: Residual}``, once a layer,
 so that the sub-layers of a layer can share a parameter. ``Part.extra_streams`` is for parts that keep more streams.
 """
@@ -76,11 +76,11 @@ class PlainResidual(Residual):
     """stream + branch. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
 
     def stream_scale(self) -> Tensor | None:
-        """One."""
+        """Return a scale of 1."""
         return torch.ones(1)
 
     def branch_scale(self) -> Tensor | None:
-        """One."""
+        """Return a scale of 1."""
         return torch.ones(1)
 
 
@@ -93,7 +93,7 @@ class ConstantSum(Residual):
         self._factors = Constant(stream), Constant(branch)
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Add the two."""
+        """Return the weighted sum of stream and branch."""
         if torch.compiler.is_compiling():
             of_stream, of_branch = self._factors
             return of_stream() * stream + of_branch() * branch
@@ -102,11 +102,11 @@ class ConstantSum(Residual):
         return torch.add(stream if self.stream == 1 else self.stream * stream, branch, alpha=self.branch)
 
     def stream_scale(self) -> Tensor | None:
-        """The constant, ``(1)``."""
+        """Return the constant, ``(1)``."""
         return torch.full((1,), self.stream) if self.branch == 1 else None
 
     def branch_scale(self) -> Tensor | None:
-        """The constant, ``(1)``."""
+        """Return the constant, ``(1)``."""
         return torch.full((1,), self.branch) if self.stream == 1 else None
 
 

@@ -180,7 +180,7 @@ def load_encoder(encoder: S2TEncoder, path: Path) -> None:
     Parameters that a plain encoder lacks get their neutral value, as when a whole checkpoint is loaded.
 
     Raises:
-        UserError: there is no such file, or its encoder has other sizes or parts.
+        UserError: the file does not exist, or its encoder has other sizes or parts.
     """
     setting = flag(PRETRAINED)
     if not path.is_file():

@@ -31,7 +31,7 @@ def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
 
 
 def mixed(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What :func:`mixture` returns, by plain operations, and the logits' factors."""
+    """Return the result of :func:`mixture` by plain operations, and the factors of the logits."""
     products, scales = logits(query, stream, blocks)
     weights = torch.softmax(products * scales, dim=0).type_as(stream)
     return (weights[:-1] * blocks).sum(dim=0) + weights[-1] * stream, products, scales
@@ -85,11 +85,11 @@ class _Append(torch.autograd.Function):
             room = blocks.new_empty(2 * longer[0], *block.shape)
             room[: len(blocks)] = blocks
             blocks = room
-        # Autograd refuses what is kept and then written to, but nobody who keeps less reads this place.
+        # No saved view covers this slot, so the write is hidden from autograd.
         with _unsafe_preserve_version_counter(blocks):
             appended = blocks.as_strided(longer, blocks.stride(), 0)
             appended[-1] = block
-        return appended.data  # not a view
+        return appended.data  # a tensor of its own for autograd
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,7 +108,7 @@ class AttentionResidual(Residual):
         self.begins = begins
 
     def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
-        """Mix the blocks so far."""
+        """Mix the blocks so far into the input of the branch."""
         return stream if self.query is None else mixture(self.query, stream, extra)
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class Blocks(ExtraStreams):
         return x.new_empty(0, *x.shape)
 
     def finish(self, x: Tensor, extra: Tensor) -> Tensor:
-        """Mix all blocks."""
+        """Mix all blocks into the output of the stack."""
         return mixture(self.query, x, extra)
 
 

@@ -27,7 +27,7 @@ from fairseq_plugins.methods.shared.length import at_least_float32
 def product(weights: Tensor, streams: Tensor) -> Tensor:
     """Multiply ``(T, B, K, C)`` from the left. In mixed precision streams keep float32, as a plain stream does."""
     with without_autocast(streams.device.type):
-        # Of matrices that are not contiguous torch makes one product each on a CPU.
+        # On a CPU torch multiplies non-contiguous matrices one by one.
         matrices = weights.type_as(streams).expand(*streams.shape[:2], -1, -1).contiguous()
         return torch.matmul(matrices, streams)
 
@@ -117,7 +117,7 @@ class ManifoldConnection(HyperConnection):
 
 def doubly_stochastic(logits: Tensor) -> Tensor:
     """Divide exp of ``(..., K, K)`` by the sums of its columns, then of its rows, again and again (Sinkhorn)."""
-    # With all matrices side by side, as sums over a short last dimension take ten times as long.
+    # The batch is last: reducing a short trailing dimension takes ten times as long.
     side_by_side = logits.flatten(0, -3).permute(1, 2, 0).contiguous()
     for _ in range(20):
         side_by_side = side_by_side.log_softmax(dim=0).log_softmax(dim=1)
@@ -132,11 +132,11 @@ class CopiedStreams(ExtraStreams):
         self.streams = streams
 
     def start(self, x: Tensor) -> Tensor:
-        """Copy the embedding."""
+        """Return K copies of the embedding ``(T, B, C)``."""
         return x.unsqueeze(2).repeat(1, 1, self.streams, 1)
 
     def finish(self, x: Tensor, extra: Tensor) -> Tensor:
-        """Add the streams."""
+        """Return the sum of the streams, ``(T, B, C)``."""
         return extra.sum(dim=2)
 
 
@@ -165,7 +165,7 @@ def build(
     extra_streams=lambda design: CopiedStreams(design.options.hyper_streams),
 )
 def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Hyper-connections."""
+    """Build the hyper-connections of one layer."""
     kind = DynamicConnection if design.options.hyper_weights == "dynamic" else HyperConnection
     return build(kind, design.options.hyper_streams, sites, depth, design.width)
 
@@ -185,7 +185,7 @@ def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     extra_streams=lambda design: CopiedStreams(design.options.mhc_streams),
 )
 def manifold(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """MHC."""
+    """Build the mHC connections of one layer."""
     return build(ManifoldConnection, design.options.mhc_streams, sites, depth, design.width)
 
 
@@ -207,7 +207,7 @@ method(
         "[hyper-connections](https://github.com/lucidrains/hyper-connections), revision 4775103, which has an RMSNorm. "
         "The LayerNorm of the streams has no gain and no bias here, as in the text's OLMo models.",
         r"At first the text scales the last matrix of each branch by a factor of $`\sqrt{K}`$, so that the sum of the "
-        "streams keeps its deviation (section 4). That asks for a division, which it does not say: it is not here.",
+        "streams keeps its deviation (section 4). That would need a division, which the text does not have: omitted.",
         r"The text has no weight decay on $`a`$, $`M`$ and $`w`$ as far as they do not depend on the streams. Here "
         "they decay as all parameters do.",
     ),

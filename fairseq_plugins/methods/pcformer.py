@@ -50,7 +50,7 @@ class PredictorCorrector(Solver):
         self.state_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
 
     def predict(self, layer: Layer, x: Tensor) -> Tensor:
-        """Return P."""
+        """Return the prediction P, ``(T, B, C)``."""
         weight: Tensor = self.alpha
         prediction = x
         for found in reversed(evaluations(layer, x, self.order, self.whole)):

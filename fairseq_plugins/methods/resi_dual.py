@@ -55,11 +55,11 @@ class DualStream(ExtraStreams):
         self.norm, self.scale, self.alpha = norm, scale, alpha
 
     def start(self, x: Tensor) -> Tensor:
-        """Scale the embedding."""
+        """Return the embedding times s."""
         return x * self.scale
 
     def finish(self, x: Tensor, extra: Tensor) -> Tensor:
-        """Add both streams."""
+        """Add the norm of the extra stream to the stream."""
         return torch.add(self.norm(extra), x, alpha=self.alpha)
 
 

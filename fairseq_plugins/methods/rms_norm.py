@@ -20,7 +20,7 @@ class RootNorm(nn.RMSNorm):
     eps: float
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalise ``(..., C)`` by the root mean square."""
         root = torch.linalg.vector_norm(at_least_float32(x), dim=-1, keepdim=True) * x.size(-1) ** -0.5
         return (x / (root + self.eps)).type_as(x) * self.weight
 
@@ -37,7 +37,7 @@ class RootNorm(nn.RMSNorm):
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:
-    """The same everywhere."""
+    """Use RMSNorm at every place."""
     kind = RootNorm if design.options.rms_norm_epsilon_in == "root" else nn.RMSNorm
     return lambda width: kind(width, eps=design.options.rms_norm_epsilon)
 

@@ -32,7 +32,7 @@ class Mixing(nn.Module):
         self.factors = nn.Parameter(torch.full((2,), 0.5)) if trained else None
 
     def forward(self, own: Tensor) -> Tensor:
-        """Mix."""
+        """Mix the values with those of the first layer."""
         if self.first is None:
             self.first = own
             return own

@@ -1,7 +1,7 @@
-"""fairseq reports many a mistake of the user with a stack trace that names neither the file nor what to do.
+"""fairseq reports many user errors with a stack trace that names neither the file nor what to do.
 
 :data:`MESSAGES` has a line for each. A command that fails looks it up at its end, and so do stock fairseq's
-commands with the user directory. What is not in the table keeps its trace.
+commands with the user directory. An error without a line keeps its trace.
 """
 
 from __future__ import annotations

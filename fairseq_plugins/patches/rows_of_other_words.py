@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 def say_who_loads(
     load: Callable[..., Any], trainer: Trainer, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any
 ) -> Any:
-    """``Trainer.load_checkpoint``."""
+    """``Trainer.load_checkpoint`` that records who loads."""
     before = provenance.loading.set((trainer, reset_optimizer))
     try:
         return load(trainer, filename, reset_optimizer, *args, **kwargs)

@@ -154,7 +154,7 @@ def output_projection(model: nn.Module) -> tuple[TransformerDecoderBase, Tensor]
         UserError: the output layer is not a linear map without bias.
     """
     decoder = getattr(model, "decoder", None)
-    layer = getattr(decoder, "output_projection", None)  # None beside an adaptive softmax
+    layer = getattr(decoder, "output_projection", None)  # None with an adaptive softmax
     if isinstance(decoder, TransformerDecoderBase) and type(layer) is nn.Linear and layer.bias is None:
         if type(decoder).output_layer is TransformerDecoderBase.output_layer:
             return decoder, layer.weight
@@ -220,13 +220,13 @@ class Chunked(FairseqCriterion):
 @register_criterion("chunked_cross_entropy", dataclass=CrossEntropyCriterionConfig)
 @register_criterion("cross_entropy_in_chunks", dataclass=CrossEntropyCriterionConfig)  # of older checkpoints
 class ChunkedCrossEntropy(Chunked, CrossEntropyCriterion):
-    """``--criterion chunked_cross_entropy``."""
+    """Cross-entropy in chunks, ``--criterion chunked_cross_entropy``."""
 
 
 @register_criterion("chunked_label_smoothed_cross_entropy", dataclass=LabelSmoothedCrossEntropyCriterionConfig)
 @register_criterion("label_smoothed_cross_entropy_in_chunks", dataclass=LabelSmoothedCrossEntropyCriterionConfig)
 class ChunkedLabelSmoothedCrossEntropy(Chunked, LabelSmoothedCrossEntropyCriterion):
-    """``--criterion chunked_label_smoothed_cross_entropy``."""
+    """Label-smoothed cross-entropy in chunks, ``--criterion chunked_label_smoothed_cross_entropy``."""
 
     def compute_accuracy(self, model: Any, net_output: Any, sample: Any) -> tuple[Tensor, Tensor]:
         """Return the number of words that the model ranks first, and of all words."""

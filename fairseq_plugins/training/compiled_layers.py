@@ -27,7 +27,7 @@ from fairseq_plugins.wrapping import wrap
 logger = logging.getLogger(__name__)
 
 BACKEND: Any = "inductor"
-"""What makes kernels; tests have one that needs no GPU."""
+"""Maker of kernels; tests have one that needs no GPU."""
 
 
 def layers_of(model: nn.Module) -> list[Layer]:
@@ -77,7 +77,7 @@ class CompiledLayers:
         pieces = [contiguous_output(value) if isinstance(value, Tensor) else value for value in args]
         try:
             return self._run(layer, *pieces)
-        except Exception as error:  # whatever torch or the compiler says; a fault of the layer itself comes again
+        except Exception as error:  # torch and compilers raise many kinds; a fault of the layer itself comes again
             if out_of_memory(error):
                 raise
             reason = re.split(r" Hint: | from user code: | Set TORCH| Skipped frames", why(error))[0]

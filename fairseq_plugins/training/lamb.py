@@ -89,7 +89,7 @@ OPTIMIZER_REGISTRY.pop("lamb", None)
 
 @register_optimizer("lamb", dataclass=LambConfig)
 class FairseqLamb(FairseqMoments):
-    """``--optimizer lamb``."""
+    """LAMB, ``--optimizer lamb``."""
 
     kind = Lamb
     prefix = "lamb"

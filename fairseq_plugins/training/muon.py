@@ -67,7 +67,7 @@ class FairseqMuon(FairseqOptimizer):
     """``--optimizer muon``.
 
     Raises:
-        UserError: there are no matrices.
+        UserError: the model has no matrices of layers.
     """
 
     def __init__(self, cfg: Any, params: Iterable[Any]) -> None:

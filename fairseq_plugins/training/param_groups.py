@@ -3,7 +3,7 @@
 Three things stand in the way. Optimizers get parameters without names; schedules set one rate for all groups; a resumed
 training overrides all groups with the values of the command line. Here a training marks the matrices of the layers as
 fairseq marks groups (``param_group``), a model marks parameters with factors (``optim_overrides``), both of which
-fairseq copies to the float32 copies of half precision; parameters of equal factors form a group; and whatever sets the
+fairseq copies to the float32 copies of half precision; parameters of equal factors form a group; and each setter of the
 rate of a group multiplies it by the factor. Without factors nothing changes. A model that has lost some is refused.
 """
 

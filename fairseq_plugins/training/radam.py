@@ -71,7 +71,7 @@ class RAdam(MomentOptimizer):
 
 @register_optimizer("radam", dataclass=MomentConfig)
 class FairseqRAdam(FairseqMoments):
-    """``--optimizer radam``."""
+    """RAdam, ``--optimizer radam``."""
 
     kind = RAdam
 

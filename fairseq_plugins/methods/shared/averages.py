@@ -108,7 +108,7 @@ class RunningAverage(FairseqIncrementalState, nn.Module):
 def average_feed_forward(width: int, ffn_width: int, activation_dropout: float) -> nn.Module:
     """Make W_2 dropout(relu(W_1 a + b_1)) + b_2 with W_1 ``(F, C)``. Shapes ``(T, B, C)``.
 
-    Always relu, as in the paper, whatever the activation of the layer's own feed-forward sub-layer.
+    Always relu, as in the paper, for any activation of the layer's own feed-forward sub-layer.
     """
     fc1, fc2 = nn.Linear(width, ffn_width), nn.Linear(ffn_width, width)
     dropout = FairseqDropout(activation_dropout, module_name="AverageFeedForward")
