@@ -24,7 +24,7 @@ from fairseq_plugins.core.method import METHODS as registered
 from fairseq_plugins.training.fast_adam import Adam as ForeachAdam
 from fairseq_plugins.training.fast_adam import FusedAdam
 from fairseq_plugins.training.muon import FairseqMuon, MuonConfig
-from fairseq_plugins.training.rates import mark_matrices
+from fairseq_plugins.training.param_groups import mark_matrices
 
 STOCK = "transformer"
 METHODS = tuple(registered)

@@ -37,7 +37,7 @@ class UserError(ValueError):
 
 
 def cause_of(error: OSError) -> str:
-    """What a message says of an error of the system, after a colon."""
+    """Return the text of an error of the system, for the end of a message after a colon."""
     return (error.strerror or str(error)).lower()
 
 

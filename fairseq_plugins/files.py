@@ -17,7 +17,7 @@ from fairseq_plugins.errors import UserError, cause_of
 
 
 def require_no_input(output: Path, inputs: Iterable[Path]) -> None:
-    """Refuse to write a result over what it is made of, whatever other name or link leads there.
+    """Refuse to write a result over one of its sources, under any name or link.
 
     Raises:
         UserError: ``output`` is one of ``inputs``, or a directory that contains one.

@@ -32,7 +32,7 @@ UNSAFE_NAME = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
 KINDS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
 """Types of weights, and of what BatchNorm counts; a model casts others without a word."""
 TENSORS, LAYERS = ({str: Tensor}, None), (range(10_000), str, None)
-"""More layers are no model of today, and are built for minutes."""
+"""No model of today has more layers, and they take minutes to build."""
 FORMAT = {
     "model": {str: Tensor},
     "extra_state": (
@@ -85,7 +85,7 @@ def unchecked_content(path: str | Path) -> Any:
             with zipfile.ZipFile(path) as archive:
                 stored = [one.file_size for one in archive.infolist() if "/data/" in one.filename and one.file_size]
         state = torch.load(path, map_location=noted, weights_only=True, mmap=stored is not None)
-    except Exception as error:  # torch raises whatever a file makes it stumble over
+    except Exception as error:  # a damaged file makes torch raise many kinds
         raise explain(path, error) from error
     # A mapped tensor that is longer than its record continues in the next one; torch does not compare them.
     if stored is not None and sorted(filter(None, sizes)) != sorted(stored):

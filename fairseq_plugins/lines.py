@@ -121,7 +121,7 @@ def grouped(
         items: in order.
         size: most items of a group.
         weight: returns the weight of an item.
-        heaviest: a group of this weight is full, whatever its size.
+        heaviest: a group of this weight is full at any size.
     """
     group: list[Item] = []
     total = 0

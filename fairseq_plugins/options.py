@@ -25,7 +25,7 @@ KINDS = {
 REQUIRED = "the following arguments are required: "
 
 EXPLAINED: dict[str, Callable[[str | None, str], None]] = {}
-"""By option, a function with a better message for an unknown name than a list; called with the value and the option.
+"""Functions by option, with a better message for an unknown name than a list; called with value and option.
 
 Each raises UserError, unless the value is legal.
 """

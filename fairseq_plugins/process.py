@@ -47,7 +47,7 @@ def is_command() -> bool:
     ``sys.argv`` is a copy of the parent's and would not tell.
     """
     started_with = sys.orig_argv[1:]
-    if started_with[:1] == ["-u"]:  # by torchrun
+    if started_with[:1] == ["-u"]:  # torchrun starts it so
         del started_with[0]
     commands = [["-m", f"{PACKAGE}.{module}"] for module in COMMANDS]
     if started_with == ["-m", PACKAGE] or started_with[:2] in commands:
@@ -57,7 +57,7 @@ def is_command() -> bool:
 
 def end_quietly() -> None:
     """Let Ctrl-C end this process at once and without a trace until :func:`raise_again`."""
-    # Not where Ctrl-C is ignored, as for what a shell runs in the background.
+    # Skip this where Ctrl-C is ignored, such as in the background of a shell.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -109,7 +109,7 @@ def log_as_fairseq_does() -> None:
     Importing fairseq first would leave the root logger at DEBUG: one of its modules logs while it is imported.
 
     Raises:
-        UserError: LOGLEVEL is no level of Python's logging.
+        UserError: LOGLEVEL is not a level of Python's logging.
     """
     import logging
 
@@ -193,7 +193,7 @@ def exit_code(command: Callable[[], int | None]) -> int:
     A mistake of the user, or a training that has diverged, ends in one line; so does a result that cannot be written.
 
     Raises:
-        Exception: whatever ``command`` raises that is not a mistake of the user.
+        Exception: each error of ``command`` that is not a mistake of the user.
     """
     raise_again()
     _write_completely()
@@ -230,7 +230,7 @@ def _write_completely() -> None:
     import io
 
     output = sys.stdout
-    # Not a stream that a caller has put there: its file may end before ours, and another take over its number.
+    # Leave a stream that a caller has put there: its file may end before ours, and another take over its number.
     if sys.stdout is sys.__stdout__ and isinstance(getattr(output, "buffer", None), io.RawIOBase):
         settings: dict[str, Any] = {"encoding": output.encoding, "errors": output.errors, "closefd": False}
         sys.stdout = open(output.fileno(), "w", buffering=1, **settings)

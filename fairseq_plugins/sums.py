@@ -12,13 +12,13 @@ from fairseq_plugins.lines import read_lines
 
 FILE = "sha256sums"
 QUICK = ("dict.*", "*.idx")
-"""What is checked whenever text is read: a ``.bin`` file may be large, and its size is compared with its index."""
+"""Files checked at each reading of text: a ``.bin`` file may be large, and its size is compared with its index."""
 BINARISED = "data-bin"
 """Binarised data in a prepared directory."""
 
 
 def add_sums(directory: Path, files: Mapping[str, Path]) -> None:
-    """Write the checksums of files, by their names as seen from ``directory``, beside those that are known there."""
+    """Write the checksums of files, by their names as seen from ``directory``, next to those that are known there."""
     known = {**_sums_in(directory), **{name: checksum(path) for name, path in files.items()}}
     write_whole(directory / FILE, "".join(f"{known[name]}  {name}\n" for name in sorted(known)))
 

@@ -34,8 +34,8 @@ def wrap(owner: Any, name: str, wrapper: Wrapper, order: int = 0) -> None:
         owner: the module or class on which fairseq looks the function up.
         name: the attribute.
         wrapper: called with the wrapped function first, then the caller's arguments.
-        order: its place among several wrappers of the function, whoever wraps first. The one with the least is the
-            outermost: it is called first and sees the result last.
+        order: sort key of the wrappers of a function, independent of call order. The lowest is the outermost: it is
+            called first and sees the result last.
 
     Raises:
         ValueError: another wrapper of the function has the same place.
@@ -83,7 +83,7 @@ def replaced(owner: Any, **values: Any) -> Iterator[None]:
 
 def replace_settings(group: str, extended: type[Any]) -> None:
     """Let fairseq make flags and YAML keys of a dataclass in place of its own of that ``group``, the first base."""
-    # Imported here: the first patch is to come before whatever imports fairseq.
+    # Imported here: the first patch must come before any import of fairseq.
     from fairseq import options
     from fairseq.dataclass.configs import FairseqConfig
     from hydra.core.config_store import ConfigStore

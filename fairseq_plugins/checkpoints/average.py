@@ -47,7 +47,7 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
     mean, sources = RunningMean(measured), []
     first: dict[str, tuple[Any, Path]] = {}
     for path in inputs:
-        # The checkpoint before is released first: only one is in memory beside the mean.
+        # The checkpoint before is released first: only one is in memory besides the mean.
         state = weights = None
         state = read_checkpoint(path)
         weights = state["model"]
@@ -66,7 +66,7 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
 
 
 def measured_names() -> frozenset[str]:
-    """Return the last name parts of buffers that belong to one training, or to one version of fairseq's layout.
+    """Return the leaf names of buffers that belong to one training, or to one version of fairseq's layout.
 
     Two trainings with Admin measure different omegas; a mean of both would fit the weights of neither.
     """
@@ -80,9 +80,9 @@ def measured_names() -> frozenset[str]:
 
 
 def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] = ()) -> dict[str, Tensor]:
-    """Return the exponential moving average of the weights in a checkpoint, in float32 if it has that.
+    """Return the exponential moving average of the weights in a checkpoint, in float32 if available.
 
-    Of tensors with a last name part in ``measured``, which are not averaged, those of the model are used.
+    Tensors whose leaf name is in ``measured`` are not averaged: those of the model are used.
 
     Raises:
         UserError: it has none, or one that lacks weights of the model.

@@ -77,7 +77,7 @@ class Folded:
 
 
 def obstacles(model: DeepTransformerModel) -> list[str]:
-    """Return why parts of ``model`` have no counterpart in stock fairseq; other obstacles fail the proof."""
+    """Return why parts of ``model`` have no counterpart in stock fairseq; the equivalence check catches the rest."""
     parts = [part for _, stack in model.stacks() for part in stack.design.parts.values() if part.no_fold]
     reasons = [f"{flag(part.axis.value)} {part.name} cannot be folded: {part.no_fold}" for part in parts]
     # The reason of a part covers its residual connections.
@@ -182,7 +182,7 @@ def task_for(weights: Mapping[str, Tensor]) -> SimpleNamespace:
     """Return such a task for a model with these weights; a model without a table of its encoder has one of words.
 
     Raises:
-        UserError: there is no table of words.
+        UserError: the table of words is missing.
     """
     # An adaptive input has a table for each band of words.
     form = r"\.embed_tokens\.(embeddings\.\d+\.0\.)?weight"
@@ -266,7 +266,7 @@ def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> float:
     state = read_checkpoint(path)
     model, options = build_original(state, path)
     folded = fold(model, options)
-    # By fairseq's own builder.
+    # Built by fairseq itself.
     stock: Any = build_model(OmegaConf.create(folded.options), task_for(folded.weights))
     stock.load_state_dict(folded.weights, strict=True)
     difference = largest_difference(model, stock.eval())

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def check(places: Sequence[Path]) -> int:
     """Print a table for each place; return the exit code. A UserError names a place without checkpoints."""
-    # A directory of fairseq-deep run has the checkpoints one level down, beside their average.
+    # A directory of fairseq-deep run has the checkpoints one level down, next to their average.
     files = {
         place: sorted([*place.glob("*.pt"), *place.glob("checkpoints/*.pt")]) if place.is_dir() else [place]
         for place in places

@@ -1,4 +1,4 @@
-"""What a checkpoint records of its training, and how it differs from what a command is given.
+"""The record of its training in a checkpoint, and how it differs from the arguments of a command.
 
 Checkpoints of this package hold the languages and dictionaries of their training; those of stock fairseq have only the
 languages.

@@ -1,7 +1,7 @@
 """Architectures: presets of the registered methods in each family of models, and their registration with fairseq.
 
-Every method is an architecture of every family, in every size and depth; who asks for one that makes no sense is told
-why. No method is named here.
+Every method is an architecture of every family, in every size and depth; a nonsensical one is rejected with the
+reason. No method is named here.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from fairseq_plugins.errors import UserError, flag
 Preset = dict[str, Any]
 
 
-def stock_sizes(family: Family, arch: str, said: Mapping[str, Any] | None = None) -> Preset:
+def stock_sizes(family: Family, arch: str, user_values: Mapping[str, Any] | None = None) -> Preset:
     """Return the presettable settings, as fairseq's architecture ``arch`` completes those that the user has set."""
-    filled = Namespace(**(said or {}))
+    filled = Namespace(**(user_values or {}))
     ARCH_CONFIG_REGISTRY[arch](filled)
     return {name: getattr(filled, name, family.defaults[name]) for name in family.presettable}
 
@@ -66,9 +66,9 @@ def fill_unset(config: Any, family: Family, stock_arch: str, preset: Mapping[str
         UserError: a setting has two values, one by an earlier name.
     """
     rename(config)
-    said = {name: getattr(config, name, None) for name in family.presettable}
+    user_values = {name: getattr(config, name, None) for name in family.presettable}
     known = {name: preset[name] for name in family.presettable if name in preset}
-    known.update({name: value for name, value in said.items() if value is not None})
+    known.update({name: value for name, value in user_values.items() if value is not None})
     filling = {**stock_sizes(family, stock_arch, known), **preset}
     with open_dict(config) if OmegaConf.is_config(config) else nullcontext():
         for name, value in filling.items():

@@ -50,7 +50,7 @@ class Attention(MultiheadAttention):
         incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         need_weights: bool = False,
         need_head_weights: bool = False,
-        scores: Tensor | None = None,
+        prev_logits: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Attend.
 
@@ -63,10 +63,10 @@ class Attention(MultiheadAttention):
             incremental_state: fairseq's decoding cache, or None.
             need_weights: also return the weights, averaged over the heads.
             need_head_weights: return the weights of each head instead.
-            scores: attention logits of the layer below, for attentions that use them.
+            prev_logits: attention logits of the layer below, for attentions that use them.
 
         Returns:
-            output ``(T, B, C)``; weights ``(B, T, S)`` or ``(H, B, T, S)`` or None; the scores for the layer above.
+            output ``(T, B, C)``; weights ``(B, T, S)`` or ``(H, B, T, S)`` or None; the logits for the layer above.
         """
         static_keys = self.encoder_decoder_attention
         output, weights = self.forward(
@@ -80,7 +80,7 @@ class Attention(MultiheadAttention):
             attn_mask=None if static_keys else future_mask,
             need_head_weights=need_head_weights,
         )
-        return output, weights, scores
+        return output, weights, prev_logits
 
 
 class ThreeMapsAttention(Attention):
@@ -163,5 +163,5 @@ def needs_cross_attention(design: StackDesign, config: Any) -> list[str]:
 
 @part(Axis.ATTENTION, "softmax", summary="stock multi-head softmax attention")
 def softmax(depth: int, design: StackDesign) -> AttentionPlan:
-    """Stock attention everywhere."""
+    """Plan stock attention at every site."""
     return AttentionPlan()

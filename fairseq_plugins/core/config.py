@@ -1,6 +1,6 @@
 """Configuration to the designs of the stacks: values, checks, and the nested form for fairseq's builders.
 
-A configuration is read as plain data, whatever its source; all problems in it are reported together, before a module is
+A configuration is read as plain data from any source; all problems in it are reported together, before a module is
 built. Its flat dataclass is made in :mod:`fairseq_plugins.core.fields`.
 """
 
@@ -24,7 +24,7 @@ from fairseq_plugins.core.method import GENERAL_OPTIONS, PARTS, Axis, Option, Pa
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
 from fairseq_plugins.errors import UserError, flag, unknown_name
 
-# What an architecture may set in every family; a family may add to it.
+# Settings that an architecture of every family may set; a family may add to them.
 SIZES = tuple(
     f"{stack.value}_{name}" for stack in Stack for name in ("embed_dim", "ffn_embed_dim", "layers", "attention_heads")
 )
@@ -33,7 +33,7 @@ SIZE_FIELDS = SIZES + DROPOUTS
 
 BUILDS_NOTHING = ("scale_fc", "scale_attn", "scale_heads", "scale_resids")
 """Settings that stock fairseq accepts, and ignores."""
-# fairseq settings that are not supported; a value other than the default is an error, never ignored.
+# fairseq settings that are not supported; each value but the default is an error, never ignored.
 UNSUPPORTED = (
     *("cross_self_attention", "character_embeddings", "base_layers", "quant_noise_pq", "quant_noise_scalar"),
     *("encoder_xformers_att_config", "decoder_xformers_att_config", *BUILDS_NOTHING),
@@ -176,8 +176,8 @@ def _idle_problems(chosen: Mapping[Stack, Mapping[Axis, Part]], options: Mapping
     for option in all_options():
         if option.name in GENERAL_OPTIONS:
             continue
-        said = any(getattr(values, option.name) != option.default for values in options.values())
-        if said and option not in read:
+        is_set = any(getattr(values, option.name) != option.default for values in options.values())
+        if is_set and option not in read:
             owners = [
                 f"{flag(axis.value)} {name}"
                 for axis, parts in PARTS.items()

@@ -22,7 +22,7 @@ class Constant:
         self._number, self._tensor = number, torch.tensor(number, dtype=torch.float64, device="cpu")
 
     def __call__(self) -> float | Tensor:
-        """Return the number."""
+        """Return the value of the constant."""
         return self._tensor if torch.compiler.is_compiling() else self._number
 
 

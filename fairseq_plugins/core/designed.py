@@ -34,7 +34,7 @@ class DesignedModel(BaseFairseqModel):
         gen_parser_from_dataclass(parser, cls.config_class(), delete_default=True)
 
     @classmethod
-    def read(cls, cfg: Any) -> tuple[Namespace, Any]:
+    def parse_config(cls, cfg: Any) -> tuple[Namespace, Any]:
         """Return the configuration as flat, plain data, and nested as fairseq's builders read it, with the designs.
 
         Raises:
@@ -44,7 +44,7 @@ class DesignedModel(BaseFairseqModel):
         flat = plain_namespace(cfg, cls.config_class)
         return flat, nested_config(flat, resolve(flat, cls.family))
 
-    def start(self) -> None:
+    def init_weights(self) -> None:
         """Draw the first weights."""
         with torch.no_grad():
             for stack, weights in stack_weights(self):
@@ -52,7 +52,7 @@ class DesignedModel(BaseFairseqModel):
         self.scaled_parameters = sum(bool(factors_of(parameter)) for parameter in self.parameters())
 
     def stacks(self) -> list[tuple[str, Any]]:
-        """Name and module of each stack, the encoder first."""
+        """Return name and module of each stack, the encoder first."""
         return [(stack.value, getattr(self, stack.value)) for stack in self.family.stacks]
 
     def see_first_batch(self, *inputs: Any) -> None:
@@ -67,7 +67,7 @@ class DesignedModel(BaseFairseqModel):
         stacks = [(name, stack) for name, stack in self.stacks() if calibration.pending(stack)]
         if stacks:
             calibration.calibrate(stacks, self, lambda: self.run_stacks(*inputs))
-        # Asked once: reading the buffers on an accelerator costs a synchronisation. Set last, since fairseq skips a
+        # Check only once: reading the buffers on an accelerator costs a synchronisation. Set last: fairseq skips a
         # batch that does not fit into memory and goes on with the next.
         self.data_seen = True
 
@@ -95,7 +95,7 @@ def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
         layers = list(encoder.layers.children())
         yield encoder, StackWeights(layers, source, branches=branches, top_norm=encoder.layer_norm)
     target, output = decoder.embed_tokens, decoder.output_projection
-    # Not every embedding is one table, an adaptive input has several; an adaptive softmax has no projection.
+    # An adaptive input has several tables, and an adaptive softmax has no projection.
     tied = output is not None and output.weight is getattr(target, "weight", None)
     yield (
         decoder,

@@ -20,7 +20,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.linear_maps import AffineMap
 from fairseq_plugins.core.method import Axis, part
 
-FACTORS = "factors"
+MULTIPLIERS = "factors"
 """Key of a parameter's ``optim_overrides``, and of a group of an optimizer."""
 
 
@@ -30,7 +30,7 @@ class StackWeights:
 
     Attributes:
         layers: its layers; ``layers[0]`` has depth 1.
-        embedding: its token table, or whatever else embeds its tokens; None if its input is not text, or if the table
+        embedding: its token table or another module for its tokens; None if its input is not text, or if the table
             is also the encoder's, which was initialised before.
         output: the decoder's output projection if it has its own weight, else None.
         branches: number of sub-layers in the whole model, including the other stack.
@@ -62,16 +62,16 @@ def linear_maps(layer: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
 
 
 def scale_rates(parameters: Iterable[nn.Parameter], **factors: float) -> None:
-    """Give parameters factors on settings of their optimizer, ``lr`` or ``eps``; training/rates.py heeds them."""
+    """Set multipliers of ``lr`` or ``eps`` of parameters; training/param_groups.py applies them."""
     named = {name: factor for name, factor in factors.items() if factor != 1}
     for parameter in parameters:
         if named:
-            parameter.optim_overrides = {FACTORS: named}  # type: ignore[attr-defined]
+            parameter.optim_overrides = {MULTIPLIERS: named}  # type: ignore[attr-defined]
 
 
 def factors_of(parameter: nn.Parameter) -> dict[str, float]:
     """Return the factors that :func:`scale_rates` gave to a parameter; a copy of the parameter has none."""
-    return getattr(parameter, "optim_overrides", {}).get(FACTORS, {})
+    return getattr(parameter, "optim_overrides", {}).get(MULTIPLIERS, {})
 
 
 def draw_cross_attention_apart(weights: StackWeights) -> None:
@@ -98,7 +98,7 @@ def without_cross_attention(design: StackDesign, config: Any) -> list[str]:
 @part(Axis.INIT, "keep", summary="the base initialisation, unchanged")
 @part(Axis.BASE_INIT, "fairseq", summary="what fairseq draws today")
 def keep(weights: StackWeights, design: StackDesign) -> None:
-    """Change nothing."""
+    """Keep the weights as the base initialisation drew them."""
 
 
 @part(Axis.BASE_INIT, "xavier", summary="Xavier uniform, zero biases: what the papers assume")
@@ -149,6 +149,6 @@ def xavier_biased(weights: StackWeights, design: StackDesign) -> None:
     conflicts=without_cross_attention,
 )
 def xavier_apart(weights: StackWeights, design: StackDesign) -> None:
-    """As :func:`xavier`, with :func:`draw_cross_attention_apart`."""
+    """Draw as :func:`xavier` does, with :func:`draw_cross_attention_apart`."""
     xavier(weights, design)
     draw_cross_attention_apart(weights)

@@ -127,13 +127,13 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
         Raises:
             UserError: every problem of the configuration, before a module is built.
         """
-        flat, nested = cls.read(cfg)
+        flat, nested = cls.parse_config(cfg)
         if flat.decoder_layers_to_keep:
             nested.decoder.layers = len(flat.decoder_layers_to_keep.split(","))
         embed_tokens = cls._embedding(flat, task.source_dictionary)
         design = nested.designs[Stack.DECODER]
         model = cls(Decoder(nested, task.target_dictionary, embed_tokens, design, no_encoder_attn=True))
-        model.start()
+        model.init_weights()
         return model
 
     @classmethod

@@ -4,14 +4,14 @@ Every stock parameter keeps its name. Every sub-layer has the same lines: norm b
 dropout; norm on the branch; residual connection; norm after the sum. Each norm exists only where the design has one,
 and a residual connection only with its sub-layer, so that no parameter is ever without a gradient.
 
-The first norm of a sub-layer has fairseq's name, whatever its place; a later one is named after its place.
+The first norm of a sub-layer has fairseq's name at any place; a later one is named after its place.
 
 Legend: T time, S source time, B batch, C width.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
@@ -23,14 +23,30 @@ from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside, placed
 from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, RESIDUAL_OF, later_norm
 
 
-def in_one_piece(x: Tensor) -> Tensor:
-    """Copy the output of a layer that has its input's strides: fairseq transposes its embedding, and sums keep strides.
+def contiguous_output(x: Tensor) -> Tensor:
+    """Make the output of a layer contiguous: fairseq transposes its embedding, and sums keep its strides.
 
     A linear map copies an input with such strides, keeps the copy, and adds its bias in an operation of its own. The
     first layer keeps them, as stock's does: other strides would round differently. So does a layer above a history that
     sums the embedding state by state.
     """
     return x.contiguous()
+
+
+class Carried(NamedTuple):
+    """Tensors that cross layers besides their input; None if the design carries none.
+
+    A layer takes them as its last arguments and returns them last, since activation checkpointing needs flat tensors.
+
+    Attributes:
+        self_logits: self-attention logits of the layer below.
+        cross_logits: cross-attention logits of the layer below.
+        extra: the extra streams, see :class:`~fairseq_plugins.core.residual.ExtraStreams`.
+    """
+
+    self_logits: Tensor | None = None
+    cross_logits: Tensor | None = None
+    extra: Tensor | None = None
 
 
 class Layer(nn.Module):
@@ -45,7 +61,7 @@ class Layer(nn.Module):
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def put_together(self, *sites: Site) -> None:
+    def assemble(self, *sites: Site) -> None:
         """Add the design's norms, biases and residual connections to a layer that fairseq has built."""
         design = self.design
         norms = {site: placed_norms(design, site, self.depth) for site in sites}
@@ -71,15 +87,15 @@ class Layer(nn.Module):
             setattr(self, NORM_OF[site], None)
         return names
 
-    def read(self, site: Site, stream: Tensor, side: Tensor | None) -> Tensor:
-        """Begin a sub-layer: return what its branch reads, ``(T, B, C)``, behind the norm before the branch."""
-        if side is not None:
-            stream = getattr(self, RESIDUAL_OF[site]).read(stream, side)
+    def pre(self, site: Site, stream: Tensor, extra: Tensor | None) -> Tensor:
+        """Begin a sub-layer: return the input of its branch, ``(T, B, C)``, after the norm before the branch."""
+        if extra is not None:
+            stream = getattr(self, RESIDUAL_OF[site]).pre(stream, extra)
         norms = self.norm_names[site]
         return getattr(self, norms[NormPlace.BEFORE])(stream) if NormPlace.BEFORE in norms else stream
 
-    def join(
-        self, site: Site, output: Tensor, stream: Tensor, layer_input: Tensor, side: Tensor | None
+    def post(
+        self, site: Site, output: Tensor, stream: Tensor, layer_input: Tensor, extra: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """End a sub-layer: dropout, norm on the branch, residual connection, norm after the sum.
 
@@ -88,21 +104,21 @@ class Layer(nn.Module):
             output: output of the last map of the sub-layer, ``(T, B, C)``, the shape of the others too.
             stream: input of the sub-layer, before any LayerNorm.
             layer_input: input of the layer, before any LayerNorm.
-            side: the side stream, if the stack has one.
+            extra: the extra streams, if the stack has any.
 
         Returns:
-            the stream and the side stream after the sub-layer.
+            the stream and the extra streams after the sub-layer.
         """
         residual, norms = getattr(self, RESIDUAL_OF[site]), self.norm_names[site]
         branch = self.dropout_module(output)
         if NormPlace.BRANCH in norms:
             branch = getattr(self, norms[NormPlace.BRANCH])(branch)
-        if side is not None:
-            side = residual.carry(branch, stream, side)
+        if extra is not None:
+            extra = residual.post(branch, stream, extra)
         x = residual(branch, stream, layer_input)
         if NormPlace.AFTER in norms:
             x = residual.after_norm(getattr(self, norms[NormPlace.AFTER])(x), layer_input)
-        return x, side
+        return x, extra
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """Map ``(T, B, C)`` to the output of the feed-forward sub-layer."""
@@ -117,7 +133,7 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
         # set before nn.Module's constructor.
         self.design, self.depth = design, depth
         super().__init__(cfg)
-        self.put_together(Site.SELF, Site.FFN)
+        self.assemble(Site.SELF, Site.FFN)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> nn.Module:
         """Build the design's attention instead of fairseq's."""
@@ -125,30 +141,30 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
         return build(embed_dim, cfg.encoder.attention_heads, dropout=cfg.attention_dropout, self_attention=True)
 
     def forward(
-        self, x: Tensor, encoder_padding_mask: Tensor | None, scores: Tensor | None = None, side: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        self, x: Tensor, encoder_padding_mask: Tensor | None, *below: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         """Encode.
 
         Args:
             x: ``(T, B, C)``.
             encoder_padding_mask: ``(B, T)``, true for pads.
-            scores: attention logits of the layer below.
-            side: the side stream, if the stack has one.
+            below: :class:`Carried`, from the layer below.
 
         Returns:
-            output ``(T, B, C)``, the logits for the layer above, and the side stream.
+            output ``(T, B, C)``, then :class:`Carried` for the layer above.
         """
         layer_input = x
+        logits, _, extra = Carried(*below)
 
-        seen = self.read(Site.SELF, x, side)
-        output, _, scores = self.self_attn.attend(
-            seen, seen, encoder_padding_mask, query_padding_mask=encoder_padding_mask, scores=scores
+        seen = self.pre(Site.SELF, x, extra)
+        output, _, logits = self.self_attn.attend(
+            seen, seen, encoder_padding_mask, query_padding_mask=encoder_padding_mask, prev_logits=logits
         )
-        x, side = self.join(Site.SELF, output, x, layer_input, side)
+        x, extra = self.post(Site.SELF, output, x, layer_input, extra)
 
-        output = self.feed_forward(self.read(Site.FFN, x, side))
-        x, side = self.join(Site.FFN, output, x, layer_input, side)
-        return in_one_piece(x), scores, side
+        output = self.feed_forward(self.pre(Site.FFN, x, extra))
+        x, extra = self.post(Site.FFN, output, x, layer_input, extra)
+        return contiguous_output(x), *Carried(logits, None, extra)
 
 
 class DecoderLayer(Layer, TransformerDecoderLayerBase):
@@ -162,7 +178,7 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
             self.self_attn = None
         present = [Site.SELF] if self.self_attn is not None else []
         present += [Site.CROSS] if self.encoder_attn is not None else []
-        self.put_together(*present, Site.FFN)
+        self.assemble(*present, Site.FFN)
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -191,10 +207,8 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
         self_attn_mask: Tensor | None,
         self_attn_padding_mask: Tensor | None,
         need_attn: bool,
-        self_scores: Tensor | None = None,
-        cross_scores: Tensor | None = None,
-        side: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+        *below: Tensor | None,
+    ) -> tuple[Tensor | None, ...]:
         """Decode.
 
         Args:
@@ -205,33 +219,31 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
             self_attn_mask: ``(T, T)``, minus infinity above the diagonal.
             self_attn_padding_mask: ``(B, T)``, true for pads.
             need_attn: return the cross-attention weights of each head.
-            self_scores: self-attention logits of the layer below.
-            cross_scores: cross-attention logits of the layer below.
-            side: the side stream, if the stack has one.
+            below: :class:`Carried`, from the layer below.
 
         Returns:
-            output ``(T, B, C)``; weights ``(H, B, T, S)`` or none; both kinds of logits for the layer above; the side
-            stream.
+            output ``(T, B, C)``; weights ``(H, B, T, S)`` or None; then :class:`Carried` for the layer above.
         """
         layer_input = x
         weights: Tensor | None = None
+        self_logits, cross_logits, extra = Carried(*below)
 
         if self.self_attn is not None:
-            seen = self.read(Site.SELF, x, side)
-            output, _, self_scores = self.self_attn.attend(
+            seen = self.pre(Site.SELF, x, extra)
+            output, _, self_logits = self.self_attn.attend(
                 seen,
                 seen,
                 self_attn_padding_mask,
                 query_padding_mask=self_attn_padding_mask,
                 future_mask=self_attn_mask,
                 incremental_state=incremental_state,
-                scores=self_scores,
+                prev_logits=self_logits,
             )
-            x, side = self.join(Site.SELF, output, x, layer_input, side)
+            x, extra = self.post(Site.SELF, output, x, layer_input, extra)
 
         if self.encoder_attn is not None and encoder_out is not None:
-            output, weights, cross_scores = self.encoder_attn.attend(
-                self.read(Site.CROSS, x, side),
+            output, weights, cross_logits = self.encoder_attn.attend(
+                self.pre(Site.CROSS, x, extra),
                 encoder_out,
                 encoder_padding_mask,
                 query_padding_mask=self_attn_padding_mask,
@@ -239,10 +251,10 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
                 incremental_state=incremental_state,
                 need_weights=need_attn or (not self.training and self.need_attn),
                 need_head_weights=need_attn,
-                scores=cross_scores,
+                prev_logits=cross_logits,
             )
-            x, side = self.join(Site.CROSS, output, x, layer_input, side)
+            x, extra = self.post(Site.CROSS, output, x, layer_input, extra)
 
-        output = self.feed_forward(self.read(Site.FFN, x, side))
-        x, side = self.join(Site.FFN, output, x, layer_input, side)
-        return in_one_piece(x), weights, self_scores, cross_scores, side
+        output = self.feed_forward(self.pre(Site.FFN, x, extra))
+        x, extra = self.post(Site.FFN, output, x, layer_input, extra)
+        return contiguous_output(x), weights, *Carried(self_logits, cross_logits, extra)

@@ -81,7 +81,7 @@ class MapWith(RemadeMap):
 def call_maps(attention: Any) -> None:
     """Make a stock attention call its four maps as modules, which may be more than linear maps.
 
-    Otherwise it passes their bare weights to torch, unless it believes that its sizes differ.
+    Otherwise it passes their bare weights to torch, unless kdim or vdim differ from its width.
     """
     attention.skip_embed_dim_check = True
 
@@ -109,4 +109,4 @@ def replace_maps(layer: nn.Module, make: Callable[[nn.Linear], AffineMap], desig
 @part(Axis.BIAS, "vector", summary="a vector each, as in the original Transformer")
 @part(Axis.REPARAM, "plain", summary="a matrix each, as in the original Transformer")
 def keep(layer: nn.Module, design: StackDesign) -> None:
-    """Change nothing."""
+    """Keep the linear maps as they are."""

@@ -108,8 +108,8 @@ class Part:
             returns one message per problem.
         no_fold: why a model with this part cannot be folded into a plain stock Transformer; empty if it can.
         top: for a norm, takes a design and returns the factory of the norm on top of a stack; by default there is none.
-        side_stream: for a residual connection, takes a design and makes the second stream of a stack; by default there
-            is none.
+        extra_streams: for a residual connection, takes a design and returns the module of the extra streams of a
+            stack; by default there is none.
         ends: for a weight form, takes a new stack and changes its embedding and its output projection in place; by
             default nothing.
     """
@@ -123,7 +123,7 @@ class Part:
     conflicts: Callable[[Any, Any], list[str]] = lambda design, config: []
     no_fold: str = ""
     top: Callable[[Any], Any] = lambda design: None
-    side_stream: Callable[[Any], Any] = lambda design: None
+    extra_streams: Callable[[Any], Any] = lambda design: None
     ends: Callable[[Any], None] = lambda stack: None
 
 
@@ -166,7 +166,7 @@ class Method:
 
 
 GENERAL_OPTIONS: dict[str, Option] = {}
-"""Settings of every model, whatever its parts, by name."""
+"""Settings of every model with any parts, by name."""
 PARTS: dict[Axis, dict[str, Part]] = {axis: {} for axis in Axis}
 METHODS: dict[str, Method] = {}
 

@@ -64,9 +64,9 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
         Raises:
             UserError: every problem of the configuration, before a module is built.
         """
-        _, nested = cls.read(cfg)
+        _, nested = cls.parse_config(cfg)
         model = super().build_model(nested, task)
-        model.start()
+        model.init_weights()
         return model
 
     @classmethod

@@ -69,7 +69,7 @@ def layer_norms(module: nn.Module) -> list[nn.Module]:
 
 
 class AffineNorm(nn.Module):
-    """Stands in the place of a norm: ``scale * x + shift`` with two scalars, which the maps that read it can absorb."""
+    """Affine map with two scalars in place of a norm, ``scale * x + shift``; the linear maps after it can absorb it."""
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """Return scale and shift, each ``(1)``."""
@@ -90,7 +90,7 @@ class ScaledLayerNorm(nn.LayerNorm):
 
 
 @dataclass(frozen=True)
-class scaled:  # noqa: N801  (a factory, as the functions beside it)
+class scaled:  # noqa: N801  (a factory, like the functions around it)
     """Factory of norms that are multiplied by a constant. The fold moves that of a LayerNorm into gain and bias."""
 
     scale: float
@@ -160,7 +160,7 @@ def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign
     """Put a norm before the linear map ``name`` of ``owner``, an attention or a layer.
 
     Raises:
-        UserError: there is no such map, or another part has replaced it.
+        UserError: the map is missing, or another part has replaced it.
     """
     linear = getattr(owner, name, None)
     if type(linear) is not nn.Linear:
@@ -200,7 +200,7 @@ def post(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     Axis.NORM_POSITION, "pre", summary="LayerNorm before the branch, one more on top", top=lambda design: stock_top_norm
 )
 def pre(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Stock fairseq's ``normalize_before``."""
+    """LayerNorm before each branch, stock fairseq's ``normalize_before``."""
     return {NormPlace.BEFORE: layer_norm}
 
 

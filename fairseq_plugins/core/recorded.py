@@ -1,4 +1,4 @@
-"""What CUDA graphs of training and of the search have in common: which modules can be recorded, and what is kept."""
+"""Code shared by the CUDA graphs of training and of the search: which modules can be recorded, and what is kept."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ def waits_noted() -> Iterator[list[str]]:
 
 
 class Recording(NamedTuple):
-    """Recorded kernels."""
+    """Recorded kernels and the result that a replay fills."""
 
     graph: Any
-    result: Any  # of the recorded program; a replay overwrites its tensors
+    result: Any  # each replay overwrites its tensors
     kept: list[Tensor]  # the memory that the kernels read
 
 
@@ -149,7 +149,7 @@ class RecordedGraphs:
             if is_same(recording):
                 return recording
             reason = "a replay has other numbers"
-        except Exception as error:  # whatever torch, the driver or a module says
+        except Exception as error:  # torch, the driver and modules raise many kinds
             reason = why(error)
         self.stop(reason)
         return None

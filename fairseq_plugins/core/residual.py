@@ -1,9 +1,9 @@
 """Residual connections: where a branch joins the stream.
 
 A layer owns one residual connection for each of its sub-layers, as a module, so that diagnostics can hook it and so
-that its parameters have names beside the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
+that its parameters have names next to the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
 ``ffn_residual``). A part of this axis is built with ``build(sites, depth, design) -> {site: Residual}``, once a layer,
-so that the sub-layers of a layer can share a parameter. ``Part.side_stream`` is for parts that keep a second stream.
+so that the sub-layers of a layer can share a parameter. ``Part.extra_streams`` is for parts that keep more streams.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fairseq_plugins.core.norm import NormPlace, norms_always
 
 
 class Residual(nn.Module):
-    """A residual connection. Every tensor is ``(T, B, C)``, except a side stream: see :class:`SideStream`."""
+    """A residual connection. Every tensor is ``(T, B, C)``, except extra streams: see :class:`ExtraStreams`."""
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Add the branch to the stream.
@@ -43,27 +43,27 @@ class Residual(nn.Module):
         """Return s if this computes just ``stream + s * branch``, else ``None``. Shape (C) or (1)."""
         return None
 
-    def read(self, stream: Tensor, side: Tensor) -> Tensor:
-        """Input of the sub-layer, before any LayerNorm, in a stack with a side stream; by default the stream."""
+    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
+        """Return the input of the sub-layer, before any LayerNorm, from all streams; by default the stream."""
         return stream
 
-    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
-        """The side stream after this sub-layer; by default unchanged. ``branch`` and ``stream`` as in forward."""
-        return side
+    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
+        """Return the extra streams after this sub-layer, by default unchanged; the others as in :meth:`forward`."""
+        return extra
 
 
-class SideStream(nn.Module):
-    """A second stream beside the main one. The residual connections read and update it.
+class ExtraStreams(nn.Module):
+    """Streams besides the main one, in one tensor. The residual connections read and update them.
 
-    It may be one tensor ``(T, B, C)`` or several, ``(K, T, B, C)`` or ``(T, B, K, C)``.
+    One stream is ``(T, B, C)``; several are ``(K, T, B, C)`` or ``(T, B, K, C)``.
     """
 
     def start(self, x: Tensor) -> Tensor:
-        """The side stream below the first layer, from the embedding ``(T, B, C)``; by default the embedding."""
+        """Return the extra streams below the first layer, from the embedding ``(T, B, C)``; by default that."""
         return x
 
-    def finish(self, x: Tensor, side: Tensor) -> Tensor:
-        """Output of the layers, ``(T, B, C)``, below the norm on top, from the stream and the side stream."""
+    def finish(self, x: Tensor, extra: Tensor) -> Tensor:
+        """Return the output of the layers, ``(T, B, C)``, below the norm on top, from all streams."""
         return x
 
 
@@ -76,11 +76,11 @@ class PlainResidual(Residual):
     """stream + branch. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
 
     def stream_scale(self) -> Tensor | None:
-        """One."""
+        """Return a scale of 1."""
         return torch.ones(1)
 
     def branch_scale(self) -> Tensor | None:
-        """One."""
+        """Return a scale of 1."""
         return torch.ones(1)
 
 
@@ -93,7 +93,7 @@ class ConstantSum(Residual):
         self._factors = Constant(stream), Constant(branch)
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
-        """Add the two."""
+        """Return the weighted sum of stream and branch."""
         if torch.compiler.is_compiling():
             of_stream, of_branch = self._factors
             return of_stream() * stream + of_branch() * branch
@@ -102,11 +102,11 @@ class ConstantSum(Residual):
         return torch.add(stream if self.stream == 1 else self.stream * stream, branch, alpha=self.branch)
 
     def stream_scale(self) -> Tensor | None:
-        """The constant, ``(1)``."""
+        """Return the constant, ``(1)``."""
         return torch.full((1,), self.stream) if self.branch == 1 else None
 
     def branch_scale(self) -> Tensor | None:
-        """The constant, ``(1)``."""
+        """Return the constant, ``(1)``."""
         return torch.full((1,), self.branch) if self.stream == 1 else None
 
 
@@ -121,7 +121,7 @@ def needs_norm_after(design: StackDesign, config: Any) -> list[str]:
 
 
 def only_branches(design: StackDesign, config: Any) -> list[str]:
-    """``Part.conflicts`` of side streams that are all that sub-layers read: what changes the stream has no effect."""
+    """``Part.conflicts`` of extra streams that alone feed the sub-layers: what changes the stream has no effect."""
     norm, history = design.parts[Axis.NORM_POSITION], design.choice(Axis.LAYER_AGGREGATION)
     places = [norm.build(site, depth, design) for site in Site for depth in range(1, design.layers + 1)]
     what = f"--residual {design.choice(Axis.RESIDUAL)} has streams of its own: it needs"

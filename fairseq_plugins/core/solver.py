@@ -34,14 +34,14 @@ class Solver(nn.Module):
 
 
 def only_encoders(design: StackDesign, config: Any) -> list[str]:
-    """``Part.conflicts`` of solvers: refuse decoders, whose cache holds one evaluation, and side streams."""
+    """``Part.conflicts`` of solvers: refuse decoders, whose cache holds one evaluation, and extra streams."""
     solver, residual = design.choice(Axis.SOLVER), design.parts[Axis.RESIDUAL]
     if design.stack is Stack.DECODER:
         return [
             f"--solver {solver} evaluates a layer several times, and the cache of a search holds one evaluation: "
             f"use it in the encoder alone, --solver {solver},euler"
         ]
-    if residual.side_stream(design) is not None:
+    if residual.extra_streams(design) is not None:
         return [f"--solver {solver} keeps one stream: it cannot be combined with --residual {residual.name}"]
     return []
 

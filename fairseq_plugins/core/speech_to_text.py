@@ -28,7 +28,7 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size, parser_fields
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import Stack
-from fairseq_plugins.core.stacks import Decoder, EncoderLoop, put_together, wrap
+from fairseq_plugins.core.stacks import Decoder, EncoderLoop, assemble, wrap
 from fairseq_plugins.errors import UserError, flag
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class S2TEncoder(EncoderLoop, S2TTransformerEncoder):
         self.design = design
         depths = range(1, flat.encoder_layers + 1)
         self.transformer_layers.extend([wrap(EncoderLayer(cfg, design, depth), cfg) for depth in depths])
-        put_together(self, design)
+        assemble(self, design)
         if flat.ctc_weight > 0:
             self.ctc_proj = nn.Linear(flat.encoder_embed_dim, words)
 
@@ -148,12 +148,12 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
         Raises:
             UserError: every problem of the configuration, before a module is built; or an encoder that does not fit.
         """
-        flat, nested = cls.read(cfg)
+        flat, nested = cls.parse_config(cfg)
         words: Dictionary = task.target_dictionary
         embed_tokens = Embedding(len(words), flat.decoder_embed_dim, words.pad())
         encoder = S2TEncoder(flat, nested, len(words))
         model = cls(encoder, S2TDecoder(nested, words, embed_tokens, nested.designs[Stack.DECODER]))
-        model.start()
+        model.init_weights()
         pretrained = getattr(flat, PRETRAINED)
         if pretrained:
             load_encoder(encoder, Path(pretrained))
@@ -180,7 +180,7 @@ def load_encoder(encoder: S2TEncoder, path: Path) -> None:
     Parameters that a plain encoder lacks get their neutral value, as when a whole checkpoint is loaded.
 
     Raises:
-        UserError: there is no such file, or its encoder has other sizes or parts.
+        UserError: the file does not exist, or its encoder has other sizes or parts.
     """
     setting = flag(PRETRAINED)
     if not path.is_file():

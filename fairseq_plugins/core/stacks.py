@@ -1,6 +1,6 @@
 """The encoder and the decoder: fairseq's own, with the package's loop over the layers.
 
-This file has its own loops because the input of a layer (history), the attention logits and a side stream cross layers,
+This file has its own loops because the input of a layer (history), the attention logits and extra streams cross layers,
 and because a solver evaluates a layer several times. They track ``TransformerEncoderBase.forward_scriptable`` and
 ``TransformerDecoderBase.extract_features_scriptable`` of fairseq 0.12; a test holds them equal to stock bit for bit.
 
@@ -9,6 +9,7 @@ Legend: T time, S source time, B batch, C width, H heads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.layers import DecoderLayer, EncoderLayer, in_one_piece
+from fairseq_plugins.core.layers import Carried, DecoderLayer, EncoderLayer, contiguous_output
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.norm import stock_top_norm, top_norm
 from fairseq_plugins.core.word_dropout import WordDropout
@@ -45,16 +46,28 @@ def wrap(layer: nn.Module, cfg: Any) -> nn.Module:
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
-def put_together(stack: Any, design: StackDesign, has_top: bool = True) -> None:
+def assemble(stack: Any, design: StackDesign, has_top: bool = True) -> None:
     """Add the modules around the layers of ``stack``. Call after fairseq's constructor."""
     stack.dropout_module.p = design.embedding_dropout
     stack.history = design.parts[Axis.LAYER_AGGREGATION].build(design)
     top = top_norm(design)
     if top is not None and top is not stock_top_norm and has_top:
         stack.layer_norm = top(design.width)
-    stack.side_stream = design.parts[Axis.RESIDUAL].side_stream(design)
+    stack.side_stream = design.parts[Axis.RESIDUAL].extra_streams(design)  # the name in checkpoints
     stack.solver = design.parts[Axis.SOLVER].build(design)
     design.parts[Axis.REPARAM].ends(stack)
+
+
+def carried_from(stack: Any, x: Tensor) -> Carried:
+    """Return the tensors that the first layer takes besides its input, from the embedding ``(T, B, C)``."""
+    return Carried(extra=None if stack.side_stream is None else stack.side_stream.start(x))
+
+
+def finish(stack: Any, x: Tensor, carried: Carried) -> Tensor:
+    """Return the output of ``stack``, ``(T, B, C)``, from its last state and the tensors of its last layer."""
+    if carried.extra is not None:
+        x = stack.side_stream.finish(x, carried.extra)
+    return x if stack.layer_norm is None else stack.layer_norm(x)
 
 
 class EncoderLoop(FairseqEncoder):
@@ -62,36 +75,30 @@ class EncoderLoop(FairseqEncoder):
 
     def run_layers(self, x: Tensor, encoder_padding_mask: Tensor | None, outputs: list[Tensor], keep: bool) -> Tensor:
         """Map the embedding to the stack's output, both ``(T, B, C)``; ``keep`` adds each layer's to ``outputs``."""
-        scores: Tensor | None = None
-        side: Tensor | None = None if self.side_stream is None else self.side_stream.start(x)
+        carried: Sequence[Tensor | None] = carried_from(self, x)
         states: list[Tensor] = [x]
         past: list[Tensor] = [x]
         for layer in self.layers:
             x = self.history(states)
             if self.solver is None:
-                x, scores, side = layer(x, encoder_padding_mask, scores, side)
+                x, *carried = layer(x, encoder_padding_mask, *carried)
             else:
-                x, scores = self.solved(layer, x, past, encoder_padding_mask, scores)
+                x, *carried = self.solved(layer, x, past, encoder_padding_mask, *carried)
             states = self.history.remember(states, x)
             if keep:
                 outputs.append(x)
-        x = self.history(states)
-        if self.side_stream is not None and side is not None:
-            x = self.side_stream.finish(x, side)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        return x
+        return finish(self, self.history(states), Carried(*carried))
 
-    def solved(self, layer: Any, x: Tensor, past: list[Tensor], pads: Tensor | None, below: Tensor | None) -> Any:
-        """Let the solver evaluate a layer, always with the logits ``below``; return its result and the last logits."""
-        scores = below
+    def solved(self, layer: Any, x: Tensor, past: list[Tensor], pads: Tensor | None, *below: Tensor | None) -> Any:
+        """Let the solver evaluate a layer, always with ``below``; return what the last evaluation passes on."""
+        above: Sequence[Tensor | None] = below
 
         def evaluate(at: Tensor) -> Tensor:
-            nonlocal scores
-            output, scores, _ = layer(at, pads, below)
+            nonlocal above
+            output, *above = layer(at, pads, *below)
             return output
 
-        return in_one_piece(self.solver(evaluate, x, past)), scores
+        return contiguous_output(self.solver(evaluate, x, past)), *above
 
 
 class Encoder(EncoderLoop, TransformerEncoderBase):
@@ -101,7 +108,7 @@ class Encoder(EncoderLoop, TransformerEncoderBase):
         # fairseq's constructor builds the layers without their numbers and runs nn.Module's constructor first.
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens)
-        put_together(self, design)
+        assemble(self, design)
         self.word_dropout = WordDropout(design.options.word_dropout)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
@@ -157,7 +164,7 @@ class Decoder(TransformerDecoderBase):
     ) -> None:
         self.design, self._depth = design, 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
-        put_together(self, design, has_top=not cfg.no_decoder_final_norm)
+        assemble(self, design, has_top=not cfg.no_decoder_final_norm)
         self.word_dropout = WordDropout(design.options.word_dropout, keep_first=True)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
@@ -219,13 +226,11 @@ class Decoder(TransformerDecoderBase):
         future_mask, pads = self.masks(prev_output_tokens, x, incremental_state, full_context_alignment)
 
         attn: Tensor | None = None
-        self_scores: Tensor | None = None
-        cross_scores: Tensor | None = None
-        side: Tensor | None = None if self.side_stream is None else self.side_stream.start(x)
+        carried: Sequence[Tensor | None] = carried_from(self, x)
         inner_states: list[Tensor | None] = [x]
         states: list[Tensor] = [x]
         for idx, layer in enumerate(self.layers):
-            x, weights, self_scores, cross_scores, side = layer(
+            x, weights, *carried = layer(
                 self.history(states),
                 source,
                 source_pads,
@@ -233,21 +238,13 @@ class Decoder(TransformerDecoderBase):
                 future_mask,
                 pads,
                 idx == alignment_layer,
-                self_scores,
-                cross_scores,
-                side,
+                *carried,
             )
             states = self.history.remember(states, x)
             inner_states.append(x)
             if weights is not None and idx == alignment_layer:
                 attn = weights.float().to(x)[:alignment_heads].mean(dim=0)  # B T S, by default of all heads
-        x = self.history(states)
-
-        if self.side_stream is not None and side is not None:
-            x = self.side_stream.finish(x, side)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        x = x.transpose(0, 1)
+        x = finish(self, self.history(states), Carried(*carried)).transpose(0, 1)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
         return x, {"attn": [attn], "inner_states": inner_states}

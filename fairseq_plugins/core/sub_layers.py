@@ -19,7 +19,7 @@ from fairseq_plugins.core.residual import Residual
 
 SUB_LAYER_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
 NORM_OF = dict(zip(Site, SUB_LAYER_NORMS, strict=True))
-"""Name of the first norm of each site, whatever its place."""
+"""Name of the first norm of each site, at any place."""
 RESIDUAL_OF = {site: f"{site.value}_residual" for site in Site}
 """Name of the residual connection of each site."""
 

@@ -37,7 +37,7 @@ class WordDropout(nn.Module):
         self.rate, self.keep_first = rate, keep_first
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop words."""
+        """Set whole word vectors to zero."""
         if not self.training or self.rate == 0.0:
             return x
         kept = torch.rand_like(x[:, :, :1], dtype=torch.float32) >= self.rate

@@ -17,9 +17,9 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.residual import Residual, SideStream, at_each_site, only_branches
+from fairseq_plugins.core.residual import ExtraStreams, Residual, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import inverse_rms, wide
+from fairseq_plugins.methods.shared.length import at_least_float32, inverse_rms
 
 
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
 
 
 def mixed(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What :func:`mixture` returns, by plain operations, and the logits' factors."""
+    """Return the result of :func:`mixture` by plain operations, and the factors of the logits."""
     products, scales = logits(query, stream, blocks)
     weights = torch.softmax(products * scales, dim=0).type_as(stream)
     return (weights[:-1] * blocks).sum(dim=0) + weights[-1] * stream, products, scales
@@ -41,7 +41,7 @@ def logits(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tenso
     """Return w . v and 1 / RMS(v) of all blocks, each ``(K + 1, T, B, 1)``, which are to be multiplied."""
     parts = blocks, stream.unsqueeze(0)
     products = torch.cat([torch.matmul(v, query) for v in parts]).unsqueeze(-1)
-    return wide(products), torch.cat([inverse_rms(v) for v in parts])
+    return at_least_float32(products), torch.cat([inverse_rms(v) for v in parts])
 
 
 class _Mixture(torch.autograd.Function):
@@ -59,14 +59,15 @@ class _Mixture(torch.autograd.Function):
         if torch.is_grad_enabled():  # somebody wants second derivatives
             given = query, stream, blocks
             return torch.autograd.grad(mixed(*given)[0], given, gradients, create_graph=True)
-        gradient, parts = wide(*gradients), (wide(blocks), wide(stream.unsqueeze(0)))
+        gradient, query_32 = at_least_float32(*gradients), at_least_float32(query)
+        parts = at_least_float32(blocks), at_least_float32(stream.unsqueeze(0))
         weights = torch.softmax(products * scales, dim=0)
         of_logits = weights * torch.cat([torch.linalg.vecdot(v, gradient) for v in parts]).unsqueeze(-1)
         of_products = (of_logits - weights * of_logits.sum(dim=0)) * scales
         factors = weights, of_products, -of_products * products * scales.square() / len(query)
         of_parts, of_query = [], []
         for v, weight, turn, shrink in zip(parts, *(torch.split(f, [len(blocks), 1]) for f in factors), strict=True):
-            of_parts.append((weight * gradient).addcmul_(turn, wide(query)).addcmul_(shrink, v).type_as(stream))
+            of_parts.append((weight * gradient).addcmul_(turn, query_32).addcmul_(shrink, v).type_as(stream))
             of_query.append(torch.mv(v.reshape(-1, len(query)).t(), turn.reshape(-1)))
         return (of_query[0] + of_query[1]).type_as(query), of_parts[1].squeeze(0), of_parts[0]
 
@@ -84,11 +85,11 @@ class _Append(torch.autograd.Function):
             room = blocks.new_empty(2 * longer[0], *block.shape)
             room[: len(blocks)] = blocks
             blocks = room
-        # Autograd refuses what is kept and then written to, but nobody who keeps less reads this place.
+        # No saved view covers this slot, so the write is hidden from autograd.
         with _unsafe_preserve_version_counter(blocks):
             appended = blocks.as_strided(longer, blocks.stride(), 0)
             appended[-1] = block
-        return appended.data  # not a view
+        return appended.data  # a tensor of its own for autograd
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,7 +97,7 @@ class _Append(torch.autograd.Function):
 
 
 class AttentionResidual(Residual):
-    """Adds up the branches of a block in the stream; the finished blocks are the side stream ``(K, T, B, C)``.
+    """Adds up the branches of a block in the stream; the finished blocks are the extra streams ``(K, T, B, C)``.
 
     The sub-layer that ``begins`` a block is its first; the ``lowest`` of the stack has nothing to choose from.
     """
@@ -106,21 +107,21 @@ class AttentionResidual(Residual):
         self.query = None if lowest else nn.Parameter(torch.zeros(width))
         self.begins = begins
 
-    def read(self, stream: Tensor, side: Tensor) -> Tensor:
-        """Mix the blocks so far."""
-        return stream if self.query is None else mixture(self.query, stream, side)
+    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
+        """Mix the blocks so far into the input of the branch."""
+        return stream if self.query is None else mixture(self.query, stream, extra)
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Begin a block with the branch, or add it to the block."""
         # In mixed precision the stream is in float32, a branch is not.
         return branch.type_as(stream) if self.begins else stream + branch
 
-    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
         """Put the block below among the finished ones."""
-        return _Append.apply(side, stream) if self.begins else side  # type: ignore[no-untyped-call]
+        return _Append.apply(extra, stream) if self.begins else extra  # type: ignore[no-untyped-call]
 
 
-class Blocks(SideStream):
+class Blocks(ExtraStreams):
     """No finished block at first, as the embedding is in the stream; at the end one more mixture."""
 
     def __init__(self, width: int) -> None:
@@ -131,9 +132,9 @@ class Blocks(SideStream):
         """``(0, T, B, C)``."""
         return x.new_empty(0, *x.shape)
 
-    def finish(self, x: Tensor, side: Tensor) -> Tensor:
-        """Mix all blocks."""
-        return mixture(self.query, x, side)
+    def finish(self, x: Tensor, extra: Tensor) -> Tensor:
+        """Mix all blocks into the output of the stack."""
+        return mixture(self.query, x, extra)
 
 
 @part(
@@ -152,7 +153,7 @@ class Blocks(SideStream):
     ),
     conflicts=only_branches,
     no_fold="stock fairseq has no sub-layer that reads more than the one below it",
-    side_stream=lambda design: Blocks(design.width),
+    extra_streams=lambda design: Blocks(design.width),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Blocks have equal numbers of layers, or of sub-layers, but for the last."""

@@ -25,7 +25,7 @@ def alpha(design: StackDesign, sub_layers: int) -> float:
     """Return the factor of the stream, figure 2: 0.81 (N^4 M)^(1/16) in an encoder below a decoder, else n^(1/4).
 
     Args:
-        design: N encoder and M decoder layers; 0 if there is no such stack.
+        design: N encoder and M decoder layers; 0 if the stack is missing.
         sub_layers: residual sub-layers of one layer of the stack. n is their number in the whole stack: 3M in the
             decoder of a translation model, 2M in a language model, 2N in an encoder alone.
     """
@@ -75,7 +75,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
-    """Redraw the maps that the text names, whatever the base initialisation was; all other weights stay.
+    """Redraw the maps that the text names, after any base initialisation; all other weights stay.
 
     ``paper``: Xavier normal, that is N(0, gain^2 * 2 / (fan_in + fan_out)), with gain beta for :data:`SMALLER` and 1
     for :data:`AS_USUAL`; biases are 0. ``released``: what ``nn.Linear`` draws, biases too, and then both times beta in

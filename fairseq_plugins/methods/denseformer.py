@@ -34,7 +34,7 @@ class DepthWeightedAverage(History):
         self.weight = nn.Parameter(torch.eye(layers + 1))
 
     def forward(self, states: list[Tensor]) -> Tensor:
-        """Mix."""
+        """Return the weighted sum of the states, ``(T, B, C)``."""
         if isinstance(states, BufferedStates):
             return states.mix()
         last = len(states) - 1
@@ -48,7 +48,7 @@ class DepthWeightedAverage(History):
         return mixture
 
     def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
-        """Store X_i."""
+        """Append the layer's output X_i to the states."""
         return with_state(states, x, lambda: self.weight) if self.buffered else states + [x]
 
 

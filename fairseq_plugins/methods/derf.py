@@ -51,7 +51,7 @@ class DynamicErf(BoundedNorm):
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:
-    """The same everywhere."""
+    """Use Derf at every place."""
     return lambda width: DynamicErf(width, design.options.derf_alpha)
 
 

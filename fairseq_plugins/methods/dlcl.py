@@ -94,7 +94,7 @@ class LinearCombination(History):
         return kept
 
     def all_weights(self) -> Tensor:
-        """Return W of a history without a window, ``(L+1, L+1)``; what is right of the diagonal has no meaning."""
+        """Return W of a history without a window, ``(L+1, L+1)``; entries above the diagonal are undefined."""
         weights = self.weight.squeeze(2)
         if not self.normalised:
             return weights

@@ -41,11 +41,11 @@ class ScalarShift(AffineNorm):
         self.shift = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shift."""
+        """Subtract the shift from ``(..., C)``."""
         return x - self.shift
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """1 and -b."""
+        """Return scale 1 and shift -b."""
         return torch.ones_like(self.shift), -self.shift
 
 
@@ -57,7 +57,7 @@ class ScaledShift(ScalarShift):
         self.scale = nn.Parameter(torch.ones(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shift, then scale."""
+        """Shift ``(..., C)``, then scale it."""
         return self.scale * (x - self.shift)
 
     def affine(self) -> tuple[Tensor, Tensor]:

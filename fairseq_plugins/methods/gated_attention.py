@@ -23,7 +23,7 @@ class Gate(nn.Module):
     open_by: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Multiply."""
+        """Multiply the heads by their gates."""
         assert self.open_by is not None
         return x * self.open_by
 
@@ -47,7 +47,7 @@ class GatedAttention(Attention):
     def attend(
         self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """See :meth:`Attention.attend`."""
+        """Attend as :meth:`Attention.attend` does, with gates."""
         sigmoid = self.gate_proj(query).sigmoid()
         self.gate[0].open_by = sigmoid.repeat_interleave(query.size(-1) // sigmoid.size(-1), dim=-1)
         result = super().attend(query, key, *args, **kwargs)

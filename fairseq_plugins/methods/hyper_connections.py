@@ -19,15 +19,15 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
-from fairseq_plugins.core.residual import PlainResidual, Residual, SideStream, at_each_site, only_branches
+from fairseq_plugins.core.residual import ExtraStreams, PlainResidual, Residual, at_each_site, only_branches
 from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import wide
+from fairseq_plugins.methods.shared.length import at_least_float32
 
 
 def product(weights: Tensor, streams: Tensor) -> Tensor:
     """Multiply ``(T, B, K, C)`` from the left. In mixed precision streams keep float32, as a plain stream does."""
     with without_autocast(streams.device.type):
-        # Of matrices that are not contiguous torch makes one product each on a CPU.
+        # On a CPU torch multiplies non-contiguous matrices one by one.
         matrices = weights.type_as(streams).expand(*streams.shape[:2], -1, -1).contiguous()
         return torch.matmul(matrices, streams)
 
@@ -52,18 +52,18 @@ class HyperConnection(PlainResidual):
         """Return a above M, and w, here the same for every word. Row i of the parameter is what stream i gives."""
         return torch.cat([self.read_weights, self.mix_weights.t()]), self.write_weights.unsqueeze(1)
 
-    def read(self, stream: Tensor, side: Tensor) -> Tensor:
-        """Mix the streams into one, and for :meth:`carry` into as many."""
-        reading_and_mixing, writing = self.weights(side)
-        read, mixed = torch.split(product(reading_and_mixing, side), [1, side.size(2)], dim=2)
+    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
+        """Mix the streams into one, and for :meth:`post` into as many."""
+        reading_and_mixing, writing = self.weights(extra)
+        read, mixed = torch.split(product(reading_and_mixing, extra), [1, extra.size(2)], dim=2)
         self.later = mixed, writing
         return read.squeeze(2)
 
-    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
         """Add the branch to each of the mixed streams."""
         mixed, writing = self.later
         del self.later
-        return mixed + product(writing, branch.unsqueeze(2).type_as(side))
+        return mixed + product(writing, branch.unsqueeze(2).type_as(extra))
 
 
 def normed_map(norm: Callable[..., Tensor], x: Tensor, matrix: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class ManifoldConnection(HyperConnection):
 
     def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
         """The columns of W: reading, writing and mixing."""
-        count, columns = streams.size(2), wide(normed_map(F.rms_norm, streams.flatten(2), self.map))
+        count, columns = streams.size(2), at_least_float32(normed_map(F.rms_norm, streams.flatten(2), self.map))
         scales = torch.cat([scale.expand(size) for scale, size in zip(self.scales, self.sizes, strict=True)])
         joint = scales * columns + self.bias.flatten()
         gates, mix = torch.split(joint, [2 * count, count * count], dim=-1)
@@ -117,14 +117,14 @@ class ManifoldConnection(HyperConnection):
 
 def doubly_stochastic(logits: Tensor) -> Tensor:
     """Divide exp of ``(..., K, K)`` by the sums of its columns, then of its rows, again and again (Sinkhorn)."""
-    # With all matrices side by side, as sums over a short last dimension take ten times as long.
+    # The batch is last: reducing a short trailing dimension takes ten times as long.
     side_by_side = logits.flatten(0, -3).permute(1, 2, 0).contiguous()
     for _ in range(20):
         side_by_side = side_by_side.log_softmax(dim=0).log_softmax(dim=1)
     return side_by_side.exp().permute(2, 0, 1).view_as(logits)
 
 
-class CopiedStreams(SideStream):
+class CopiedStreams(ExtraStreams):
     """K copies of the embedding ``(T, B, K, C)``; their sum is the output of the layers."""
 
     def __init__(self, streams: int) -> None:
@@ -132,12 +132,12 @@ class CopiedStreams(SideStream):
         self.streams = streams
 
     def start(self, x: Tensor) -> Tensor:
-        """Copy the embedding."""
+        """Return K copies of the embedding ``(T, B, C)``."""
         return x.unsqueeze(2).repeat(1, 1, self.streams, 1)
 
-    def finish(self, x: Tensor, side: Tensor) -> Tensor:
-        """Add the streams."""
-        return side.sum(dim=2)
+    def finish(self, x: Tensor, extra: Tensor) -> Tensor:
+        """Return the sum of the streams, ``(T, B, C)``."""
+        return extra.sum(dim=2)
 
 
 def build(
@@ -162,10 +162,10 @@ def build(
     + at_each_site("scales", "(2)", "0.01; not with `--hyper-weights static`"),
     conflicts=only_branches,
     no_fold="stock fairseq has one stream",
-    side_stream=lambda design: CopiedStreams(design.options.hyper_streams),
+    extra_streams=lambda design: CopiedStreams(design.options.hyper_streams),
 )
 def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Hyper-connections."""
+    """Build the hyper-connections of one layer."""
     kind = DynamicConnection if design.options.hyper_weights == "dynamic" else HyperConnection
     return build(kind, design.options.hyper_streams, sites, depth, design.width)
 
@@ -182,10 +182,10 @@ def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     + at_each_site("scales", "(3)", "0.01"),
     conflicts=only_branches,
     no_fold="stock fairseq has one stream",
-    side_stream=lambda design: CopiedStreams(design.options.mhc_streams),
+    extra_streams=lambda design: CopiedStreams(design.options.mhc_streams),
 )
 def manifold(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """MHC."""
+    """Build the mHC connections of one layer."""
     return build(ManifoldConnection, design.options.mhc_streams, sites, depth, design.width)
 
 
@@ -207,7 +207,7 @@ method(
         "[hyper-connections](https://github.com/lucidrains/hyper-connections), revision 4775103, which has an RMSNorm. "
         "The LayerNorm of the streams has no gain and no bias here, as in the text's OLMo models.",
         r"At first the text scales the last matrix of each branch by a factor of $`\sqrt{K}`$, so that the sum of the "
-        "streams keeps its deviation (section 4). That asks for a division, which it does not say: it is not here.",
+        "streams keeps its deviation (section 4). That would need a division, which the text does not have: omitted.",
         r"The text has no weight decay on $`a`$, $`M`$ and $`w`$ as far as they do not depend on the streams. Here "
         "they decay as all parameters do.",
     ),

@@ -45,7 +45,7 @@ class MergedAttention(ThreeMapsAttention):
         incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         need_weights: bool = False,
         need_head_weights: bool = False,
-        scores: Tensor | None = None,
+        prev_logits: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`.
 
@@ -75,7 +75,7 @@ class MergedAttention(ThreeMapsAttention):
             rate = float(self.dropout_module.p) if self.training else 0.0
             context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=allowed, dropout_p=rate)
         context = context.view(sentences, self.num_heads, -1, length, self.head_dim).permute(3, 0, 2, 1, 4)
-        return self.out_proj(context.reshape(length, batch, width) + average), weights, scores
+        return self.out_proj(context.reshape(length, batch, width) + average), weights, prev_logits
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:

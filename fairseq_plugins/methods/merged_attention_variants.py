@@ -1,4 +1,4 @@
-"""Two costlier variants of merged attention: a whole attention to the target beside the cross-attention.
+"""Two costlier variants of merged attention: a whole attention to the target next to the cross-attention.
 
 Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, table 3, rows 6 and 7, both without DS-Init.
 The paper names them and prints their sizes; no code was released. The parameter counts tell how they are built: row 6
@@ -46,7 +46,7 @@ class JoinedAttention(ThreeMapsAttention):
         incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         need_weights: bool = False,
         need_head_weights: bool = False,
-        scores: Tensor | None = None,
+        prev_logits: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`Attention.attend`; the weights are those of the cross-attention."""
         target, _, _ = self.self_attn.attend(
@@ -55,7 +55,7 @@ class JoinedAttention(ThreeMapsAttention):
         source, weights, _ = super().attend(
             query, key, key_padding_mask, None, None, incremental_state, need_weights, need_head_weights
         )
-        return source + target, weights, scores
+        return source + target, weights, prev_logits
 
 
 def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:
@@ -80,7 +80,7 @@ def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:
     no_fold="stock fairseq never has two attentions in one sub-layer",
 )
 def build_self(depth: int, design: StackDesign) -> AttentionPlan:
-    """Plan a stock self-attention beside the cross-attention."""
+    """Plan a stock self-attention next to the cross-attention."""
     return joined(lambda width, heads, dropout: Attention(width, heads, dropout=dropout, self_attention=True))
 
 
@@ -96,7 +96,7 @@ def build_self(depth: int, design: StackDesign) -> AttentionPlan:
     no_fold="stock fairseq has no average attention",
 )
 def build_average(depth: int, design: StackDesign) -> AttentionPlan:
-    """Plan a gated average beside the cross-attention; it has no feed-forward network, and no weights to drop."""
+    """Plan a gated average next to the cross-attention; it has no feed-forward network, and no weights to drop."""
     return joined(lambda width, heads, dropout: AverageAttention(width, heads))
 
 

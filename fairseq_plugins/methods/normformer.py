@@ -45,7 +45,7 @@ class ResScale(Residual):
         return torch.addcmul(branch, self.scale, stream)
 
     def stream_scale(self) -> Tensor | None:
-        """The factors, ``(C)``."""
+        """Return the factors of the stream, ``(C)``."""
         return self.scale
 
 
@@ -102,7 +102,7 @@ def build(depth: int, design: StackDesign) -> AttentionPlan:
     no_fold="stock fairseq has no factor of the stream in its architectures",
 )
 def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """ResScale, section 2.3."""
+    """Build the residual connections of ResScale, section 2.3."""
     return {site: ResScale(design.width) if site is Site.FFN else PlainResidual() for site in sites}
 
 

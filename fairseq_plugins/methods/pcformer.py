@@ -50,7 +50,7 @@ class PredictorCorrector(Solver):
         self.state_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
 
     def predict(self, layer: Layer, x: Tensor) -> Tensor:
-        """Return P."""
+        """Return the prediction P, ``(T, B, C)``."""
         weight: Tensor = self.alpha
         prediction = x
         for found in reversed(evaluations(layer, x, self.order, self.whole)):
@@ -76,7 +76,7 @@ def mixture(states: list[Tensor], weights: Tensor) -> Tensor:
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse decoders and side streams, and what the mixtures of normalised states do not go with."""
+    """Refuse decoders and extra streams, and what the mixtures of normalised states do not go with."""
     needs = f"--solver {design.choice(Axis.SOLVER)} mixes normalised states of all layers: it needs"
     problems = [
         f"{needs} {flag(axis.value)} {wanted}, not {design.choice(axis)}"

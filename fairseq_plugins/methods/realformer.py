@@ -57,17 +57,17 @@ class ResidualAttention(Attention):
         incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         need_weights: bool = False,
         need_head_weights: bool = False,
-        scores: Tensor | None = None,
+        prev_logits: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """See :meth:`Attention.attend`; the scores are S, ``(B * H, T, S)``, float32 or the model's float64."""
+        """See :meth:`Attention.attend`; the logits are S, ``(B * H, T, S)``, float32 or the model's float64."""
         length, batch, width = query.size()
         keys, values, pads = keys_and_values(self, key, key_padding_mask, incremental_state)
         keys, values = keys.flatten(0, 1), values.flatten(0, 1)
         queries = self.group(self.q_proj(query) * self.scaling, keys.size(0) // self.num_heads)
-        scores = self.accumulate(queries, keys, scores)
+        logits = self.accumulate(queries, keys, prev_logits)
         if self.encoder_decoder_attention:
             future_mask = None
-        probabilities = torch.softmax(self.masked(scores, pads, future_mask), dim=-1)
+        probabilities = torch.softmax(self.masked(logits, pads, future_mask), dim=-1)
         context = torch.bmm(self.dropout_module(probabilities.type_as(values)), values)
         sentences = context.size(0) // self.num_heads
         context = context.view(sentences, self.num_heads, -1, length, self.head_dim).permute(3, 0, 2, 1, 4)
@@ -78,28 +78,28 @@ class ResidualAttention(Attention):
             weights = by_head.reshape(self.num_heads, batch, length, -1)
             if not need_head_weights:
                 weights = weights.mean(dim=0)
-        return output, weights, scores
+        return output, weights, logits
 
     def group(self, x: Tensor, sentences: int) -> Tensor:
         """Reshape queries ``(T, N * W, C)`` to ``(N * H, W * T, D)``."""
         grouped = x.reshape(x.size(0), sentences, -1, self.num_heads, self.head_dim).permute(1, 3, 2, 0, 4)
         return grouped.reshape(sentences * self.num_heads, -1, self.head_dim)
 
-    def accumulate(self, queries: Tensor, keys: Tensor, below: Tensor | None) -> Tensor:
+    def accumulate(self, queries: Tensor, keys: Tensor, prev_logits: Tensor | None) -> Tensor:
         """Return S of this layer, unmasked: ``(B * H, T, S)`` from ``(B * H, T, D)``, ``(B * H, S, D)`` and S below.
 
         The sum is computed in place, in a product that nothing else refers to.
         """
-        scores = torch.bmm(queries, keys.transpose(1, 2))
-        if scores.dtype == torch.float16 or scores.dtype == torch.bfloat16:
-            scores = scores.float()
-        if below is not None:
-            scores.add_(below)
-        return scores
+        logits = torch.bmm(queries, keys.transpose(1, 2))
+        if logits.dtype == torch.float16 or logits.dtype == torch.bfloat16:
+            logits = logits.float()
+        if prev_logits is not None:
+            logits.add_(prev_logits)
+        return logits
 
-    def masked(self, scores: Tensor, pads: Tensor | None, future_mask: Tensor | None) -> Tensor:
-        """Return ``scores``, or their mean, with minus infinity where attention is masked; ``scores`` is unchanged."""
-        logits = scores / self.terms if self.terms > 1 else scores
+    def masked(self, logits: Tensor, pads: Tensor | None, future_mask: Tensor | None) -> Tensor:
+        """Return the logits, or their mean, with minus infinity where attention is masked; ``logits`` is unchanged."""
+        logits = logits / self.terms if self.terms > 1 else logits
         if future_mask is not None:
             logits = logits + future_mask
         if pads is not None:

@@ -29,25 +29,25 @@ from fairseq_plugins.core.norm import (
     norms_always,
     stock_top_norm,
 )
-from fairseq_plugins.core.residual import ConstantSum, PlainResidual, Residual, SideStream
+from fairseq_plugins.core.residual import ConstantSum, ExtraStreams, PlainResidual, Residual
 
 EPSILON = 1e-7
 """Epsilon of the LayerNorm on the sum, in the released code."""
 
 
 class DualResidual(PlainResidual):
-    """stream + branch, and side + s * branch. Shapes ``(T, B, C)``."""
+    """stream + branch, and extra + s * branch. Shapes ``(T, B, C)``."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
-    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
         """Add the branch to the sum of all branches."""
-        return torch.add(side, branch, alpha=self.scale)
+        return torch.add(extra, branch, alpha=self.scale)
 
 
-class DualStream(SideStream):
+class DualStream(ExtraStreams):
     """Starts as s times the embedding; its LayerNorm is added to a times the stream. Shapes ``(T, B, C)``."""
 
     def __init__(self, norm: nn.Module, scale: float = 1.0, alpha: float = 1.0) -> None:
@@ -55,32 +55,32 @@ class DualStream(SideStream):
         self.norm, self.scale, self.alpha = norm, scale, alpha
 
     def start(self, x: Tensor) -> Tensor:
-        """Scale the embedding."""
+        """Return the embedding times s."""
         return x * self.scale
 
-    def finish(self, x: Tensor, side: Tensor) -> Tensor:
-        """Add both streams."""
-        return torch.add(self.norm(side), x, alpha=self.alpha)
+    def finish(self, x: Tensor, extra: Tensor) -> Tensor:
+        """Add the norm of the extra stream to the stream."""
+        return torch.add(self.norm(extra), x, alpha=self.alpha)
 
 
 class SiameseResidual(ConstantSum):
-    """stream + branch / c, beside it side + branch; the branch reads stream + LN(side). Shapes ``(T, B, C)``."""
+    """stream + branch / c, extra + branch; the branch reads stream + LN(extra). Shapes ``(T, B, C)``."""
 
     def __init__(self, norm: nn.Module, divisor: float) -> None:
         super().__init__(branch=1 / divisor)
         self.norm = norm
 
-    def read(self, stream: Tensor, side: Tensor) -> Tensor:
-        """Add the norm of the side stream."""
-        return stream + self.norm(side)
+    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
+        """Add the norm of the extra stream."""
+        return stream + self.norm(extra)
 
-    def carry(self, branch: Tensor, stream: Tensor, side: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
         """Add the branch to the sum of all branches."""
-        return side + branch
+        return extra + branch
 
 
-def dual_stream(design: StackDesign) -> SideStream:
-    """ResiDual's side stream."""
+def dual_stream(design: StackDesign) -> ExtraStreams:
+    """Return ResiDual's extra stream."""
     norm, options = LayerNorm(design.width, eps=EPSILON), design.options
     return DualStream(norm, options.resi_dual_scale, options.resi_dual_alpha)
 
@@ -108,7 +108,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     parameters=layer_norm_parameters("side_stream.norm"),
     conflicts=conflicts,
     no_fold="stock fairseq has one stream",
-    side_stream=dual_stream,
+    extra_streams=dual_stream,
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The same at every site."""
@@ -135,7 +135,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     parameters=layer_norm_parameters(*(f"{site.value}_residual.norm" for site in Site), "side_stream.norm"),
     conflicts=conflicts,
     no_fold="stock fairseq has one stream",
-    side_stream=lambda design: DualStream(norm_module(design, None)(design.width)),
+    extra_streams=lambda design: DualStream(norm_module(design, None)(design.width)),
 )
 def siamese(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Divide by the root of the number of sub-layers up to the end of the layer."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
-from fairseq_plugins.methods.shared.length import wide
+from fairseq_plugins.methods.shared.length import at_least_float32
 
 
 class RootNorm(nn.RMSNorm):
@@ -20,8 +20,8 @@ class RootNorm(nn.RMSNorm):
     eps: float
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise."""
-        root = torch.linalg.vector_norm(wide(x), dim=-1, keepdim=True) * x.size(-1) ** -0.5
+        """Normalise ``(..., C)`` by the root mean square."""
+        root = torch.linalg.vector_norm(at_least_float32(x), dim=-1, keepdim=True) * x.size(-1) ** -0.5
         return (x / (root + self.eps)).type_as(x) * self.weight
 
 
@@ -37,7 +37,7 @@ class RootNorm(nn.RMSNorm):
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:
-    """The same everywhere."""
+    """Use RMSNorm at every place."""
     kind = RootNorm if design.options.rms_norm_epsilon_in == "root" else nn.RMSNorm
     return lambda width: kind(width, eps=design.options.rms_norm_epsilon)
 

@@ -24,7 +24,7 @@ from fairseq_plugins.methods.shared.length import unit
 from fairseq_plugins.methods.shared.scaled_draw import draw
 
 SHORTEST, SHORTEST_VECTOR = 1e-5, 1e-12
-"""What shorter lengths count as in the released code, of activations and of word vectors."""
+"""Lower clamps on lengths in the released code, of activations and of word vectors."""
 
 
 class ScaleNorm(nn.Module):
@@ -35,7 +35,7 @@ class ScaleNorm(nn.Module):
         self.scale = nn.Parameter(torch.full((1,), math.sqrt(width)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise."""
+        """Scale vectors ``(..., C)`` to the length g."""
         return unit(x, SHORTEST, self.scale)
 
 
@@ -94,7 +94,7 @@ class UnitRows(AffineMap):
     no_fold="stock fairseq has LayerNorms alone",
 )
 def build(site: Site | None, design: StackDesign) -> NormFactory:
-    """The same everywhere."""
+    """Use ScaleNorm at every place."""
     return ScaleNorm
 
 
@@ -106,7 +106,7 @@ def fix_ends(stack: Any) -> None:
 
 
 def one_table(design: StackDesign, config: Any) -> list[str]:
-    """Refuse embeddings that are no table, and an output that is no projection."""
+    """Refuse embeddings without a single table, and an output without a projection."""
     names = ("adaptive_softmax_cutoff", "adaptive_input")
     asked = [flag(name) for name in names if getattr(config, name, None)]
     return [f"--reparam fix_norm fixes the length of the rows of one table: drop {name}" for name in asked]

@@ -77,7 +77,7 @@ class _ScaledProduct(torch.autograd.Function):
         rows = x.reshape(-1, x.size(-1)).to(dtype)
         ctx.save_for_backward(rows, weight, v, u)
         start = weight.new_zeros(len(weight)) if bias is None else bias
-        # Not a view of the product: fairseq's attention multiplies its queries in place.
+        # A copy of the product, since fairseq's attention multiplies its queries in place.
         product = rows.new_empty(*x.shape[:-1], len(weight))
         torch.addmm(
             start.to(dtype), rows, weight.to(dtype).t(), alpha=ctx.factor, out=product.view(len(rows), len(weight))
@@ -123,7 +123,7 @@ class SpectralLinear(AffineMap):
         """Find u by a decomposition, and start gamma."""
         weight = self.weight.double()
         tall = self.out_features >= self.in_features
-        # Of the smaller product of the weight with itself: a third of the time of a singular value decomposition.
+        # Eigenvalues of the smaller product with itself take a third of the time of a singular value decomposition.
         squares, vectors = torch.linalg.eigh(weight.t() @ weight if tall else weight @ weight.t())
         u = F.normalize(vectors[:, -1] if tall else weight.t() @ vectors[:, -1], dim=0)
         self.u.copy_(torch.where(u.any(), u, self.u))
@@ -231,6 +231,6 @@ method(
         "The code converts every linear map of a network. Here these are the maps of the layers; embeddings and the "
         "output layer, which shares their table in most recipes, stay as they are.",
         "Biases are 0 at first, as in the authors' JAX code; their PyTorch code leaves them as `nn.Linear` draws them.",
-        "The spectral norm is computed in float32 whatever the precision. A search scales each matrix once.",
+        "The spectral norm is computed in float32 at any precision. A search scales each matrix once.",
     ),
 )

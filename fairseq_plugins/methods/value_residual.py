@@ -32,7 +32,7 @@ class Mixing(nn.Module):
         self.factors = nn.Parameter(torch.full((2,), 0.5)) if trained else None
 
     def forward(self, own: Tensor) -> Tensor:
-        """Mix."""
+        """Mix the values with those of the first layer."""
         if self.first is None:
             self.first = own
             return own
@@ -55,11 +55,11 @@ class ValueResidualAttention(Attention):
         call_maps(self)
 
     def attend(
-        self, query: Tensor, key: Tensor | None, *args: Any, scores: Tensor | None = None, **kwargs: Any
+        self, query: Tensor, key: Tensor | None, *args: Any, prev_logits: Tensor | None = None, **kwargs: Any
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """See :meth:`Attention.attend`; the scores are V_1, ``(S, B, C)``, or None for a source that is cached."""
+        """See :meth:`Attention.attend`; ``prev_logits`` are V_1, ``(S, B, C)``, or None for a source that is cached."""
         [mixing] = self.mixing
-        mixing.first = scores
+        mixing.first = prev_logits
         output, weights, _ = super().attend(query, key, *args, **kwargs)
         first, mixing.first = mixing.first, None
         return output, weights, first

@@ -1,4 +1,4 @@
-"""A damaged index of binarised text ends in a trace, or a training reads other sentences than were binarised.
+"""A damaged index of binarised text ends in a trace, or a training reads sentences that were never binarised.
 
 fairseq compares nothing: with other pointers, lengths or bytes a number each sentence is cut from another place of the
 ``.bin`` file. What it writes is redundant, so each index is compared with its own sums and with the size of that file.

@@ -1,4 +1,4 @@
-"""A resumed training with ``--ema-update-freq`` above 1 averages after other updates than the uninterrupted one.
+"""A resumed training with ``--ema-update-freq`` above 1 averages after different updates from the uninterrupted one.
 
 A checkpoint does not store the number of updates since the last average, so the count starts again. The number follows
 from the number of all updates.

@@ -17,7 +17,7 @@ def translate_one_shard(main: Callable[..., Any], cfg: Any, *args: Any) -> Any:
     """``generate._main``, which reads no other setting of the distribution.
 
     Raises:
-        UserError: there is no shard of this number.
+        UserError: no shard has this number.
     """
     shards, shard, distributed = cfg.dataset.num_shards, cfg.dataset.shard_id, cfg.distributed_training
     if not 0 <= shard < shards:

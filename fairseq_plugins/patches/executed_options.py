@@ -32,10 +32,10 @@ def calculated(text: str) -> Any:
 
     Raises:
         UserError: it is something else.
-        TypeError: it is no text, as ``eval`` raises it.
+        TypeError: it is not a string, as ``eval`` raises it.
     """
     if not isinstance(text, str):
-        raise TypeError(f"{text!r} is no text")
+        raise TypeError(f"{text!r} is not a string")
     try:
         tree = ast.parse(text.strip(), mode="eval")
         if all(isinstance(node, (*VALUES, *CALCULATIONS)) for node in ast.walk(tree)):

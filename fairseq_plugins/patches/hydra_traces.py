@@ -1,6 +1,6 @@
 """``fairseq-hydra-train`` reports a mistake of the user with Hydra's stack trace and exit code 1.
 
-Hydra catches whatever a job raises and raises it again when the job's result is read, inside a handler that prints a
+Hydra catches each error of a job and raises it again when the job's result is read, inside a handler that prints a
 trace (``run_and_report`` of hydra 1.3); a ``SystemExit`` passes that handler.
 https://github.com/facebookresearch/hydra/issues/3361
 """
@@ -28,5 +28,5 @@ def result_or_exit(job: JobReturn) -> Any:
 
 
 def apply() -> None:
-    """Replace Hydra's property."""
+    """Replace the property that reads a job's result."""
     JobReturn.return_value = property(result_or_exit, STOCK_RESULT.__set__)  # type: ignore[assignment, method-assign]

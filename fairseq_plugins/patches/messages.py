@@ -1,7 +1,7 @@
-"""fairseq reports many a mistake of the user with a stack trace that names neither the file nor what to do.
+"""fairseq reports many user errors with a stack trace that names neither the file nor what to do.
 
 :data:`MESSAGES` has a line for each. A command that fails looks it up at its end, and so do stock fairseq's
-commands with the user directory. What is not in the table keeps its trace.
+commands with the user directory. An error without a line keeps its trace.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Message:
     line: str | Line
     kinds: type[BaseException] | tuple[type[BaseException], ...] = Exception
 
-    def said(self, local: Mapping[str, Any]) -> str | None:
+    def render(self, local: Mapping[str, Any]) -> str | None:
         """Return the line, given the local variables."""
         return self.line.format_map(local) if isinstance(self.line, str) else self.line(local)
 
@@ -293,7 +293,7 @@ def explain(error: BaseException) -> UserError | None:
         if match and isinstance(error, message.kinds):
             local = locals_of(error.__traceback__, message.where)
             try:
-                line = None if local is None else message.said({**local, "match": match, "error": error})
+                line = None if local is None else message.render({**local, "match": match, "error": error})
             except UserError as worse:  # a file that cannot even be read
                 return worse
             if line:

@@ -1,6 +1,6 @@
 """A training resumed on another number of processes skips a part of its epoch, repeats one, or stops.
 
-A checkpoint from within an epoch stores the number of batches of one process, whatever share of the epoch that is. With
+A checkpoint from within an epoch stores the number of batches of one process, but not their share of it. With
 more processes, each may have fewer batches than that: "Cannot resume training due to dataloader mismatch".
 https://github.com/facebookresearch/fairseq/issues/3638
 """

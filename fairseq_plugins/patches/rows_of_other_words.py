@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 def say_who_loads(
     load: Callable[..., Any], trainer: Trainer, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any
 ) -> Any:
-    """``Trainer.load_checkpoint``."""
+    """``Trainer.load_checkpoint`` that records who loads."""
     before = provenance.loading.set((trainer, reset_optimizer))
     try:
         return load(trainer, filename, reset_optimizer, *args, **kwargs)
@@ -72,8 +72,8 @@ def load_by_word(load: Callable[..., dict[str, Any]], path: str, *args: Any, **k
             for weights in (state["model"], extra.get("ema", {}), extra.get("ema_fp32_params", {})):
                 weights.update({t: mapped(weights[t], own[t], before, words) for t in tables if t in weights})
             new, dropped = (sorted({*some} - {*others}) for some, others in ((words, before), (before, words)))
-            said = f"{len(new)} new words {new[:NAMED]}, {len(dropped)} dropped {dropped[:NAMED]}"
-            logger.info(f"checkpoint {path}: {which}: {said}")
+            changes = f"{len(new)} new words {new[:NAMED]}, {len(dropped)} dropped {dropped[:NAMED]}"
+            logger.info(f"checkpoint {path}: {which}: {changes}")
     return state
 
 

@@ -21,7 +21,7 @@ def block_up_to_this_step(
 ) -> Tensor:
     """``NGramRepeatBlock._no_repeat_ngram``; ``tokens`` (hypotheses, all steps), ``lprobs`` (hypotheses, words)."""
     if blocker.no_repeat_ngram_size == 1:
-        # Not the first token, which is the end mark.
+        # Skip the first token, which is the end mark.
         return lprobs.scatter_(1, tokens[:, 1 : step + 1], -math.inf)
     return block(blocker, tokens[:, : step + 1], lprobs, bsz, beam_size, step)
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 MODULES = ("sklearn.metrics", "scipy.stats")
-"""What fairseq imports of the two; it only calls functions of them."""
+"""Names that fairseq imports of the two; it only calls functions of them."""
 
 
 class StandIn(ModuleType):
@@ -31,7 +31,7 @@ def apply() -> None:
     """Import fairseq, if that has not been done, without what few of its users need."""
     if "fairseq" in sys.modules:
         return
-    # Not for a package that is there already, or missing: then fairseq cannot be imported.
+    # Skip a package that is imported already or missing: without it fairseq cannot be imported.
     wanted = [name for name in MODULES if (top := name.partition(".")[0]) not in sys.modules and find_spec(top)]
     stand_ins: dict[str, ModuleType] = {name: StandIn(name) for name in wanted}
     if metrics := stand_ins.get("sklearn.metrics"):

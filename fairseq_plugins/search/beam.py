@@ -3,7 +3,7 @@
 ``fairseq.sequence_generator.SequenceGenerator`` copies the encoder's output at every step, keeps attention weights that
 nobody reads, runs the first step once a hypothesis and asks the device several questions a step. This search keeps its
 rules, in the same order, and does none of that. What it does not know, fairseq's search does: sampling, diverse search,
-constraints, ``--match-source-len``, a language model beside the ensemble, and models whose attention it does not know.
+constraints, ``--match-source-len``, a language model besides the ensemble, and models whose attention it does not know.
 
 Legend: B sentences of the batch, N of them still in it, K hypotheses of a sentence, W of them so far (1 at the first
 step, K afterwards), C candidates of a sentence, T time, S source time, V words.
@@ -35,7 +35,7 @@ class LeanSearch(SequenceGenerator):
 
     keeps_attention = False
     graphs: Sequence[StepGraphs] = ()
-    """Of each model, for a GPU; empty for steps that are eager."""
+    """Graphs of each model, for a GPU; empty for eager steps."""
 
     def _generate(
         self,

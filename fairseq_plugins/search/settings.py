@@ -78,7 +78,7 @@ def build_search(
     """``FairseqTask.build_generator`` that applies ``args.search`` and ``args.lenpen_form``.
 
     Raises:
-        UserError: there is no such value, or the search cannot use it.
+        UserError: the value is unknown, or the search cannot use it.
     """
     form = choice(args, "lenpen_form", FORMS)
     search = choice(args, "search", SEARCHES) if not getattr(args, "score_reference", False) else STOCK

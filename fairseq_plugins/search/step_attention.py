@@ -80,7 +80,7 @@ class Cached:
 
 
 class DecodingState(dict[str, Any]):
-    """fairseq's decoding cache of one model, and beside it the caches of its step attentions.
+    """fairseq's decoding cache of one model, and the caches of its step attentions.
 
     Args:
         ancestry: of the search's hypotheses.

@@ -146,7 +146,7 @@ class StepGraphs(RecordedGraphs):
         places = [steps * ancestry.width] * len(state.target) + [source] * len(state.source)
         for number, (cached, room_of_cache) in enumerate(zip(caches, places, strict=True)):
             for kind, old in enumerate(cached.pair):
-                # What another batch left may be infinite, and 0 times that is not 0.
+                # Values of another batch may be infinite, and 0 times infinity is not 0.
                 kept = old[: ancestry.sentences, : cached.used].clone()  # it may lie in the same memory
                 new = self._shared((number, kind), old, (sentences, room_of_cache, *old.shape[2:])).zero_()
                 new[: len(kept), : kept.size(1)] = kept

@@ -26,8 +26,8 @@ def register() -> None:
         loss_by_sentence,
         mixed_precision,
         muon,
+        param_groups,
         radam,
-        rates,
     )
 
     compiled_layers.install()
@@ -35,4 +35,4 @@ def register() -> None:
     host_pads.install()
     length_grid.install()
     mixed_precision.install()
-    rates.install()
+    param_groups.install()

@@ -57,7 +57,7 @@ class OutputAndLoss(torch.autograd.Function):
     def forward(
         ctx: Any,
         features: Tensor,
-        table: Tensor,
+        weight: Tensor,
         target: Tensor,
         counted: Tensor,
         epsilon: float,
@@ -70,8 +70,8 @@ class OutputAndLoss(torch.autograd.Function):
         Args:
             ctx: autograd's context.
             features: output of the decoder (N, C), 0 for tokens without a loss.
-            table: weight of the output layer (V, C).
-            target: the right words (N,).
+            weight: weight of the output layer (V, C).
+            target: the correct words (N,).
             counted: whether a token has a loss (N,).
             epsilon: label smoothing.
             accuracy: also find the tokens that the model ranks first.
@@ -82,24 +82,24 @@ class OutputAndLoss(torch.autograd.Function):
             Sums over the tokens of smoothed loss, negative log-likelihood and 1 for each word that is ranked first:
             (3,) in float32.
         """
-        words, tokens = len(table), len(target)
-        smoothing = epsilon / (words - 1)
+        vocab_size, tokens = len(weight), len(target)
+        smoothing = epsilon / (vocab_size - 1)
         scale = FLOAT16_SCALE if dtype == torch.float16 else 1.0
-        size = min(max(1, (LOGITS_ON_GPU if features.is_cuda else LOGITS) // words), max(1, tokens))
-        rows, weight, target = features.to(dtype), table.to(dtype), target.unsqueeze(1)
-        of_target = rows.new_empty(tokens, 1)
+        size = min(max(1, (LOGITS_ON_GPU if features.is_cuda else LOGITS) // vocab_size), max(1, tokens))
+        hidden, matrix, target = features.to(dtype), weight.to(dtype), target.unsqueeze(1)
+        of_target = hidden.new_empty(tokens, 1)
         lprob, right = torch.empty_like(of_target, dtype=torch.float32), torch.zeros((), device=features.device)
-        rows_sum, words_sum = (matrix.sum(dim=0, dtype=torch.float32) for matrix in (rows, weight))
+        hidden_sum, weight_sum = (values.sum(dim=0, dtype=torch.float32) for values in (hidden, matrix))
         if train:  # each gradient begins with the constant of the smoothing
-            of_features = (words_sum * (-smoothing * scale)).repeat(tokens, 1)
-            of_table = (rows_sum * (-smoothing * scale)).repeat(words, 1)
-        logits = rows.new_empty(size, words)
-        wide = logits if dtype == torch.float32 else torch.empty_like(logits, dtype=torch.float32)
+            of_features = (weight_sum * (-smoothing * scale)).repeat(tokens, 1)
+            of_weight = (hidden_sum * (-smoothing * scale)).repeat(vocab_size, 1)
+        logits = hidden.new_empty(size, vocab_size)
+        in_float32 = logits if dtype == torch.float32 else torch.empty_like(logits, dtype=torch.float32)
         for start in range(0, tokens, size):
             chunk = slice(start, start + size)
             y = target[chunk]
-            scores, lprobs = logits[: len(y)], wide[: len(y)]
-            torch.mm(rows[chunk], weight.t(), out=scores)
+            scores, lprobs = logits[: len(y)], in_float32[: len(y)]
+            torch.mm(hidden[chunk], matrix.t(), out=scores)
             torch.gather(scores, 1, y, out=of_target[chunk])
             torch.log_softmax(scores, dim=1, dtype=torch.float32, out=lprobs)
             torch.gather(lprobs, 1, y, out=lprob[chunk])
@@ -111,23 +111,23 @@ class OutputAndLoss(torch.autograd.Function):
                 by_logits = torch.exp(lprobs, out=scores)
                 by_target = (lprob[chunk].exp() - (1 - epsilon - smoothing)) * scale
                 by_logits.scatter_(1, y, by_target.to(dtype))
-                add_product(of_features[chunk], by_logits, weight)
-                add_product(of_table, by_logits.t(), rows[chunk])
+                add_product(of_features[chunk], by_logits, matrix)
+                add_product(of_weight, by_logits.t(), hidden[chunk])
         lprob_sum, target_sum = ((values.squeeze(1).float() * counted).sum() for values in (lprob, of_target))
         if train:
-            ctx.save_for_backward(of_features, of_table)
-            ctx.scale, ctx.types = scale, (features.dtype, table.dtype)
-        loss = smoothing * (words * target_sum - torch.dot(rows_sum, words_sum)) - lprob_sum
+            ctx.save_for_backward(of_features, of_weight)
+            ctx.scale, ctx.types = scale, (features.dtype, weight.dtype)
+        loss = smoothing * (vocab_size * target_sum - torch.dot(hidden_sum, weight_sum)) - lprob_sum
         return torch.stack([loss, -lprob_sum, right])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of features and table.
+        """Return the gradients of features and weight.
 
         Args:
             ctx: autograd's context.
-            gradient: of the forward pass's result; the numbers other than the first have none.
+            gradient: of the forward pass's result; the numbers after the first have none.
         """
         factor = gradient[LOSS] / ctx.scale
         found = (
@@ -154,7 +154,7 @@ def output_projection(model: nn.Module) -> tuple[TransformerDecoderBase, Tensor]
         UserError: the output layer is not a linear map without bias.
     """
     decoder = getattr(model, "decoder", None)
-    layer = getattr(decoder, "output_projection", None)  # None beside an adaptive softmax
+    layer = getattr(decoder, "output_projection", None)  # None with an adaptive softmax
     if isinstance(decoder, TransformerDecoderBase) and type(layer) is nn.Linear and layer.bias is None:
         if type(decoder).output_layer is TransformerDecoderBase.output_layer:
             return decoder, layer.weight
@@ -220,13 +220,13 @@ class Chunked(FairseqCriterion):
 @register_criterion("chunked_cross_entropy", dataclass=CrossEntropyCriterionConfig)
 @register_criterion("cross_entropy_in_chunks", dataclass=CrossEntropyCriterionConfig)  # of older checkpoints
 class ChunkedCrossEntropy(Chunked, CrossEntropyCriterion):
-    """``--criterion chunked_cross_entropy``."""
+    """Cross-entropy in chunks, ``--criterion chunked_cross_entropy``."""
 
 
 @register_criterion("chunked_label_smoothed_cross_entropy", dataclass=LabelSmoothedCrossEntropyCriterionConfig)
 @register_criterion("label_smoothed_cross_entropy_in_chunks", dataclass=LabelSmoothedCrossEntropyCriterionConfig)
 class ChunkedLabelSmoothedCrossEntropy(Chunked, LabelSmoothedCrossEntropyCriterion):
-    """``--criterion chunked_label_smoothed_cross_entropy``."""
+    """Label-smoothed cross-entropy in chunks, ``--criterion chunked_label_smoothed_cross_entropy``."""
 
     def compute_accuracy(self, model: Any, net_output: Any, sample: Any) -> tuple[Tensor, Tensor]:
         """Return the number of words that the model ranks first, and of all words."""

@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from torch.fx.experimental import _config as symbols
 from torch.utils._triton import has_triton_package
 
-from fairseq_plugins.core.layers import Layer, in_one_piece
+from fairseq_plugins.core.layers import Layer, contiguous_output
 from fairseq_plugins.core.recorded import NewHooks, out_of_memory, why
 from fairseq_plugins.wrapping import wrap
 
 logger = logging.getLogger(__name__)
 
 BACKEND: Any = "inductor"
-"""What makes kernels; tests have one that needs no GPU."""
+"""Maker of kernels; tests have one that needs no GPU."""
 
 
 def layers_of(model: nn.Module) -> list[Layer]:
@@ -74,10 +74,10 @@ class CompiledLayers:
         if not training or type(layer) in self.eager or self._hooked:
             return layer._call_impl(*args)
         # Code is made for an order of strides, which in the first layer of a stack is another.
-        pieces = [in_one_piece(value) if isinstance(value, Tensor) else value for value in args]
+        pieces = [contiguous_output(value) if isinstance(value, Tensor) else value for value in args]
         try:
             return self._run(layer, *pieces)
-        except Exception as error:  # whatever torch or the compiler says; a fault of the layer itself comes again
+        except Exception as error:  # torch and compilers raise many kinds; a fault of the layer itself comes again
             if out_of_memory(error):
                 raise
             reason = re.split(r" Hint: | from user code: | Set TORCH| Skipped frames", why(error))[0]

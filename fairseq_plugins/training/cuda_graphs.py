@@ -12,7 +12,7 @@ or in YAML ``common: {cuda_graphs: true}``. Each shape of a batch has a graph of
    loss, gradients, buffers and random state, bit for bit. Without this proof the shape stays eager.
 3. Every later batch is copied to where the recorded kernels read, and the graph is replayed.
 
-A replay does not run Python, so whatever the model computes in Python must be the same for all batches of a shape.
+A replay does not run Python, so all that the model computes in Python must be the same for all batches of a shape.
 Models, criteria and tasks that are known to do so are listed in :func:`obstacles`; others train eagerly, with a line
 that says why. An update in which a module has a hook (recorder, guard, profilers) is eager by itself.
 
@@ -296,7 +296,7 @@ class Graphs(RecordedGraphs):
         return result
 
     def _alone(self, compute: Callable[[Any], Result], sample: Any) -> Result:
-        """Compute a batch without what happens beside its kernels in each update.
+        """Compute a batch without the work besides its kernels in each update.
 
         Autograd hands over its gradients, which are added up here: few kernels, not one a parameter. The loss scale of
         ``--fp16``, which a graph would freeze, is a number on the GPU.
@@ -323,7 +323,7 @@ class Graphs(RecordedGraphs):
                 p.grad = gradient
 
     def forget(self) -> None:
-        """Drop all graphs."""
+        """Drop all graphs and free their memory."""
         self.graphs.clear()
         torch.cuda.empty_cache()
 
@@ -351,7 +351,7 @@ def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     setattr(trainer, ATTRIBUTE, graphs)
     task.train_step = graphs
     if trainer.cfg.optimizer._name == "adam" and not getattr(trainer.optimizer, "has_flat_params", False):
-        logger.info("--optimizer fused_adam is faster beside --cuda-graphs: adam updates each parameter by itself")
+        logger.info("--optimizer fused_adam is faster with --cuda-graphs: adam updates each parameter by itself")
 
 
 def summarise(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any) -> Any:

@@ -34,7 +34,7 @@ from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor
 
-from fairseq_plugins.training.moments import Group, MomentOptimizer, Tensors
+from fairseq_plugins.training.adam_base import Group, MomentOptimizer, Tensors
 
 
 class Adam(MomentOptimizer):
@@ -90,7 +90,7 @@ class FusedAdam(Adam):
 
 @register_optimizer("foreach_adam", dataclass=FairseqAdamConfig)
 class FairseqForeachAdam(FairseqAdam):
-    """``--optimizer foreach_adam``."""
+    """Adam by operations on lists of tensors, ``--optimizer foreach_adam``."""
 
     kind: type[Adam] = Adam
 
@@ -124,7 +124,7 @@ class FairseqForeachAdam(FairseqAdam):
 
 @register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
 class FairseqFusedAdam(FairseqForeachAdam):
-    """``--optimizer fused_adam``."""
+    """Adam in one kernel, ``--optimizer fused_adam``."""
 
     kind = FusedAdam
 

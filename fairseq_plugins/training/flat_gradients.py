@@ -16,7 +16,7 @@ from fairseq.distributed.legacy_distributed_data_parallel import LegacyDistribut
 from fairseq.optim import FairseqOptimizer, FP16Optimizer
 from torch import Tensor, nn
 
-from fairseq_plugins.training.moments import same
+from fairseq_plugins.training.adam_base import same
 
 
 def flat_like(params: Sequence[Tensor], dtype: torch.dtype | None = None) -> tuple[Tensor, list[Tensor]]:
@@ -126,7 +126,7 @@ class _FlatHalf(_Flat, FP16Optimizer):
             self._needs_sync = False
 
     def _sync_fp32_params_to_fp16(self) -> None:
-        # Not one buffer: matrices that do not begin at multiples of 16 bytes take slower kernels, with other rounding.
+        # Several buffers: matrices that do not begin at multiples of 16 bytes take slower kernels, with other rounding.
         torch._foreach_copy_(self.weights, self.copies)
 
     def zero_grad(self) -> None:

@@ -33,7 +33,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import OPTIMIZER_REGISTRY, register_optimizer
 from omegaconf import II
 
-from fairseq_plugins.training.moments import FairseqMoments, Group, MomentOptimizer, Tensors
+from fairseq_plugins.training.adam_base import FairseqMoments, Group, MomentOptimizer, Tensors
 
 
 @dataclass
@@ -89,7 +89,7 @@ OPTIMIZER_REGISTRY.pop("lamb", None)
 
 @register_optimizer("lamb", dataclass=LambConfig)
 class FairseqLamb(FairseqMoments):
-    """``--optimizer lamb``."""
+    """LAMB, ``--optimizer lamb``."""
 
     kind = Lamb
     prefix = "lamb"

@@ -29,7 +29,7 @@ from fairseq_plugins.wrapping import replace_settings, replaced, wrap
 logger = logging.getLogger(__name__)
 
 WITH_GRAPHS = 1.15
-"""Default beside ``--cuda-graphs``, which replay shapes that occur again."""
+"""Default with ``--cuda-graphs``, which replay shapes that occur again."""
 
 
 @dataclass

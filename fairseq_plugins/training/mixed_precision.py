@@ -59,7 +59,7 @@ def half_products(device: str, dtype: torch.dtype = torch.bfloat16, *, keep_cast
 def recompute_alike(forward: Callable[..., Any], ctx: Any, run: Callable[..., Any], *args: Any) -> Any:
     """``CheckpointFunction.forward``: what is computed again backwards has the precision of the first time.
 
-    fairseq's ``--checkpoint-activations`` computes it in float32, whatever ``--amp`` says.
+    fairseq's ``--checkpoint-activations`` computes it in float32, with and without ``--amp``.
     """
     half = [(device, torch.get_autocast_dtype(device)) for device in DEVICES if torch.is_autocast_enabled(device)]
 
@@ -77,7 +77,7 @@ def build_mixed(build: Callable[..., None], trainer: Trainer, cfg: Any, *args: A
     """``Trainer.__init__`` that keeps float32 weights under ``--amp --bf16``, and runs the criterion under autocast.
 
     Raises:
-        UserError: ``--memory-efficient-bf16`` beside ``--amp``.
+        UserError: ``--memory-efficient-bf16`` with ``--amp``.
     """
     if not in_bf16(cfg):
         build(trainer, cfg, *args, **kwargs)

@@ -24,7 +24,7 @@ import torch
 from fairseq.optim import register_optimizer
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.training.moments import FairseqMoments, Group, MomentConfig, MomentOptimizer, Tensors
+from fairseq_plugins.training.adam_base import FairseqMoments, Group, MomentConfig, MomentOptimizer, Tensors
 
 TRUSTED = 5.0
 """Minimum rho_t of a step."""
@@ -71,7 +71,7 @@ class RAdam(MomentOptimizer):
 
 @register_optimizer("radam", dataclass=MomentConfig)
 class FairseqRAdam(FairseqMoments):
-    """``--optimizer radam``."""
+    """RAdam, ``--optimizer radam``."""
 
     kind = RAdam
 

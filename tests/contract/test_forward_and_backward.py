@@ -84,7 +84,7 @@ def test_every_parameter_gets_a_gradient(case: str) -> None:
     assert without_gradient(model) == set()
 
 
-def test_layers_pass_on_tensors_in_one_piece() -> None:
+def test_layers_return_contiguous_tensors() -> None:
     """fairseq's embedding is transposed, and additions keep its strides: linear maps would copy it in every layer."""
     for case, flags in models.CASES.items():
         model = models.build(*flags)

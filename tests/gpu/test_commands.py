@@ -231,7 +231,7 @@ checkpoint: {no_epoch_checkpoints: true}
 """
 REPLAYED = "4 shapes of 4 seen, 33.3 % of 12 batches replayed"
 ON = "CUDA graphs: the same numbers in less time; common.cuda_graphs=false turns them off"
-FUSED = "--optimizer fused_adam is faster beside --cuda-graphs: adam updates each parameter by itself"
+FUSED = "--optimizer fused_adam is faster with --cuda-graphs: adam updates each parameter by itself"
 
 
 @pytest.mark.skipif(REAL, reason="run forks, and CUDA does not start in a fork of a process that uses it")

@@ -19,7 +19,7 @@ from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.patches.messages import FLAT_SHARDS, run_or_explain
-from fairseq_plugins.training import fast_adam, lamb, moments, radam
+from fairseq_plugins.training import adam_base, fast_adam, lamb, radam
 from tests import models
 from tests.faults.exact import differences
 from tests.gpu.pretend import on_gpu, pretended
@@ -133,12 +133,12 @@ def test_a_gpu_takes_all_parameters_at_once_in_adam_and_its_kin(monkeypatch: pyt
     """A CPU takes as many as its cache holds: of that branch the pretended GPU sees nothing."""
 
     @pretended
-    def step(kind: type[moments.MomentOptimizer]) -> None:
+    def step(kind: type[adam_base.MomentOptimizer]) -> None:
         calls: list[int] = []
         update = kind._update
         monkeypatch.setattr(kind, "chunk_on_cpu", 1)
 
-        def listen(self: moments.MomentOptimizer, chunk: moments.Chunk) -> None:
+        def listen(self: adam_base.MomentOptimizer, chunk: adam_base.Chunk) -> None:
             calls.append(len(chunk.params))
             update(self, chunk)
 

@@ -528,7 +528,7 @@ def plain_ends(model: nn.Module) -> None:
     set_in(model, "ffn_residual", PlainResidual())
 
 
-def without_side_stream(model: Any) -> None:
+def without_extra_stream(model: Any) -> None:
     for stack in (model.encoder, model.decoder):
         stack.side_stream.norm.weight.zero_()
 
@@ -544,7 +544,7 @@ NEUTRAL: list[tuple[str, dict[str, Any], Callable[[Any], None], str]] = [
     ("hyper_connections", {"hyper_streams": "1"}, lambda model: None, "pre_ln"),
     ("layer_scale", {}, lambda model: set_in(model, "alpha", 1), "pre_ln"),
     ("mix_ln", {"mix_post": "0"}, lambda model: None, "pre_ln"),
-    ("resi_dual", {}, without_side_stream, "post_ln"),
+    ("resi_dual", {}, without_extra_stream, "post_ln"),
     ("rezero_post_ln", {}, lambda model: set_in(model, "alpha", 1), "post_ln"),
     ("span_norm", {}, plain_ends, "post_ln"),
 ]

@@ -50,8 +50,8 @@ def test_streams_are_not_rounded_in_mixed_precision(weights: type[HyperConnectio
     """A matrix product would be one in bfloat16, once for every sub-layer; the identity changes nothing."""
     own, streams = weights(6, 4, number=6), torch.randn(5, 2, 4, 6)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(own.read(streams[:, :, 0], streams), streams[:, :, 2])
-        assert torch.equal(own.carry(torch.zeros(5, 2, 6), streams[:, :, 0], streams), streams)
+        assert torch.equal(own.pre(streams[:, :, 0], streams), streams[:, :, 2])
+        assert torch.equal(own.post(torch.zeros(5, 2, 6), streams[:, :, 0], streams), streams)
 
 
 @pytest.mark.parametrize("mean", [100.0, 1000.0])
@@ -107,9 +107,9 @@ def test_attention_residuals_keep_each_block_once() -> None:
     blocks, stream = Blocks(256).start(x), x
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         for residual in residuals:
-            inputs.append(residual.read(stream, blocks))
+            inputs.append(residual.pre(stream, blocks))
             branch = inputs[-1].sin()
-            blocks, stream = residual.carry(branch, stream, blocks), residual(branch, stream, x)
+            blocks, stream = residual.post(branch, stream, blocks), residual(branch, stream, x)
     assert sum(kept.values()) < 6 * 25 * x.nbytes
     # The queries are 0, so that each input is a mean; in the gradient each block is there once.
     states = [x, *(one.sin() for one in inputs)]
@@ -126,7 +126,7 @@ def test_gradients_of_attention_residuals() -> None:
         blocks, stream = Blocks(3).start(x), x
         for residual, query in zip(residuals, (None, *queries), strict=True):
             branch = torch.sin(stream if query is None else mixture(query, stream, blocks))
-            blocks, stream = residual.carry(branch, stream, blocks), residual(branch, stream, x)
+            blocks, stream = residual.post(branch, stream, blocks), residual(branch, stream, x)
         return mixture(queries[0], stream, blocks)
 
     x = torch.randn(2, 1, 3, dtype=torch.double, requires_grad=True)

@@ -35,13 +35,13 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.rows_of_other_words.say_who_loads",
     ),
     "fairseq.trainer.Trainer.save_checkpoint": (
-        "patches.another_dictionary.save_with_dictionaries",
+        "patches.dictionary_mismatch.save_with_dictionaries",
         "patches.validation_lost_at_resume.save_patience",
     ),
     "fairseq.checkpoint_utils.load_checkpoint": (
-        "patches.update_after_the_last.load_and_stop",
+        "patches.max_update_off_by_one.load_and_stop",
         "patches.two_trainings_at_once.claim_and_load",
-        "patches.another_training.refuse_another",
+        "patches.resume_mismatch.refuse_another",
         "patches.unreadable_checkpoints.require_restore_file",
     ),
     "fairseq.checkpoint_utils.load_checkpoint_to_cpu": (
@@ -52,7 +52,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.trainer.Trainer._build_optimizer": (
         "training.cuda_graphs.attach",
         "training.compiled_layers.attach",
-        "training.rates.mark_and_build",
+        "training.param_groups.mark_and_build",
     ),
     "fairseq_cli.train.train": ("tools.observe.guard.installing.keep_last", "training.cuda_graphs.summarise"),
     "fairseq.distributed.utils.call_main": (
@@ -68,7 +68,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.polynomial_decay_by_flag.length_of_training",
         "patches.bf16_means_tpu.tpu_only_when_asked",
     ),
-    "fairseq_cli.preprocess.main": ("patches.unchecked_text.check_first", "patches.half_binarised.whole_or_nothing"),
+    "fairseq_cli.preprocess.main": ("patches.unchecked_text.check_first", "patches.atomic_preprocess.whole_or_nothing"),
 }
 """Functions with several wrappers, the outermost first."""
 

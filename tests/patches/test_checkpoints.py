@@ -22,7 +22,7 @@ from fairseq.logging import meters
 
 from fairseq_plugins.checkpoints import files
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches import refused_checkpoints
+from fairseq_plugins.patches import weights_only_load
 from tests import toy
 from tests.processes import Killed, full_disk_after
 from tests.refusals import line_of, refused
@@ -36,7 +36,7 @@ def test_stock_refuses_its_own_checkpoint_and_here_it_loads(toy_checkpoint: Path
             torch.load(toy_checkpoint)
         assert {"argparse.Namespace", "numpy.ndarray", "numpy.dtype"} <= set(foreign(toy_checkpoint))
     finally:
-        refused_checkpoints.apply()
+        weights_only_load.apply()
     assert foreign(toy_checkpoint) == []
     state = checkpoint_utils.load_checkpoint_to_cpu(str(toy_checkpoint))
     assert state["cfg"].model.encoder_layers == 2

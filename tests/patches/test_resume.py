@@ -15,7 +15,7 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from torch import Tensor, nn
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.rounded_master_weights import COUNTS, MASTERS, SCALER
+from fairseq_plugins.patches.fp32_masters_on_resume import COUNTS, MASTERS, SCALER
 from tests import toy
 from tests.faults.exact import differences, state_of
 from tests.patches.conftest import Unpatch, watched

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairseq_plugins.training import moments
+from fairseq_plugins.training import adam_base
 from fairseq_plugins.training.fast_adam import Adam, FairseqForeachAdam, FusedAdam
 from tests.faults.exact import differences
 from tests.training.optimizing import LR
@@ -73,7 +73,7 @@ def test_gradients_are_clipped_as_by_fairseq() -> None:
     """Norm and gradients bit for bit."""
     draw = torch.Generator().manual_seed(9)
     gradients = [torch.randn(3 * size, 1 + size % 5, generator=draw) for size in range(1, 10)]
-    for tensors, largest, dtype in itertools.product((1, 9), (0.0, 0.5, 1e6), (*moments.HALF, torch.float32)):
+    for tensors, largest, dtype in itertools.product((1, 9), (0.0, 0.5, 1e6), (*adam_base.HALF, torch.float32)):
         lists = [gradient.to(dtype) for gradient in gradients[:tensors]]
         norm, changed = clipped(FairseqForeachAdam, lists, largest)
         assert differences((norm, changed), clipped(FairseqAdam, lists, largest)) == [], (tensors, largest, dtype)

@@ -14,7 +14,7 @@ from torch import nn
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.fast_adam import Adam
-from fairseq_plugins.training.rates import MATRIX, mark_and_build, multiply
+from fairseq_plugins.training.param_groups import MATRIX, mark_and_build, multiply
 from tests.models import tiny
 from tests.training.optimizing import LR, built
 

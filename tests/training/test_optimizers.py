@@ -17,7 +17,7 @@ from torch import nn
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.impossible_values import refuse
-from fairseq_plugins.training import moments
+from fairseq_plugins.training import adam_base
 from fairseq_plugins.training.fast_adam import Adam, FusedAdam
 from fairseq_plugins.training.lamb import Lamb
 from fairseq_plugins.training.radam import RAdam
@@ -25,7 +25,7 @@ from tests import toy
 from tests.faults.exact import differences
 from tests.training.optimizing import LR, built, updates
 
-KINDS: list[type[moments.MomentOptimizer]] = [RAdam, Lamb, Adam, FusedAdam]
+KINDS: list[type[adam_base.MomentOptimizer]] = [RAdam, Lamb, Adam, FusedAdam]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -33,7 +33,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("size", "scale"), [(5, 1.0), (70_000, 100.0)])
 def test_half_precision_is_updated_in_float32(
-    kind: type[moments.MomentOptimizer], dtype: torch.dtype, size: int, scale: float
+    kind: type[adam_base.MomentOptimizer], dtype: torch.dtype, size: int, scale: float
 ) -> None:
     """The moments are those of float32, and weights are rounded once an update.
 
@@ -59,13 +59,13 @@ def test_half_precision_is_updated_in_float32(
 
 
 @every_kind
-def test_small_chunks_change_nothing(kind: type[moments.MomentOptimizer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_chunks_change_nothing(kind: type[adam_base.MomentOptimizer], monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for chunk in (kind.chunk_on_cpu, 8):
         monkeypatch.setattr(kind, "chunk_on_cpu", chunk)
         torch.manual_seed(2)
         params = [nn.Parameter(torch.randn(size)) for size in (5, 7, 2, 30, 1)]
-        chunks = [[p.numel() for p in one] for one in moments.chunks(params, chunk)]
+        chunks = [[p.numel() for p in one] for one in adam_base.chunks(params, chunk)]
         assert chunks == ([[5], [7], [2], [30], [1]] if chunk == 8 else [[5, 7, 2, 30, 1]])
         optimizer = kind(params, lr=LR, weight_decay=0.1)
         for _ in range(8):
@@ -77,7 +77,7 @@ def test_small_chunks_change_nothing(kind: type[moments.MomentOptimizer], monkey
 
 
 @every_kind
-def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: type[moments.MomentOptimizer]) -> None:
+def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: type[adam_base.MomentOptimizer]) -> None:
     first, late = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
     optimizer = kind([first, late], lr=LR, weight_decay=0.5)
     for update in range(8):
@@ -88,7 +88,7 @@ def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: t
     assert (optimizer.state[first]["step"], optimizer.state[late]["step"]) == (8, 2)
 
 
-def replaced_one_after_the_other(kind: type[moments.MomentOptimizer]) -> Any:
+def replaced_one_after_the_other(kind: type[adam_base.MomentOptimizer]) -> Any:
     """Weights and state after updates between which whatever an update reads is replaced."""
     torch.manual_seed(3)
     params = [nn.Parameter(torch.randn(size)) for size in (4, 5, 6)]
@@ -120,10 +120,10 @@ def replaced_one_after_the_other(kind: type[moments.MomentOptimizer]) -> Any:
 
 @every_kind
 def test_what_is_replaced_between_updates_counts(
-    kind: type[moments.MomentOptimizer], monkeypatch: pytest.MonkeyPatch
+    kind: type[adam_base.MomentOptimizer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = replaced_one_after_the_other(kind)
-    monkeypatch.setattr(moments, "same", lambda *_: False)  # arranges the parameters anew for each update
+    monkeypatch.setattr(adam_base, "same", lambda *_: False)  # arranges the parameters anew for each update
     assert differences(kept, replaced_one_after_the_other(kind)) == []
 
 

@@ -1,1 +1,1 @@
-"""What several methods share: averages over the target, sums over all states, bounded functions instead of norms."""
+"""Shared code of methods: averages over the target, sums over all states, bounded functions instead of norms."""

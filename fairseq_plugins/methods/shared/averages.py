@@ -108,7 +108,7 @@ class RunningAverage(FairseqIncrementalState, nn.Module):
 def average_feed_forward(width: int, ffn_width: int, activation_dropout: float) -> nn.Module:
     """Make W_2 dropout(relu(W_1 a + b_1)) + b_2 with W_1 ``(F, C)``. Shapes ``(T, B, C)``.
 
-    Always relu, as in the paper, whatever the activation of the layer's own feed-forward sub-layer.
+    Always relu, as in the paper, for any activation of the layer's own feed-forward sub-layer.
     """
     fc1, fc2 = nn.Linear(width, ffn_width), nn.Linear(ffn_width, width)
     dropout = FairseqDropout(activation_dropout, module_name="AverageFeedForward")
@@ -148,10 +148,10 @@ class AverageAttention(nn.Module):
         incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
         need_weights: bool = False,
         need_head_weights: bool = False,
-        scores: Tensor | None = None,
+        prev_logits: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
         average = self.average(query, query_padding_mask, incremental_state, future_mask is not None)
         average = self.ffn(average)
         of_input, of_average = torch.sigmoid(self.gate(torch.cat([query, average], dim=-1))).chunk(2, dim=-1)
-        return of_input * query + of_average * average, None, scores
+        return of_input * query + of_average * average, None, prev_logits

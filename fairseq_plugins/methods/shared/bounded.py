@@ -36,7 +36,7 @@ class BoundedNorm(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        """Squash."""
+        """Apply the bounded function to ``(..., C)``."""
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             return _Squash.apply(  # type: ignore[no-untyped-call]
                 self, x, self.alpha, self.shift, self.weight, self.bias

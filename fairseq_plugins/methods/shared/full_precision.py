@@ -1,4 +1,4 @@
-"""Leave autocast, at no cost where it is off: to enter it to turn it off takes as long as several small operations."""
+"""Leave autocast, free where it is off: to enter a disabled context costs as much as several small operations."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_layer_outputs_have_autograds_gradients(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["hyper_connections", "resi_dual"])
-def test_a_side_stream_is_a_part_of_a_layers_output(method: str) -> None:
+def test_extra_streams_are_a_part_of_a_layers_output(method: str) -> None:
     inputs = padded()
     model = subject(method, **NO_DROPOUT).ready(inputs)
     found = norms_of(gradient_norms(model, inputs), "encoder")

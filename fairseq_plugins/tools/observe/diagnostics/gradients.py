@@ -3,7 +3,7 @@
 Liu et al., EMNLP 2020, figure 3 (sub-layer outputs); Takase et al., Findings of ACL 2023, figures 3, 4 and 7 (layer
 outputs, points inside a layer); Zhang et al., EMNLP 2019, figure 1 (layers). The gradient of a tensor counts every path
 from it to the loss, and norms are Frobenius norms over the whole tensor. The output of a layer is all that it hands on:
-a side stream counts, too.
+extra streams count, too.
 """
 
 from __future__ import annotations

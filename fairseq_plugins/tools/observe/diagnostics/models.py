@@ -104,8 +104,8 @@ class Subject:
         return pairs._replace(source=noise, lengths=torch.full_like(pairs.lengths, shape[1]))
 
 
-def of_options(name: str, said: Namespace, task: Any, label: str = "") -> Subject:
-    """Return an untrained method, as a translation model, or architecture ``name`` with what the user has ``said``.
+def of_options(name: str, given: Namespace, task: Any, label: str = "") -> Subject:
+    """Return an untrained method, as a translation model, or architecture ``name`` with the settings ``given``.
 
     Raises:
         UserError: the name is unknown, or its configuration has a problem.
@@ -116,9 +116,9 @@ def of_options(name: str, said: Namespace, task: Any, label: str = "") -> Subjec
         stock = f"'{name}' is not an architecture of this package; name a method"
         raise UserError(stock if name in ARCH_MODEL_REGISTRY else unknown_name("method", name, METHODS))
     known = kind.config_class.__dataclass_fields__
-    if unread := [flag(key) for key, value in vars(said).items() if value not in (None, False) and key not in known]:
+    if unread := [flag(key) for key, value in vars(given).items() if value not in (None, False) and key not in known]:
         raise UserError(f"{name} has no setting {', '.join(unread)}")
-    options = Namespace(**{**kind.family.fallbacks, **vars(said), "arch": arch})
+    options = Namespace(**{**kind.family.fallbacks, **vars(given), "arch": arch})
     ARCH_CONFIG_REGISTRY[arch](options)
     return Subject(label or name, options, task, kind=kind)
 

@@ -51,8 +51,8 @@ class ObservedPass:
 
     Attributes:
         visits: its sub-layers as they ran, each once.
-        layer_outputs: stack and number of a layer, from 0, to what it hands on, before any history mixes it: the
-            stream and, in a stack that has one, the side stream.
+        layer_outputs: stack and number of a layer, from 0, to its output before any history mixes it: the stream and,
+            in a stack that has any, the extra streams.
         mixtures: stack to the inputs of its layers and, at the end, the stack's output before the norm on top.
         bottoms: stack to its embedding output.
     """
@@ -75,9 +75,9 @@ class ObservedPass:
 
     def see_layer(self, stack: str, number: int, layer: nn.Module, inputs: Any, result: Any) -> None:
         """Hook of a layer."""
-        x, *_, side = result
+        x, *_, extra = result
         self.visits[-1].output = x
-        self.layer_outputs[stack, number] = (x,) if side is None else (x, side)
+        self.layer_outputs[stack, number] = (x,) if extra is None else (x, extra)
 
     def see_solver(self, stack: str, solver: nn.Module, inputs: Any, state: Tensor) -> None:
         """Hook of a stack's solver, whose state stands for what the last evaluation of the layer has returned."""
@@ -124,6 +124,6 @@ def recording(model: Any) -> Iterator[ObservedPass]:
 
 
 @torch.no_grad()
-def finished(stack: Any, x: Tensor, *side: Tensor) -> Tensor:
+def finished(stack: Any, x: Tensor, *extra: Tensor) -> Tensor:
     """Return what would leave ``stack``, below its norm on top, if the layer that hands on these were the last."""
-    return stack.side_stream.finish(x, *side) if side else x
+    return stack.side_stream.finish(x, *extra) if extra else x

@@ -86,8 +86,8 @@ def outputs(model: Any, batch: Batch) -> list[Tensor]:
     name, stack = model.stacks()[0]
     with torch.no_grad(), recording(model) as record:
         stack(*batch.inputs[:2])
-    sides = (record.layer_outputs[name, layer][1:] for layer in range(len(stack.layers)))
-    streams = [finished(stack, x, *side) for x, side in zip(record.mixtures[name][1:], sides, strict=True)]
+    extras = (record.layer_outputs[name, layer][1:] for layer in range(len(stack.layers)))
+    streams = [finished(stack, x, *extra) for x, extra in zip(record.mixtures[name][1:], extras, strict=True)]
     return [normalised(x[batch.words(name, stack.padding_idx, x)]) for x in streams]
 
 

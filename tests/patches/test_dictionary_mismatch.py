@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints.provenance import TRAINED_ON, recorded
 from fairseq_plugins.errors import EXIT_CODE, UserError
-from fairseq_plugins.patches import another_training
+from fairseq_plugins.patches import resume_mismatch
 from fairseq_plugins.tools.translator.packaging import main as package
 from tests import toy
 from tests.language_model import text as language_model
@@ -111,7 +111,7 @@ def test_fingerprints_are_compared_as_text(toy_data: Path, tmp_path: Path, monke
     state["extra_state"][TRAINED_ON]["source_dictionary"] = "0031e8453278"
     torch.save(state, last)
     now = {**state["extra_state"][TRAINED_ON], "source_dictionary": "0031e8453279"}
-    monkeypatch.setattr(another_training, "trained_on", lambda task: now)
+    monkeypatch.setattr(resume_mismatch, "trained_on", lambda task: now)
     with pytest.raises(ValueError, match=r"\(source_dictionary: 0031e8453279, was 0031e8453278\)"):
         toy.train_toy(toy_data, tmp_path, "--max-update", "2", arch="admin_transformer")
 

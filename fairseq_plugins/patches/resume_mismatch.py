@@ -43,7 +43,7 @@ MAY_CHANGE = OF_OTHER_GROUPS | {
     *("checkpoint_activations", "offload_activations", "min_params_to_wrap", "use_old_adam", "fp16_adam_stats"),
     # Source of the embeddings of a new model; maximum length of a sentence.
     *("encoder_embed_path", "decoder_embed_path", "max_source_positions", "max_target_positions"),
-    # As long as --max-update, which may change; compared where optimizers are loaded.
+    # Equal to --max-update, which may change; compared where optimizers are loaded.
     "total_num_update",
 }
 TASK_SETTINGS = {"_name", "tokens_per_sample", "sample_break_mode", "lang_pairs"}
@@ -70,7 +70,7 @@ def differences(before: Mapping[str, Any], cfg: Any, trainer: Trainer) -> list[s
         for shown, old, new, name in pairs
         if name in old
     ]
-    # Not made plain: a fingerprint such as 0031e8453278 reads like a number.
+    # Kept as text: a fingerprint such as 0031e8453278 reads like a number.
     stored = (before.get("extra_state") or {}).get(TRAINED_ON, {})
     values += [(name, stored[name], value) for name, value in trained_on(trainer.task).items() if name in stored]
     changes: dict[tuple[str, str], str] = {}

@@ -55,7 +55,7 @@ def load_for_its_data(
     task = loaded[-1] if loaded else task
     for name in filenames:
         stored: Mapping[str, str] = {}
-        with suppress(Exception):  # what loads the file says more
+        with suppress(Exception):  # loading the file reports more
             stored = recorded(unchecked_content(name))
         refuse_other_text(name, stored, trained_on(task), getattr(settings_of(task), "data", "the data"))
     return loaded or load(filenames, arg_overrides, task, *args, **kwargs)

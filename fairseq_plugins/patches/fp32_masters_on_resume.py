@@ -2,7 +2,7 @@
 
 fairseq trains float32 master weights and saves only their rounded copy, so a resumed training continues from rounded
 weights. Of the loss scale it saves the value, but not the updates since the last overflow, after which the scale grows;
-of the scale of ``--amp`` it saves nothing. Here both are keys of the optimizer's state beside fairseq's ``loss_scale``,
+of the scale of ``--amp`` it saves nothing. Here both are keys of the optimizer's state, like fairseq's ``loss_scale``,
 which stock fairseq does not read. A checkpoint without them loads as before.
 """
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 MASTERS, SCALER = "master_weights", "loss_scaler"
 COUNTS = ("_iter", "_last_overflow_iter", "_last_rescale_iter", "_overflows_since_rescale")
-"""What fairseq's own scaler has besides its scale."""
+"""State of fairseq's own scaler besides its scale."""
 
 
 def master_weights(optimizer: Any) -> list[Tensor]:

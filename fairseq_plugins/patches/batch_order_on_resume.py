@@ -1,4 +1,4 @@
-"""A resumed training sees other batches than the uninterrupted one, from the second epoch on.
+"""A resumed training sees different batches from those of the uninterrupted one, from the second epoch on.
 
 An uninterrupted run makes its batches once, from the seed of its first epoch, and then only shuffles them. A run
 resumed in epoch 2 makes them from the seed of epoch 2: sentences repeat and others are skipped.
@@ -15,7 +15,7 @@ from fairseq.tasks.fairseq_task import FairseqTask
 
 
 def batches_of_first_epoch(get_batch_iterator: Callable[..., Any], task: FairseqTask, *args: Any, **kwargs: Any) -> Any:
-    """Make reusable batches as epoch 1 makes them, whatever the epoch, then go to that epoch.
+    """Make reusable batches as epoch 1 makes them, in any epoch, then go to that epoch.
 
     This is what an uninterrupted run does, so such a run is not changed at all. Data sets that differ from epoch to
     epoch, sharded data and ``--update-epoch-batch-itr True`` make new batches in every epoch, resumed or not, and are

@@ -25,7 +25,7 @@ METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 
 
 def harmless_classes() -> list[Any]:
-    """Return the classes that fairseq stores beside tensors and plain Python; building them runs no code of the file.
+    """Return the classes that fairseq stores besides tensors and plain Python; building them runs no code of the file.
 
     A pair maps a class to the name under which an older numpy or fairseq stored it.
     """

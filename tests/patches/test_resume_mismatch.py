@@ -14,7 +14,7 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq_plugins.checkpoints.files import num_updates
 from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches import another_training
+from fairseq_plugins.patches import resume_mismatch
 from tests import toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
 from tests.patches.conftest import Unpatch
@@ -163,7 +163,7 @@ def test_other_words_and_languages_with_dictionaries_of_the_same_size(
         go_on(data=toy.binarise(tmp_path / "nl", source="nl"))
     # A checkpoint that does not say is accepted.
     state = torch.load(here / "checkpoint_last.pt", weights_only=True)
-    del state["extra_state"][another_training.TRAINED_ON]
+    del state["extra_state"][resume_mismatch.TRAINED_ON]
     torch.save(state, here / "checkpoint_last.pt")
     assert updates(go_on(data=other)) == 4
 

@@ -1,7 +1,7 @@
 """torch >= 2.6 refuses to resume a training of several processes: omegaconf's ``DictConfig`` is not allowed.
 
 The first process reads the checkpoint and sends it to the others, which read its settings by ``torch.load``. That
-builds only plain data since then. What comes from another process of the same training is no file of unknown origin,
+builds only plain data since then. Data of another process of the same training has a known origin,
 and fairseq's other messages between processes are pickles, too.
 """
 

@@ -86,7 +86,7 @@ class MomentOptimizer(torch.optim.Optimizer):
         return loss
 
     def _parts(self) -> list[Any]:
-        """Return all that the arrangement depends on, beside the number of updates."""
+        """Return all that the arrangement depends on, besides the number of updates."""
         params = [p for group in self.param_groups for p in group["params"]]
         kinds = [kind for chunk in self._arranged for kind in (chunk.params[0].dtype, chunk.params[0].get_device())]
         return [*self.param_groups, *params, *(p.grad is None for p in params), *self.state.values(), *kinds]
