@@ -85,11 +85,11 @@ def unchecked_content(path: str | Path) -> Any:
             with zipfile.ZipFile(path) as archive:
                 stored = [one.file_size for one in archive.infolist() if "/data/" in one.filename and one.file_size]
         state = torch.load(path, map_location=noted, weights_only=True, mmap=stored is not None)
-    except Exception as error:  # a damaged file makes torch raise many kinds
+    except Exception as error:  # a bad file can make torch raise any exception
         raise explain(path, error) from error
     # A mapped tensor that is longer than its record continues in the next one; torch does not compare them.
     if stored is not None and sorted(filter(None, sizes)) != sorted(stored):
-        raise UserError(f"checkpoint {path} is damaged: its tensors have not the sizes of its records")
+        raise UserError(f"checkpoint {path} is damaged: tensor sizes do not match its records")
     return state
 
 
@@ -185,7 +185,7 @@ def require_finite(path: str | Path, weights: Mapping[str, Tensor]) -> None:
         if weight.is_floating_point() and weight.numel() and not torch.stack(weight.aminmax()).isfinite().all():
             raise UserError(
                 f"{path}: the weight {name} is not finite: the training has diverged, or the file is damaged; "
-                f"{NON_FINITE_ALLOWED}=1 in the environment reads it nevertheless"
+                f"set {NON_FINITE_ALLOWED}=1 to load it anyway"
             )
 
 

@@ -25,7 +25,7 @@ KINDS = {
 REQUIRED = "the following arguments are required: "
 
 EXPLAINED: dict[str, Callable[[str | None, str], None]] = {}
-"""Functions by option, with a better message for an unknown name than a list; called with value and option.
+"""Functions, keyed by option, that explain an unknown name better than a list; called with the value and the option.
 
 Each raises UserError, unless the value is legal.
 """
@@ -34,11 +34,26 @@ LISTED = 60
 """Maximum number of legal names in a message; ``--help`` has longer lists."""
 
 
+class _Help(argparse.HelpFormatter):
+    """Help that shows every default, unless the text of the option names it, and keeps paragraphs."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        unset = action.default is False or action.default in (None, "", argparse.SUPPRESS, [])
+        if unset or not action.option_strings or "default:" in text or "%(default)" in text:
+            return text
+        shown = " ".join(map(str, action.default)) if isinstance(action.default, list) else "%(default)s"
+        return f"{text} (default: {'on' if action.default is True else shown})".strip()
+
+
 class OneLineParser(argparse.ArgumentParser):
     """Parser that raises a UserError of one line, and accepts no abbreviated options."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **settings})
+        super().__init__(**{"allow_abbrev": False, "formatter_class": _Help, **settings})
 
     def error(self, message: str) -> NoReturn:
         """Refuse.
@@ -46,7 +61,7 @@ class OneLineParser(argparse.ArgumentParser):
         Raises:
             UserError: always.
         """
-        raise UserError(f"{message} ({self.prog} --help says more)")
+        raise UserError(f"{message} (see {self.prog} --help)")
 
     def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
         """Read the command line (default: this process's).
@@ -148,6 +163,7 @@ def make_one_line(parser: argparse.ArgumentParser, words: Sequence[str] | None =
         return
     parser.__class__ = FairseqParser
     assert isinstance(parser, FairseqParser)
+    parser.formatter_class = _Help
     parser.words = sys.argv[1:] if words is None else words
     for action in parser._actions:
         # fairseq-train raises an error without a message if it is missing; other commands have a default.
@@ -172,7 +188,7 @@ class ScriptParser(OneLineParser):
         self.add_argument(
             FROM_ENVIRONMENT,
             action="store_true",
-            help="an option that is not given is the variable of its name, as BEAM for --beam; the scripts say this",
+            help="read missing options from the environment (BEAM for --beam); used by scripts/",
         )
 
     def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:

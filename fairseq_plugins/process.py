@@ -57,7 +57,7 @@ def is_command() -> bool:
 
 def end_quietly() -> None:
     """Let Ctrl-C end this process at once and without a trace until :func:`raise_again`."""
-    # Skip this where Ctrl-C is ignored, such as in the background of a shell.
+    # A shell's background jobs ignore Ctrl-C; keep it so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -230,7 +230,7 @@ def _write_completely() -> None:
     import io
 
     output = sys.stdout
-    # Leave a stream that a caller has put there: its file may end before ours, and another take over its number.
+    # Skip a caller's stream: its file may be closed before ours, and its number reused.
     if sys.stdout is sys.__stdout__ and isinstance(getattr(output, "buffer", None), io.RawIOBase):
         settings: dict[str, Any] = {"encoding": output.encoding, "errors": output.errors, "closefd": False}
         sys.stdout = open(output.fileno(), "w", buffering=1, **settings)

@@ -107,6 +107,7 @@ read_settings() {
         shift
     done
     require_switch DRY_RUN
+    for name in JOINED JOINT_CODES; do [[ $names != *" $name "* || -z ${!name:-} ]] || require_switch "$name"; done
     # Those that change the text, for note_call. The archives are checked, unless CHECKSUMS names others.
     given=
     for name in $names; do

@@ -15,7 +15,7 @@ segment() {
 }
 
 options=(
-    --source "$source" --target "$target" --tokeniser none --given-tokeniser moses --given-truecased 1 --clean none
+    --source "$source" --target "$target" --tokeniser none --given-tokeniser moses --given-truecased --clean none
     --size "${SIZE:-32000}" --joint-codes "${JOINT_CODES:-0}" --joined "${JOINED:-0}"
     --vocabulary-threshold "${VOCABULARY_THRESHOLD:-50}"
 )

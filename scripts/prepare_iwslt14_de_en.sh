@@ -30,7 +30,7 @@ train=$published/train valid=every-23rd
 
 options=(
     --source "$SOURCE" --target "$TARGET"
-    --tokeniser moses --lower-case 1
+    --tokeniser moses --lower-case
     --clean tokens --min-length 1 --max-length 175 --ratio 1.5
     --valid "$valid"
 )

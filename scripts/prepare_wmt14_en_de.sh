@@ -17,19 +17,19 @@ read_settings "$@"
 VARIANT=${VARIANT:-admin}
 news=v9 size=32000 valid=newstest2013 apostrophe=straight normalise=train joint_codes=1 joined=1 threshold=0
 test_sets="newstest2014 newstest2010 newstest2011 newstest2012 newstest2013 newstest2015 newstest2016"
-options=(--aggressive 1 --clean subwords --max-length 250 --ratio 1.5)
+options=(--aggressive --clean subwords --max-length 250 --ratio 1.5)
 case $VARIANT in
     wmt14) name=wmt14_en_de ;;
     admin)
         name=wmt14_en_de_admin news=v12 size=32764
-        options=(--aggressive 1 --clean tokens --max-length 80 --ratio 9)
+        options=(--aggressive --clean tokens --max-length 80 --ratio 9)
         ;;
     wmt17) name=wmt17_en_de news=v12 size=40000 valid=every-100th ;;
     dsinit)
         name=wmt14_en_de_dsinit joint_codes=0 joined=0 threshold=50 apostrophe=keep normalise=none
         test_sets="newstest2014-filtered newstest2014 newstest2015 newstest2016 newstest2017 newstest2018"
         # No pair of these lengths has a higher ratio.
-        options=(--aggressive 1 --clean tokens --max-length 250 --ratio 250)
+        options=(--aggressive --clean tokens --max-length 250 --ratio 250)
         ;;
     wmt16-raw)
         name=wmt16_en_de_raw news=v11 apostrophe=keep normalise=none

@@ -36,6 +36,6 @@ trains=(
     training-parallel-nc-v9/training/news-commentary-v9.fr-en
     training-giga-fren/giga-fren.release2.fixed
 )
-options=(--source en --target fr --normalise "$normalise" --aggressive 1 --clean subwords --max-length 250 --ratio 1.5)
+options=(--source en --target fr --normalise "$normalise" --aggressive --clean subwords --max-length 250 --ratio 1.5)
 pass_on WORKERS
 source "$ROOT/scripts/lib_wmt14.sh"

@@ -130,7 +130,7 @@ def test_weights_that_are_not_finite_are_read_on_request(
     assert cli.main(command) == 2
     assert capsys.readouterr().err == (
         f"error: {path}: the weight decoder.layers.1.fc1.weight is not finite: the training has diverged, or the "
-        f"file is damaged; {NON_FINITE_ALLOWED}=1 in the environment reads it nevertheless\n"
+        f"file is damaged; set {NON_FINITE_ALLOWED}=1 to load it anyway\n"
     )
     assert not output.exists()
     monkeypatch.setenv(NON_FINITE_ALLOWED, "1")
@@ -253,7 +253,7 @@ def test_records_that_are_not_as_large_as_their_tensors(trained: Path, tmp_path:
     short = rewritten(
         trained, tmp_path / "short.pt", lambda name, record: record[:4] if name.endswith("/data/9") else record
     )
-    line = f"checkpoint {short} is damaged: its tensors have not the sizes of its records"
+    line = f"checkpoint {short} is damaged: tensor sizes do not match its records"
     assert [line_of(reader, short) for reader in readers] == [line] * len(readers)
     packed = rewritten(trained, tmp_path / "packed.pt", lambda name, record: record, compression=zipfile.ZIP_DEFLATED)
     line = f"checkpoint {packed} is damaged: its records are larger than the file"

@@ -11,9 +11,9 @@ from tests.refusals import refused
 MISTAKES = {
     "--outptu a": "unknown option '--outptu' (did you mean '--output'?); legal: --help, --output, --best",
     "--out=a": "unknown option '--out' (did you mean '--output'?); legal: --help, --output, --best",
-    "--best 1": "the following arguments are required: --output (x --help says more)",
+    "--best 1": "the following arguments are required: --output (see x --help)",
     "--output a --best x": "--best x: not a whole number",
-    "--output a -b": "unexpected: '-b' (x --help says more)",
+    "--output a -b": "unexpected: '-b' (see x --help)",
 }
 OF_COMMANDS = {
     "average --last-epoch 2": "unknown option '--last-epoch' (did you mean '--last-epochs'?); legal: ",
@@ -30,6 +30,19 @@ def test_a_mistake_is_one_line() -> None:
     for line, message in MISTAKES.items():
         assert refused(parser.read, line.split()) == message
     assert parser.read(["--output", "a", "--", "--best"]).files == ["--best"]
+
+
+def test_the_help_shows_defaults_once() -> None:
+    parser = OneLineParser(prog="x")
+    for name, default in {"--size": 0, "--seeds": [1, 2], "--none": None, "--off": False, "--on": True}.items():
+        parser.add_argument(name, default=default, help="text")
+    parser.add_argument("--named", default=1, help="default: one")
+    shown = [
+        " ".join(line.split()[2:]) for line in parser.format_help().splitlines() if " text" in line or "one" in line
+    ]
+    assert shown[-6:] == [
+        "text (default: 0)", "text (default: 1 2)", "text", "text", "text (default: on)", "default: one",
+    ]  # fmt: skip
 
 
 def test_every_command_of_ours_reads_its_options_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,9 +87,9 @@ def _start(make: Callable[[], Callable[[Any], Any]], parent: int) -> None:
     global _make
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent, signal.SIGKILL)
-    # What the parent has let go of is not collected here: CTranslate2 would wait for threads that a copy does not have.
+    # Freeze inherited objects: CTranslate2 destructors would wait for threads that a fork lacks.
     gc.freeze()
-    # Not called yet: an error here would reach the parent as a broken pool.
+    # Call it later: an error here would reach the parent as a broken pool.
     _make = cache(make)
 
 

@@ -78,9 +78,7 @@ def test_two_configurations_do_not_share_a_directory(capsys: pytest.CaptureFixtu
 
 def test_a_seed_that_is_the_same_in_each_training_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "data", "out", "multi30k_de_en/admin_3e3d", "common.seed=5", "--dry-run"]) == 2
-    told = (
-        "error: common.seed would be the same in each training; use --seeds (fairseq-deep compare --help says more)\n"
-    )
+    told = "error: common.seed would be the same in each training; use --seeds (see fairseq-deep compare --help)\n"
     assert capsys.readouterr() == ("", told)
 
 

@@ -118,7 +118,7 @@ def test_every_setting_that_a_script_reads_is_in_its_head_and_in_a_table_of_the_
 MISTAKES: tuple[tuple[str, str, dict[str, str], str], ...] = (
     ("prepare_iwslt14_de_en.sh", "a b", {}, "one directory, not 2: a b"),
     ("prepare_iwslt14_de_en.sh", "a", {"SOURCE": "fr"}, "SOURCE-TARGET is fr-en; legal: de-en, en-de"),
-    ("prepare_iwslt14_de_en.sh", "a", {"JOINED": "yes"}, "--joined yes: not 0 or 1"),
+    ("prepare_iwslt14_de_en.sh", "a", {"JOINED": "yes"}, "unknown JOINED 'yes'; legal values: 0 1"),
     ("prepare_iwslt14_de_en.sh", "a --ratio 7", {}, "unknown option '--ratio'; --help lists the settings"),
     ("prepare_enwik8.sh", "a --workers", {}, "--workers needs a value"),
     ("prepare_multi30k.sh", "a", {"DRY_RUN": "yes"}, "unknown DRY_RUN 'yes'; legal values: 0 1"),

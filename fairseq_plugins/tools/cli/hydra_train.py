@@ -51,7 +51,7 @@ def run(name: str, module: Any, argv: Sequence[str]) -> int:
     given = parser.parse_args(list(argv))
     _refuse_unreadable(given.config_name, given.config_dir, given.config_path)
     job = replaced(module, _hydra_main=partial(run_job, module._hydra_main))
-    # What raises is reported at the end of every command.
+    # Errors are reported at the end of every command.
     with job, replaced(hydra_utils, run_and_report=lambda function: function()):
         try:
             return plain(name, module, argv)

@@ -45,30 +45,38 @@ def ours(summary: str, module: str) -> Command:
 
 COMMANDS: Mapping[str, Command] = {
     "train": Command("train a model", "fairseq_cli.train", stock.train),
-    "hydra-train": Command("train a model from a YAML file", "fairseq_cli.hydra_train", stock.hydra_train),
+    "hydra-train": Command(
+        "train a model from a YAML config by fairseq's Hydra program", "fairseq_cli.hydra_train", stock.hydra_train
+    ),
     "generate": Command("translate a binarised test set", "fairseq_cli.generate", stock.with_user_dir),
     "interactive": Command("translate lines of text", "fairseq_cli.interactive", stock.with_user_dir),
-    "validate": Command("loss on a binarised split", "fairseq_cli.validate", stock.with_user_dir),
-    "eval-lm": Command("perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
+    "validate": Command("compute the loss on a binarised split", "fairseq_cli.validate", stock.with_user_dir),
+    "eval-lm": Command("compute the perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
     "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
-    "stock-score": Command("BLEU of a translation, by fairseq's own scorer", "fairseq_cli.score", stock.plain),
+    "stock-score": Command("compute BLEU with fairseq's own scorer", "fairseq_cli.score", stock.plain),
     "score": ours("score translations: BLEU, chrF, TER, ROUGE, WER; compare systems", "tools.scoring.command"),
-    "download": ours("download an archive, from mirrors, and check it", "tools.pipeline.download"),
+    "download": ours(
+        "download an archive from one of several mirrors and verify its checksum", "tools.pipeline.download"
+    ),
     "prepare": ours("prepare a corpus: tokenise, clean, split into subwords, binarise", "tools.pipeline.prepare"),
-    "wmt": ours("training texts and test sets of WMT by name", "tools.pipeline.wmt"),
-    "demo": ours("train six methods, or any others, on a small corpus and compare them", "tools.demo.command"),
-    "diagnose": ours("the papers' analyses of a method or a checkpoint", "tools.observe.diagnostics.command"),
-    "run": ours("train a YAML file on this machine, in its own directory", "tools.pipeline.run"),
-    "evaluate": ours("average, translate and score a training of run", "tools.pipeline.evaluate"),
-    "compare": ours("train, evaluate and report several YAML files", "tools.pipeline.compare"),
+    "wmt": ours("download WMT training texts and test sets", "tools.pipeline.wmt"),
+    "demo": ours("train several methods on a small corpus and compare them", "tools.demo.command"),
+    "diagnose": ours("analyse a method or a checkpoint as the papers do", "tools.observe.diagnostics.command"),
+    "run": ours("train a model from a YAML config in a run directory of its own; resume it", "tools.pipeline.run"),
+    "evaluate": ours("average checkpoints of a run, translate the test sets and score them", "tools.pipeline.evaluate"),
+    "compare": ours("train, evaluate and compare several YAML configs", "tools.pipeline.compare"),
     "reproduce": ours("reproduce a published table, from raw text to a report", "tools.pipeline.reproduce"),
-    "package": ours("make one directory of a training that is the whole translator", "tools.translator.packaging"),
-    "translate": ours("translate raw text with such a directory", "tools.translator.translate"),
-    "export": ours("convert such a directory for CTranslate2 or Hugging Face, and prove it", "tools.translator.export"),
-    "fsck": ours("check checkpoints, and say which one a training can continue from", "checkpoints.fsck"),
-    "report": ours("results of trainings in one table", "tools.pipeline.report"),
+    "package": ours(
+        "package a trained model, its dictionaries and preprocessing as a translator", "tools.translator.packaging"
+    ),
+    "translate": ours("translate raw text with a package", "tools.translator.translate"),
+    "export": ours(
+        "convert a package for CTranslate2 or Hugging Face and check that both agree", "tools.translator.export"
+    ),
+    "fsck": ours("find damaged checkpoints and the newest one to resume from", "checkpoints.fsck"),
+    "report": ours("print a table of the results of several runs", "tools.pipeline.report"),
     "average": ours("average the weights of several checkpoints", "checkpoints.average"),
-    "fold": ours("turn a checkpoint into one of stock fairseq that computes the same", "checkpoints.fold"),
+    "fold": ours("convert a checkpoint to an equivalent stock fairseq checkpoint", "checkpoints.fold"),
 }
 
 
@@ -79,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run() -> NoReturn:
-    """The console script."""
+    """Run ``fairseq-deep`` as the console script and exit."""
     # A closed pipe (`| head`) ends a command at its next print; logging would add a trace for each line.
     logging.raiseExceptions = False
     sys.exit(main())
@@ -87,7 +95,7 @@ def run() -> NoReturn:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv:
-        raise UserError(f"no command given; one of: {', '.join(COMMANDS)} (fairseq-deep --help says more)")
+        raise UserError(f"no command given; one of: {', '.join(COMMANDS)} (see fairseq-deep --help)")
     name, *rest = argv
     if name in ("-h", "--help"):
         print(usage())
@@ -114,7 +122,7 @@ def _require_usable_surroundings() -> None:
     try:
         os.getcwd()
     except FileNotFoundError:
-        raise UserError("the current directory has been deleted: change to another one") from None
+        raise UserError("the current directory has been deleted: change to another directory") from None
     threads = os.environ.get("OMP_NUM_THREADS", "").strip()
     if not all(number.strip().isdecimal() and int(number) > 0 for number in threads.split(",") if threads):
         raise UserError(f"OMP_NUM_THREADS={threads}: must be a whole number of at least 1")
@@ -128,7 +136,7 @@ def usage() -> str:
         [
             "usage: fairseq-deep COMMAND [OPTION ...]",
             "",
-            "fairseq's commands, with the architectures of this package; they need no --user-dir:",
+            "fairseq's commands with the architectures of this package (no --user-dir needed):",
             *(line for name, line in lines.items() if COMMANDS[name].runner is not own),
             "",
             "commands of this package:",

@@ -45,16 +45,14 @@ def parser() -> OneLineParser:
         "--data",
         type=Path,
         metavar="DIR",
-        help="your own train.L, valid.L and test.L of both languages; default: the embedded corpus",
+        help="directory with your own train.LANG, valid.LANG and test.LANG; default: the embedded corpus",
     )
-    text.add_argument("--source-lang", default="de", metavar="L", help="default: de")
-    text.add_argument("--target-lang", default="en", metavar="L", help="default: en")
-    text.add_argument("--bpe-operations", type=at_least(1), default=1000, metavar="N", help="default: 1000")
-    flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results; default: demo-run")
-    flags.add_argument(
-        "--methods", default=",".join(METHODS), metavar="A,B,…", help=f"default: {','.join(METHODS)}; all: every method"
-    )
-    flags.add_argument("--seed", type=at_least(0), default=1, metavar="N", help="default: 1")
+    text.add_argument("--source-lang", default="de", metavar="LANG", help="source language")
+    text.add_argument("--target-lang", default="en", metavar="LANG", help="target language")
+    text.add_argument("--bpe-operations", type=at_least(1), default=1000, metavar="N", help="BPE merges")
+    flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results")
+    flags.add_argument("--methods", default=",".join(METHODS), metavar="A,B,…", help="methods; all: every method")
+    flags.add_argument("--seed", type=at_least(0), default=1, metavar="N", help="seed of the trainings")
     flags.add_argument(
         "changes",
         nargs="*",

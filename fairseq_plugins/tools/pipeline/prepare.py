@@ -6,7 +6,7 @@ the stages in this order. Each is a function of :mod:`fairseq_plugins.tools.text
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, ArgumentTypeError
+from argparse import SUPPRESS, BooleanOptionalAction
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -376,10 +376,19 @@ def _file(prefix: str, language: str) -> Path:
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
-def _switch(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise ArgumentTypeError("not 0 or 1")
-    return text == "1"
+def _by_name(words: Sequence[str]) -> list[str]:
+    """The words with ``--joined 0``, the spelling of earlier versions and of the scripts, as ``--no-joined``."""
+    switches = {flag(name): flag(f"no_{name}") for name, kind in get_type_hints(Settings).items() if kind is bool}
+    named: list[str] = []
+    for word in words:
+        option, _, value = word.partition("=")
+        if option in switches and value in ("0", "1"):
+            named.append(option if value == "1" else switches[option])
+        elif named and named[-1] in switches and word in ("0", "1"):
+            named[-1] = named[-1] if word == "1" else switches[named[-1]]
+        else:
+            named.append(word)
+    return named
 
 
 def _parser() -> OneLineParser:
@@ -391,9 +400,13 @@ def _parser() -> OneLineParser:
     )
     flags.add_argument("directory", metavar="DIR", help="the result: raw/, text/, codes, data-bin/, settings, ...")
     for name, metavar, help in (
-        ("train", "PREFIX", "training text; concatenated"),
-        ("valid", "PREFIX", "validation text; or every-23rd (any number): every 23rd training pair, after cleaning"),
-        ("test", "NAME=PREFIX", "test sets, any names"),
+        ("train", "PREFIX", "training texts, which are concatenated"),
+        (
+            "valid",
+            "PREFIX",
+            "validation text, or every-Nth (such as every-23rd): every N-th training pair after cleaning",
+        ),
+        ("test", "NAME=PREFIX", "test sets with names of your choice"),
         ("raw", "NAME=PREFIX", "published references of a set, if they differ from the text to tokenise"),
         (
             "changed",
@@ -403,21 +416,18 @@ def _parser() -> OneLineParser:
     ):
         flags.add_argument(f"--{name}", nargs="+", action="extend", default=[], metavar=metavar, help=help)
     types = get_type_hints(Settings)
-    switch = {"type": _switch, "nargs": "?", "const": True, "metavar": "0|1"}
     for setting in fields(Settings):
         kind = types[setting.name]
-        reading: dict[str, Any] = switch if kind is bool else value_of(kind, setting.metadata["least"])
-        default = None if setting.default is MISSING else setting.default
-        shown = f" (default: {int(default) if isinstance(default, bool) else default})" if default else ""
-        help = setting.metadata["help"] + shown
-        flags.add_argument(flag(setting.name), default=SUPPRESS, help=help, **reading)
-    flags.add_argument("--check", action="store_true", help="only check the settings, and that DIR has no others")
+        reading = {"action": BooleanOptionalAction} if kind is bool else value_of(kind, setting.metadata["least"])
+        default = SUPPRESS if setting.default is MISSING else setting.default
+        flags.add_argument(flag(setting.name), default=default, help=setting.metadata["help"], **reading)
+    flags.add_argument("--check", action="store_true", help="only check the settings against those of DIR")
     return flags
 
 
 def main(argv: Sequence[str]) -> int:
     """``fairseq-deep prepare DIR --train PREFIX ... --valid PREFIX|every-Nth [--test NAME=PREFIX ...]``."""
-    args = _parser().read(argv)
+    args = _parser().read(_by_name(argv))
     # fairseq splits paths at commas.
     if not args.directory or "," in args.directory:
         raise UserError(f"'{args.directory}' cannot be the output directory: it is empty, or has a comma")

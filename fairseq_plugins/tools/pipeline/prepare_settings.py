@@ -34,43 +34,45 @@ class Settings:
         UserError: two settings contradict each other.
     """
 
-    source: str = setting("de", "source language: the end of file names, and the rules of the tokeniser")
+    source: str = setting("de", "source language: suffix of the file names, and language of the tokeniser")
     target: str = setting("en", "target language")
     normalise: Literal["none", "train", "all"] = setting(
         "none",
-        "normalise punctuation, drop control characters; train: only in training text, and in what is split off it",
+        "normalise punctuation, drop control characters; train: only training text and validation text split off it",
     )
-    tokeniser: Literal["moses", "none"] = setting("moses", "none: the text is tokenised already")
+    tokeniser: Literal["moses", "none"] = setting("moses", "tokeniser to apply; none if the text is tokenised already")
     given_truecased: bool = setting(False, "the given text is truecased")
     given_tokeniser: Literal["moses", "none"] | None = setting(
-        None, "moses: given in Moses' tokens; needs --tokeniser none; test sets then need --raw"
+        None, "tokeniser of the given text; needs --tokeniser none; test sets then need --raw"
     )
     given_subwords: Literal["bpe", "sentencepiece", "none"] | None = setting(
-        None, "given in subwords; needs --tokeniser none --subwords none; test sets then need --raw"
+        None, "subwords of the given text; needs --tokeniser none --subwords none; test sets then need --raw"
     )
     given_lower_case: bool = setting(False, "the given text is lower-cased")
     aggressive: bool = setting(False, "split words at hyphens")
     escape: bool = setting(True, "escape special characters, such as ' as &apos;")
     lower_case: bool = setting(False, "lower-case the text")
     clean: Literal["tokens", "subwords", "none"] = setting(
-        "tokens", "unit of the lengths of training pairs; none: keep all. Given sets are never cleaned"
+        "tokens", "unit in which lengths of training pairs are limited; none: keep all. Given sets are never cleaned"
     )
     min_length: int = setting(1, "minimum length of both sides of a training pair")
     max_length: int = setting(250, "maximum length of both sides of a training pair")
     ratio: float = setting(1.5, "maximum length of one side of a training pair over that of the other")
-    subwords: Literal["bpe", "sentencepiece", "none"] = setting("bpe", "none: no subwords")
-    size: int = setting(32000, "merges, or pieces of sentencepiece")
-    joint_codes: bool = setting(True, "learn merges, or a model, together; 0: for each language separately, SIZE each")
+    subwords: Literal["bpe", "sentencepiece", "none"] = setting("bpe", "subword model to learn; none: no subwords")
+    size: int = setting(32000, "number of BPE merges or SentencePiece pieces")
+    joint_codes: bool = setting(
+        True, "learn one subword model for both languages; otherwise one per language, of SIZE each"
+    )
     codes: Path | None = setting(
-        None, "merges or sentencepiece model to use; with --joint-codes 0 two files, CODES.SOURCE and CODES.TARGET"
+        None, "existing BPE codes or SentencePiece model; with --no-joint-codes two files, FILE.SOURCE and FILE.TARGET"
     )
     vocabulary_threshold: int = setting(
-        0, "with bpe: split subwords that occur less often than this in their language's training text", least=0
+        0, "BPE only: split subwords that occur less often in the training text of their language", least=0
     )
-    joined: bool = setting(True, "one dictionary for both languages; 0: one for each; independent of --joint-codes")
-    types: int = setting(0, "maximum types of a dictionary, the rarest are dropped; 0: no limit", least=0)
-    source_dict: Path | None = setting(None, "an existing dictionary (dict.LANGUAGE.txt) to use")
-    target_dict: Path | None = setting(None, "the same for the target language")
+    joined: bool = setting(True, "use one dictionary for both languages, independently of --joint-codes")
+    types: int = setting(0, "maximum number of types in a dictionary; the rarest are dropped; 0: no limit", least=0)
+    source_dict: Path | None = setting(None, "existing dictionary of the source language (dict.LANG.txt)")
+    target_dict: Path | None = setting(None, "existing dictionary of the target language")
     workers: int = field(
         default_factory=core_count,
         metadata={"help": "processes; the result is the same for any number (default: all cores)", "least": 1},
@@ -95,7 +97,7 @@ class Settings:
             (self.types and given_dictionary, "--types limits a new dictionary, but one is given"),
             (
                 self.joined and self.target_dict,
-                "--target-dict needs --joined 0; give a joined dictionary as --source-dict",
+                "--target-dict needs --no-joined; give a joined dictionary as --source-dict",
             ),
         )
         if problems := [message for contradicts, message in contradictions if contradicts]:

@@ -239,8 +239,10 @@ def main(argv: Sequence[str]) -> int:
     about = (__doc__ or "").partition(": ")[2].replace("``", "")
     flags = OneLineParser(prog="fairseq-deep report", description=about)
     flags.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a training, or a directory of trainings")
-    flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="default: report")
-    flags.add_argument("--baseline", default="", metavar="NAME", help="tested against; default: the first row")
+    flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="output directory")
+    flags.add_argument(
+        "--baseline", default="", metavar="NAME", help="row that the others are tested against; default: the first"
+    )
     args = flags.read(argv)
     report_on(args.runs, args.output, args.baseline)
     return 0

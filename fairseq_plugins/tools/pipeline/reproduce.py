@@ -207,8 +207,8 @@ def main(argv: Sequence[str]) -> int:
     flags = ScriptParser(
         prog="fairseq-deep reproduce", description=(__doc__ or "").partition(": ")[2].replace("``", "")
     )
-    flags.add_argument("paper", metavar="PAPER", help="as in docs/reproduction.md: Admin")
-    flags.add_argument("table", metavar="TABLE", help="as 'Table 2'")
+    flags.add_argument("paper", metavar="PAPER", help="a paper of docs/reproduction.md, such as Admin")
+    flags.add_argument("table", metavar="TABLE", help="a table of the paper, such as 'Table 2'")
     flags.add_argument(
         "only",
         nargs="*",
@@ -217,9 +217,11 @@ def main(argv: Sequence[str]) -> int:
         help="a corpus, a configuration, or a point of a sweep, such as iwslt14_de_en, admin_6e6d or "
         "admin_6e6d_no_warmup,lr=0.0003; default: all",
     )
-    flags.add_argument("--out", type=Path, metavar="DIR", help="results; default: runs/PAPER_TABLE")
-    flags.add_argument("--data", type=Path, metavar="DIR", help="prepared corpora, to share them; default: OUT/data")
-    flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[], metavar="N", help="instead of the paper's")
+    flags.add_argument("--out", type=Path, metavar="DIR", help="output directory; default: runs/PAPER_TABLE")
+    flags.add_argument("--data", type=Path, metavar="DIR", help="directory of prepared corpora; default: OUT/data")
+    flags.add_argument(
+        "--seeds", nargs="+", type=at_least(0), default=[], metavar="N", help="seeds to run; default: the paper's"
+    )
     flags.add_argument(
         "--prepare",
         type=_setting,
@@ -236,13 +238,13 @@ def main(argv: Sequence[str]) -> int:
         metavar="'TEST_SET ... [OPTION ...]'",
         help="arguments for fairseq-deep evaluate; repeat for several calls; default: all test sets at once",
     )
-    flags.add_argument("--train-only", action="store_true", help="a table of losses: translate nothing")
+    flags.add_argument("--train-only", action="store_true", help="only train, for a table of losses")
     flags.add_argument(
         "--smoke",
         action=BooleanOptionalAction,
         default=False,
-        help="the whole chain at toy size, one training of each method: minutes on a CPU; in a checkout the text is "
-        "generated, without one --data must hold it",
+        help="test the whole chain at toy size in minutes on a CPU, with one training per method; needs --data unless "
+        "the package runs from a checkout",
     )
     read_how = add_options(flags)
     args = flags.read(argv)

@@ -84,9 +84,12 @@ def main(argv: Sequence[str]) -> int:
     )
     flags.add_argument("names", nargs="+", metavar="NAME", help=f"one of {', '.join(texts())}")
     flags.add_argument(
-        "--pair", required=True, metavar="SOURCE-TARGET", help="direction, for example en-de; one is English"
+        "--pair",
+        required=True,
+        metavar="SOURCE-TARGET",
+        help="translation direction, such as en-de; one language must be English",
     )
-    flags.add_argument("--to", required=True, type=Path, metavar="DIR")
+    flags.add_argument("--to", required=True, type=Path, metavar="DIR", help="output directory")
     args = flags.read(argv)
     source, _, target = args.pair.partition("-")
     if "en" not in (source, target) or source == target:

@@ -34,26 +34,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = OneLineParser(
         prog="fairseq-deep score",
         description=__doc__.replace("``", ""),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fairseq-deep score HYP REF [REF ...] | --systems NAME=HYP ... --references REF ...",
     )
     flags.add_argument("files", nargs="*", metavar="HYP REF", help="the translations of one system, then references")
     text = flags.add_argument_group("text")
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
     text.add_argument("--systems", **several, metavar="NAME=HYP[,HYP...]", help="several systems")
-    text.add_argument("--references", **several, type=Path, metavar="REF")
-    text.add_argument("--language-pair", metavar="SRC-TGT", help="such as en-de; to tokenise and to split compounds")
-    text.add_argument("--lower-case", action="store_true", help="lower-case both sides, as IWSLT'14 tables do")
+    text.add_argument("--references", **several, type=Path, metavar="REF", help="references for --systems")
+    text.add_argument(
+        "--language-pair", metavar="SRC-TGT", help="such as en-de; selects the tokeniser and enables compound splitting"
+    )
+    text.add_argument(
+        "--lower-case", action="store_true", help="lower-case hypotheses and references, as in the tables of IWSLT'14"
+    )
     scores = flags.add_argument_group("scores")
-    scores.add_argument("--metrics", metavar="A,B,...", help=f"default: all of a translation; {', '.join(METRICS)}")
+    scores.add_argument(
+        "--metrics", metavar="A,B,...", help=f"default: all translation metrics. Legal: {', '.join(METRICS)}"
+    )
     group = flags.add_argument_group("comparison of systems by the first of the scores")
-    group.add_argument("--baseline", metavar="NAME", help="the system the others are compared with; default: the first")
+    group.add_argument(
+        "--baseline", metavar="NAME", help="system that the others are compared with; default: the first"
+    )
     legal = (*TESTS, "both", "none")
-    tests = f"{', '.join(legal)}; default: both"
+    tests = f"paired tests: {', '.join(legal)}"
     group.add_argument("--significance", choices=legal, default="both", metavar="TEST", help=tests)
     group.add_argument("--seed", type=at_least(1), metavar="N", help="default: SACREBLEU_SEED, else 12345")
     written: dict[str, Any] = {"type": Path, "action": "append", "default": [], "metavar": "FILE"}
-    flags.add_argument("--output", **written, help="write there, FILE.json as JSON; several times for several files")
+    flags.add_argument(
+        "--output", **written, help="write the table to FILE, as JSON if it ends in .json; can be repeated"
+    )
     # Log lines of sacreBLEU and rouge-score are not meant for users of this command.
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
     logging.getLogger("absl").setLevel(logging.ERROR)

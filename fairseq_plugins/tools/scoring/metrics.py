@@ -63,7 +63,7 @@ class Metric:
 
 # `force` only silences sacreBLEU's own remark about tokenised text, which would come once more for each metric.
 _bleu = partial(BLEU, force=True)
-# As multi-bleu.perl computes it: tokens as given, no smoothing. fairseq-generate prints up to 0.03 more: its compiled
+# Computed like multi-bleu.perl: tokens as given, no smoothing. fairseq-generate prints up to 0.03 more: its compiled
 # scorer counts some n-grams that do not match.
 _bleu_of_tokens = partial(BLEU, force=True, tokenize="none", smooth_method="none")
 

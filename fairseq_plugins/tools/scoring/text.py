@@ -130,7 +130,7 @@ class Forms:
             return split_compounds(sentences)
         if reads == "tokens":
             return moses(sentences, self._target)
-        # As Moses' replace-unicode-punctuation.perl makes Unicode quotes, commas and the like ASCII.
+        # Moses' replace-unicode-punctuation.perl maps Unicode quotes, commas etc. to ASCII like this.
         from sacremoses import MosesPunctNormalizer
 
         straight = list(map(MosesPunctNormalizer().replace_unicode_punct, sentences))

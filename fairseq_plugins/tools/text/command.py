@@ -20,12 +20,13 @@ OUTPUTS = {"output", "outputs", "rest", "taken", "kept", "directory"}
 
 
 def value_of(annotation: Any, least: int = 1) -> dict[str, Any]:
-    """How argparse reads a value: a number, at ``least`` that, a path, or one of several words; ``X | None`` is X."""
+    """Return argparse's settings for a value: a number of at least ``least``, a path, a choice; ``X | None`` is X."""
     if get_origin(annotation) in (Union, UnionType):
         [annotation] = [part for part in get_args(annotation) if part is not type(None)]
     if get_origin(annotation) is Literal:
         return {"choices": get_args(annotation)}
-    return {"type": {int: at_least(least), float: finite}.get(annotation, annotation), "metavar": "VALUE"}
+    metavar = {int: "N", float: "X", Path: "FILE"}.get(annotation, "LANG")
+    return {"type": {int: at_least(least), float: finite}.get(annotation, annotation), "metavar": metavar}
 
 
 def parser_of(name: str, step: Step) -> OneLineParser:
@@ -51,7 +52,7 @@ def parser_of(name: str, step: Step) -> OneLineParser:
         if annotation is bool:
             settings |= {"action": "store_const", "const": not default}
         elif get_origin(annotation) is Sequence:
-            settings |= {"action": "append", "default": [], "metavar": "VALUE"}
+            settings |= {"action": "append", "default": [], "metavar": "PATTERN"}
         else:
             settings |= value_of(annotation)
         option = flag(f"no_{parameter.name}" if default is True else parameter.name)

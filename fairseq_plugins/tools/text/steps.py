@@ -1,4 +1,4 @@
-"""What Moses' tools do to files: normalise, straighten, tokenise, detokenise, learn and use a truecaser."""
+"""Steps of Moses' tools on files: normalise, straighten, tokenise, detokenise, learn and use a truecaser."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from sentencepiece import SentencePieceProcessor
 from subword_nmt.apply_bpe import BPE, read_vocabulary
 from transformers import PreTrainedTokenizer
 
-# What those import is named here, too: transformers 4 copies no more than a tokeniser's own imports.
+# Imports of those files are repeated here: transformers 4 copies only a tokeniser's own imports.
 from .moses import Transform, decoder, encoder, files_of, truecaser
 from .words import joined
 
@@ -118,7 +118,7 @@ class PreparedTextTokenizer(PreTrainedTokenizer):
         return len(self.numbers[0])
 
     def get_vocab(self) -> dict[str, int]:
-        """The source dictionary."""
+        """Return the source dictionary, token to number."""
         return dict(self.numbers[0])
 
     def _tokenize(self, text: str, **kwargs: Any) -> list[str]:

@@ -56,12 +56,13 @@ def parser() -> tuple[OneLineParser, list[argparse.Action]]:
     figures = [f"  {name:<17}{'; '.join(figure.shows for figure in own)}" for name, own in papers.PAPERS.items()]
     result = OneLineParser(
         prog="fairseq-deep diagnose",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="fairseq-deep diagnose ANALYSIS [METHOD ...] [OPTION ...] [MODEL FLAG ...]",
-        description="What a model does to its stream and its gradients, from a new model on a CPU or from a checkpoint."
-        "\n\nanalyses:\n" + "\n".join(lines) + f"\n  {EVERYTHING:<17}all but the last, or the figures of --paper"
+        description="Analyse the residual stream and the gradients of a new model (on a CPU) or of a checkpoint."
+        "\n\nanalyses:\n"
+        + "\n".join(lines)
+        + f"\n  {EVERYTHING:<17}every analysis except timeline, or the figures of --paper"
         "\n\npapers:\n" + "\n".join(figures),
-        epilog="Every flag of the model may follow: --encoder-layers 18 --dropout 0.3 --base-init xavier ...\n"
+        epilog="All model flags are accepted: --encoder-layers 18 --dropout 0.3 --base-init xavier ...\n"
         "(fairseq-deep train --arch admin_transformer --help lists them). They apply to every method.",
     )
     add = result.add_argument
@@ -71,10 +72,10 @@ def parser() -> tuple[OneLineParser, list[argparse.Action]]:
         metavar="METHOD",
         nargs="*",
         help=f"methods or architectures, side by side (default: {' '.join(DEFAULT_METHODS)}). "
-        f"For '{OF_TRAININGS.name}': trainings, each a recorder.jsonl or a directory with some",
+        f"For '{OF_TRAININGS.name}': trainings, each a recorder.jsonl or a directory of such files",
     )
     add("--checkpoint", type=Path, nargs="+", default=[], metavar="FILE", help="trained models of this package")
-    add("--paper", metavar="PAPER", help="with 'all': regenerate its figures that need no training")
+    add("--paper", metavar="PAPER", help="with 'all': regenerate the figures of this paper that need no training")
     add(
         "--data",
         type=Path,
@@ -82,13 +83,13 @@ def parser() -> tuple[OneLineParser, list[argparse.Action]]:
         help="measure with validation sentences of a binarised corpus "
         "(default: made-up words with the frequencies of natural text)",
     )
-    add("--output", type=Path, default=Path("diagnosis"), metavar="DIR", help="where files go (default: diagnosis)")
-    add("--sentences", type=at_least(1), metavar="N", help="sentences in the batch (default: the analysis's)")
-    add("--length", type=at_least(1), metavar="N", help="tokens of a sentence, or of the longest of the corpus")
-    add("--seed", type=int, default=1, metavar="N", help="of weights, dropout and words (default: 1)")
+    add("--output", type=Path, default=Path("diagnosis"), metavar="DIR", help="output directory")
+    add("--sentences", type=at_least(1), metavar="N", help="sentences in the batch (default: depends on the analysis)")
+    add("--length", type=at_least(1), metavar="N", help="tokens per sentence; with --data: maximum length")
+    add("--seed", type=int, default=1, metavar="N", help="seed of weights, dropout and words")
     for analysis in OF_MODELS:
         for name, option in analysis.options.items():
-            add(flag(name), **{**option, "help": f"{analysis.name}: {option['help']} (default: {option['default']})"})
+            add(flag(name), **{**option, "help": f"{analysis.name}: {option['help']} "})
     own = list(result._actions)
     group = result.add_argument_group("model")
     flags = argparse.ArgumentParser(add_help=False)

@@ -54,7 +54,7 @@ def jacobian(model: Any, batch: Batch) -> Tensor:
 
 def of_tensors(y: Tensor, x: Tensor) -> Tensor:
     """Return the Jacobian of ``y`` by ``x``, from which it was computed, both flattened, some rows at a time."""
-    # Not by torch.func: methods have autograd functions of their own.
+    # torch.func cannot be used: methods have autograd functions of their own.
     rows = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape).split(ROWS_AT_ONCE)
     products = [torch.autograd.grad(y, x, some, retain_graph=True, is_grads_batched=True)[0] for some in rows]
     return torch.cat(products).reshape(y.numel(), x.numel())

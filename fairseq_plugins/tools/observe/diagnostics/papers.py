@@ -108,4 +108,4 @@ PAPERS: Mapping[str, tuple[PaperFigure, ...]] = {
         PaperFigure("b2t-figure-5", "Figure 5, before training", "similarity", DEEP_6, B2T_MODELS),
     ),
 }
-"""By the name that ``--paper`` takes."""
+"""Figures, keyed by the name that ``--paper`` takes."""

@@ -39,7 +39,7 @@ scale that reaches down to its second update would hide all others."""
 
 Course = Sequence[Entry]
 Courses = Mapping[str, Course]
-"""By the label of the training."""
+"""Values, keyed by the label of the training."""
 
 
 def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
@@ -131,7 +131,7 @@ def _stacks(course: Course, kind: str) -> dict[str, dict[str, list[tuple[float, 
 def _place_figure(courses: Courses, kind: str) -> Figure:
     """Return a heat map for every training and stack, all with one scale: logarithmic for what was measured.
 
-    Beside it a weight has lines of the bottom, middle and top layer; a weight that is always one is not shown. Values
+    A weight also has lines of the bottom, middle and top layer; a weight that is always one is not shown. Values
     below the scale are clipped to it, and those that are not finite are not drawn.
     """
     title, unit = PLACES[kind]

@@ -119,7 +119,7 @@ class Guard:
             return sum(v.detach().double().sum() if isinstance(v, torch.Tensor) else float(v) for v in values)
 
         values = [*map(total, ("loss", "nll_loss", "ntokens", "sample_size")), norm]
-        # What is a number already is not sent to a GPU, for which this process would wait.
+        # A Python number stays on the host: sending it to a GPU would synchronise.
         on_device = [number for number, value in enumerate(values) if isinstance(value, torch.Tensor)]
         if on_device:
             device = values[on_device[0]].device

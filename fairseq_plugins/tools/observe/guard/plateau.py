@@ -34,7 +34,7 @@ def target_entropy(task: Any, subset: str) -> float | None:
         # Data sets that draw random numbers must not change those of the training.
         with torch.random.fork_rng(devices=[]):
             for index in range(0, len(data), math.ceil(len(data) / SENTENCES) or 1):
-                # Not through indexing, which would also read the audio.
+                # Indexing would also read the audio.
                 if isinstance(data, SpeechToTextDataset):
                     text = data.get_tokenized_tgt_text(index)
                     target = data.tgt_dict.encode_line(text, add_if_not_exist=False, append_eos=data.append_eos)

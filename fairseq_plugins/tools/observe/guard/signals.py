@@ -35,7 +35,7 @@ class Band:
 
     @property
     def deviation(self) -> float:
-        """At least :attr:`floor`."""
+        """Return the standard deviation, at least :attr:`floor`."""
         return max(math.sqrt(self.variance), self.floor)
 
     def distance(self, value: float) -> float:
@@ -64,7 +64,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Update:
-    """What is seen of one update before its step; the same in every process.
+    """Measurements of one update before its step; the same in every process.
 
     Attributes:
         number: number of the update, from 1; updates that are dropped keep their number for the next.
@@ -110,7 +110,7 @@ class Signals:
         """Return the problem of an ``update`` that is not :func:`hopeless`; without one, add it to the bands."""
         if not math.isfinite(update.norm):
             return None  # an overflow of float16, after which fairseq lowers its loss scale
-        # By the root of its size, the mean of a small batch varies more and its gradient is longer.
+        # A small batch has a noisier mean and a longer gradient, both by the root of its size.
         wider = math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
         loss, gradient = self._loss_spike(update, wider), self._gradient_spike(update, wider)
         if loss:

@@ -41,20 +41,20 @@ class Diagnostics:
         default=100, metadata={"help": "record activations, gradients and residual connections in every N-th update"}
     )
     divergence_action: Optional[ChoiceEnum([STOP, SKIP])] = field(  # type: ignore[valid-type]
-        default=None, metadata={"help": "watch for divergence and then do this (default: do not watch)"}
+        default=None, metadata={"help": "enable the divergence guard; action on divergence (default: no guard)"}
     )
     divergence_band: float = field(
         default=8.0,
-        metadata={"help": "standard deviations above its running mean at which a loss or gradient norm is a spike"},
+        metadata={"help": "a loss or gradient norm this many standard deviations above its running mean is a spike"},
     )
     divergence_patience: int = field(
-        default=5, metadata={"help": "abnormal updates in a row after which the training is stopped"}
+        default=5, metadata={"help": "number of consecutive abnormal updates after which training stops"}
     )
     divergence_plateau: int = field(
         default=4000,
         metadata={
-            "help": "updates after warm-up; from then on a training loss at the entropy of token "
-            "frequencies is called failed to train (0: never)"
+            "help": "updates after warm-up from which a training loss at the unigram entropy counts as failed to train "
+            "(0: never)"
         },
     )
 

@@ -133,7 +133,7 @@ def values_of(
     values = {"loss": loss_sum / (size or 1.0) / math.log(2), "learning_rate": float(trainer.get_lr())}
     if scale is not None:
         values["loss_scale"] = scale
-    # As in the trainer, so that the mean over the batch is the same here.
+    # The trainer does the same, so the mean over the batch is the same here.
     factor = gradients.remaining_factor(trainer.optimizer)
     values.update(gradients.gradient_norms((trainer.get_model(), criterion), factor))
     values.update(activations.scales(connections))
