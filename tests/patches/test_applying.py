@@ -19,6 +19,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.trainer.Trainer.train_step": (
         "tools.observe.recorder.recording.step",
         "tools.observe.guard.guarding.step",
+        "training.cuda_graphs.leave_mode",
     ),
     "fairseq.trainer.Trainer.get_train_iterator": (
         "patches.short_max_tokens.train_on_all",

@@ -59,7 +59,9 @@ def iterator(
     )
     trainer: Any = SimpleNamespace(
         cfg=SimpleNamespace(
-            dataset=dataset, common=SimpleNamespace(seed=3), optimization=SimpleNamespace(skip_remainder_batch=False)
+            dataset=dataset,
+            common=SimpleNamespace(seed=3, cuda_graphs=False),
+            optimization=SimpleNamespace(skip_remainder_batch=False),
         ),
         task=task,
         model=SimpleNamespace(max_positions=lambda: (64, 64)),
