@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.tools.pipeline.prepare import _parser
+from fairseq_plugins.tools.pipeline.prepare import _by_name, _parser
 from fairseq_plugins.tools.pipeline.prepare_settings import Settings
 from tests.scripts.fakes import program
 from tests.scripts.running import ROOT, dry_run, environment, refusal, run
@@ -30,18 +30,18 @@ def prepared(script: str, *words: str, **settings: str) -> tuple[dict[str, Any],
     commands = dry_run(script, "/no/where", *words, **{"SIZE": "", "ARCHIVE_DIR": "", **settings})
     [*_, last] = [command[2:] for command in commands if command[1] == "prepare"]
     wmt = [command[2:] for command in commands if command[1] == "wmt"]
-    return vars(_parser().read(last)), wmt[0] if wmt else []
+    return vars(_parser().read(_by_name(last))), wmt[0] if wmt else []
 
 
 EN_DE = "--source en --target de"
 MOSES = "--aggressive --normalise train --clean subwords"
-BY_SIDE = "--joint-codes 0 --joined 0 --vocabulary-threshold 50"
+BY_SIDE = "--no-joint-codes --no-joined --vocabulary-threshold 50"
 ORGANISERS = "--tokeniser none --given-tokeniser moses --given-truecased --clean none"
 GOOGLE = "--tokeniser none --given-tokeniser moses --subwords none --given-subwords bpe --clean none"
 # Corpus, variant, options that are not prepare's defaults, validation set, one of the texts of WMT.
 PUBLISHED = (
     ("iwslt14_de_en", "fairseq", "--size 10000 --lower-case --max-length 175", "every-23rd", ""),
-    ("iwslt14_de_en", "dsinit", "--size 30000 --lower-case --max-length 175 --joined 0", "split/valid", ""),
+    ("iwslt14_de_en", "dsinit", "--size 30000 --lower-case --max-length 175 --no-joined", "split/valid", ""),
     ("wmt14_en_de", "wmt14", f"{EN_DE} {MOSES}", "normalised/newstest2013", "commentary-v9"),
     (
         "wmt14_en_de",
