@@ -237,7 +237,7 @@ def to_goal(line: Line, clock: str) -> float | None:
     """
     updates, losses = curve(line)
     least = np.minimum.accumulate(losses)
-    if least[-1] > GOAL or line["device"] != "cpu" or not line[clock]:
+    if least[-1] > GOAL or line["machine"] != "AMD EPYC" or not line[clock]:
         return None
     return float(np.interp(-GOAL, -least, updates)) / int(line["updates"]) * float(line[clock])
 
