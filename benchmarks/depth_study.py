@@ -47,7 +47,7 @@ LAST = 3
 COLUMNS = (
     *("config", "stage", "seed", "rate", "updates", "outcome", "valid", "best_update"),
     *(f"{metric}_{name}{kind}" for kind in ("", "_averaged") for name in TEST_SETS for metric in ("bleu", "chrf")),
-    *("p_test", "processor_s", "wall_s", "machine", "revision", "curve"),
+    *("p_test", "processor_s", "wall_s", "parameters", "machine", "revision", "curve"),
 )
 
 
@@ -139,7 +139,7 @@ def train(
     line = dict.fromkeys(COLUMNS, "")
     line |= dict(zip(("config", "stage", "seed", "rate"), training.key, strict=True))
     line |= {"updates": str(run.updates), "outcome": outcome, "revision": (commit() or "")[:12]}
-    line["machine"] = gpu or this_machine(cpu_wanted=True).processor
+    line |= {"parameters": str(run.settings["parameters"]), "machine": gpu or this_machine(cpu_wanted=True).processor}
     # A resumed training does not know what it took before, and one on a GPU uses little of the processor.
     if not resumed:
         line |= {"processor_s": "" if gpu else f"{used:.0f}", "wall_s": f"{passed:.0f}"}

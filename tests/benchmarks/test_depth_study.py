@@ -56,7 +56,9 @@ def test_scores_wait_for_the_baseline(study: Any, tmp_path: Path, monkeypatch: p
         return {}
 
     log = SimpleNamespace(valid_loss={1: 2.0})
-    monkeypatch.setattr(study, "read_run", lambda directory: SimpleNamespace(log=log, updates=1))
+    monkeypatch.setattr(
+        study, "read_run", lambda directory: SimpleNamespace(log=log, updates=1, settings={"parameters": 1})
+    )
     monkeypatch.setattr(study, "verdict_of", lambda run: SimpleNamespace(outcome="ok"))
     monkeypatch.setattr(study, "scores", scores)
     monkeypatch.setattr(study, "_call", call)
