@@ -197,6 +197,10 @@ def verdicts_table(lines: Sequence[Line]) -> str:
     return markdown_table(rows)
 
 
+def _between(lines: Sequence[Line], ours: str, theirs: str, column: str) -> float | None:
+    return over_seeds(seeds_of(lines, ours), seeds_of(lines, theirs), column)
+
+
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
@@ -327,7 +331,7 @@ class Fields:
 
     def p(self, column: str, ours: str, theirs: str) -> str:
         """Welch's test of two cells, without a correction."""
-        return _p(over_seeds(self._trained(ours), self._trained(theirs), SCORED[column]))
+        return _p(_between(self.lines, ours, theirs, SCORED[column]))
 
     def difference(self, column: str, ours: str, theirs: str) -> str:
         """How far two means lie apart."""
