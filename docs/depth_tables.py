@@ -38,9 +38,9 @@ Key = tuple[str, str, str]
 """A cell's configuration, rate and machine."""
 
 
-def read() -> list[Line]:
+def read(results: Path = RESULTS) -> list[Line]:
     """The lines of the study, one for each training."""
-    with open(RESULTS, encoding="utf-8", newline="") as stream:
+    with open(results, encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream, delimiter="\t"))
 
 
