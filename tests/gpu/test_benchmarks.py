@@ -121,7 +121,7 @@ def test_the_study_of_depth_goes_on_where_it_stopped(tmp_path: Path) -> None:
     variables |= {
         "METHODS": "pre_ln",
         "DEPTHS": "6e6d",
-        "CHANGES": f"{CHANGES.partition(' ')[2]} generation.max_len_a=0 lr_scheduler.warmup_updates=0",
+        "CHANGES": f"{CHANGES.partition(' ')[2]} generation.max_len_a=0 lr_scheduler.warmup_updates=0 checkpoint.save_interval_updates=30",
     }
     words = [BENCHMARKS / "gpu_study.sh", "--minutes", "60", "--state", state, "--data", data]
     for _ in range(2):
