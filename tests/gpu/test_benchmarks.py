@@ -118,11 +118,8 @@ def test_the_study_of_depth_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert main(["prepare", str(data), "--source", "de", "--target", "en", "--size", "60", *sets, *tests]) == 0
     (tmp_path / "sitecustomize.py").write_text(EVERY_PYTHON.format(toy={}), encoding="utf-8")
     variables = {"PYTHON": sys.executable, "PYTHONPATH": f"{tmp_path}:{BENCHMARKS.parent}", "UPDATES": "100"}
-    variables |= {
-        "METHODS": "pre_ln",
-        "DEPTHS": "6e6d",
-        "CHANGES": f"{CHANGES.partition(' ')[2]} generation.max_len_a=0 lr_scheduler.warmup_updates=0 checkpoint.save_interval_updates=30",
-    }
+    more = "generation.max_len_a=0 lr_scheduler.warmup_updates=0 checkpoint.save_interval_updates=30"
+    variables |= {"METHODS": "pre_ln", "DEPTHS": "6e6d", "CHANGES": f"{CHANGES.partition(' ')[2]} {more}"}
     words = [BENCHMARKS / "gpu_study.sh", "--minutes", "60", "--state", state, "--data", data]
     for _ in range(2):
         done = subprocess.run(words, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
