@@ -354,8 +354,19 @@ class Fields:
         found = relative_time(self.lines, config)
         return "not timed" if found is None else f"{found:.2f}"
 
+    def higher_rates(self) -> str:
+        """The sweeps that went on above the protocol's rates: bits and machine at the highest of these, and above."""
+        rates = sorted({line["rate"] for line in self.lines if line["stage"] == SWEEP} - set(RATES[:-1]), key=float)
+        rows = [["", "parameters", "updates", *rates]]
+        for config in dict.fromkeys(config for config, rate, _ in cells(self.lines, stage=SWEEP) if rate not in RATES):
+            tried = {line["rate"]: line for line in self.lines if (line["config"], line["stage"]) == (config, SWEEP)}
+            shown = [tried.get(rate) for rate in rates]
+            bits = (f"{line['valid'] or line['outcome']} ({short(line['machine'])})" if line else "" for line in shown)
+            rows.append([_named(config), _millions(tried[rates[0]]), tried[rates[0]]["updates"], *bits])
+        return markdown_table(rows)
+
     def at_the_top(self, depth: str) -> str:
-        """How many of the sweeps of a depth have their best rate at the highest rate that was tried."""
+        """How many of the sweeps of a depth have their best rate at the highest of the protocol's rates, or above."""
         found = _ends(self.lines, depth)
         return f"{sum(found.values())} of {len(found)}"
 
@@ -375,14 +386,12 @@ class Fields:
 
 
 def _ends(lines: Sequence[Line], depth: str) -> dict[str, bool]:
-    """By configuration of a depth that was swept: whether its best rate is the highest that was tried."""
-    found = {}
-    for config in dict.fromkeys(line["config"] for line in lines if line["config"].endswith(f"_{depth}")):
-        tried = [line for line in lines if (line["config"], line["stage"]) == (config, SWEEP)]
-        if learnt := [line for line in tried if line["outcome"] == OK]:
-            best = min(learnt, key=lambda line: float(line["valid"]))
-            found[config] = float(best["rate"]) == max(float(line["rate"]) for line in tried)
-    return found
+    """By configuration of a depth that was swept and learnt: whether its best rate is the protocol's highest or above."""
+    best: dict[str, Line] = {}
+    for line in lines:
+        if line["stage"] == SWEEP and line["outcome"] == OK and line["config"].endswith(f"_{depth}"):
+            best[line["config"]] = min(best.get(line["config"], line), line, key=lambda each: float(each["valid"]))
+    return {config: float(line["rate"]) >= float(RATES[-1]) for config, line in best.items()}
 
 
 def short(machine: str) -> str:
