@@ -386,7 +386,7 @@ class Fields:
 
 
 def _ends(lines: Sequence[Line], depth: str) -> dict[str, bool]:
-    """By configuration of a depth that was swept and learnt: whether its best rate is the protocol's highest or above."""
+    """By configuration of a depth that learnt in its sweep: whether the best is the protocol's highest or above."""
     best: dict[str, Line] = {}
     for line in lines:
         if line["stage"] == SWEEP and line["outcome"] == OK and line["config"].endswith(f"_{depth}"):

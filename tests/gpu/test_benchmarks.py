@@ -110,7 +110,7 @@ def test_the_ten_minutes(toy_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_study_of_depth_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_the_study_of_depth_trains_nothing_twice(tmp_path: Path) -> None:
     raw, data, state = tmp_path / "raw", tmp_path / "data", tmp_path / "state"
     toy.write_sentences(raw)
     sets = [f"--{name}={raw}/{name}" for name in ("train", "valid")]
@@ -129,4 +129,5 @@ def test_the_study_of_depth_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert [row[:3] for row in rows[3:]] == [["pre_ln_6e6d", "full", "1"]]
     table = (state / "results.md").read_text(encoding="utf-8")
     assert re.search(r"^\| `pre_ln` 6-6 \| 0.09M \| 100 \| 0.00\d+ \| 1 of 1 \| Pretended GPU \|", table, re.MULTILINE)
-    assert "cuda graphs: 1 shapes" in (state / "runs/pre_ln_6e6d" / "-".join(rows[3][1:4]) / "train.log").read_text()
+    log = state / "runs/pre_ln_6e6d" / "-".join(rows[3][1:4]) / "train.log"
+    assert re.search(r"cuda graphs: [1-9]\d* shapes", log.read_text(encoding="utf-8"))
