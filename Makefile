@@ -27,7 +27,7 @@ ORDER := $(if $(RANDOM),-p randomly --randomly-dont-reset-seed $(if $(filter-out
 SLOWEST := --durations=10 --durations-min=5
 # Where a call may stand that a newer Python brought; the checkers of style and types see only syntax.
 PYTHON_CODE := setup.py benchmarks configs docs fairseq_plugins tests
-SHELL_SCRIPTS := .ci/run benchmarks/gpu.sh $(wildcard scripts/*.sh scripts/reproduce/*.sh)
+SHELL_SCRIPTS := .ci/run $(wildcard benchmarks/*.sh scripts/*.sh scripts/reproduce/*.sh)
 
 .PHONY: help setup demo test test-slow test-long test-all test-oldest test-machines test-sse test-avx2 test-threads test-order record breaks lock check docs clean
 

@@ -25,6 +25,7 @@ import torch
 
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.tools.pipeline.checkout import commit
+from fairseq_plugins.tools.pipeline.machine import this_machine
 from fairseq_plugins.tools.pipeline.results import HYPOTHESES, REFERENCES, Run, read_run
 from fairseq_plugins.tools.pipeline.verdicts import verdict_of
 from fairseq_plugins.tools.scoring.significance import compare
@@ -34,9 +35,34 @@ RESULTS = ROOT / "docs" / "results" / "depth.tsv"
 BASELINE = "pre_ln"
 DEPTHS = ("18e18d", "6e6d")
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+HIGHEST = 16e-3
+"""The rate at which a sweep ends at the latest: while the highest tried is the best, twice that rate is tried."""
+
+
+@dataclass
+class Settings:
+    """What a call changes.
+
+    Attributes:
+        results: the file with a line for each training.
+        rates: those of a sweep.
+        highest: see ``HIGHEST``.
+        precision: of every training, as ``fairseq-deep run --precision`` names it.
+        changes: to every configuration, as ``KEY=VALUE``.
+        gpu: name of the GPU that trains; empty for a CPU.
+    """
+
+    results: Path = RESULTS
+    rates: Sequence[float] = RATES
+    highest: float = HIGHEST
+    precision: str = "fp32"
+    changes: Sequence[str] = ()
+    gpu: str = ""
+
+
+settings = Settings()
 SWEEP, FULL, LONG = "sweep", "full", "long"
 SEEDS = (1, 2, 3)
-CPU = "cpu"
 LENGTHS = {SWEEP: 0.2, FULL: 1, LONG: 3}
 """The updates of a stage, as a multiple of those of a training to the end."""
 TEST_SETS = ("test", "multi30k")
@@ -45,7 +71,7 @@ LAST = 3
 COLUMNS = (
     *("config", "stage", "seed", "rate", "updates", "outcome", "valid", "best_update"),
     *(f"{metric}_{name}{kind}" for kind in ("", "_averaged") for name in TEST_SETS for metric in ("bleu", "chrf")),
-    *("p_test", "processor_s", "wall_s", "device", "revision", "curve"),
+    *("p_test", "processor_s", "wall_s", "parameters", "machine", "revision", "curve"),
 )
 
 
@@ -70,9 +96,9 @@ class Training:
 
 def lines() -> list[dict[str, str]]:
     """What is in the results file."""
-    if not RESULTS.exists():
+    if not settings.results.exists():
         return []
-    with open(RESULTS, encoding="utf-8", newline="") as stream:
+    with open(settings.results, encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream, delimiter="\t"))
 
 
@@ -80,7 +106,14 @@ def best_rate(config: str) -> float | None:
     """The rate with the lowest validation loss of the sweep; None before the sweep is complete."""
     swept = [line for line in lines() if line["config"] == config and line["stage"] == SWEEP]
     losses = {float(line["rate"]): float(line["valid"] or "inf") for line in swept}
-    return min(sorted(losses), key=lambda rate: losses[rate]) if set(losses) == set(RATES) else None
+    return min(sorted(losses), key=lambda rate: losses[rate]) if set(losses) >= set(settings.rates) else None
+
+
+def higher_rate(config: str) -> float | None:
+    """Twice the highest rate that was tried, if that is the best; None if the sweep has ended."""
+    best = best_rate(config)
+    tried = [float(line["rate"]) for line in lines() if line["config"] == config and line["stage"] == SWEEP]
+    return 2 * best if best is not None and best == max(tried) and best < settings.highest else None
 
 
 def baseline(config: str) -> str:
@@ -97,7 +130,11 @@ def hopeless(config: str) -> bool:
 def stages(configs: Sequence[str], seeds: Sequence[int], last: str = FULL) -> Iterator[list[Training]]:
     """The trainings in their order; those of a list do not depend on each other. ``last`` comes after the sweep."""
     for config in configs:
-        yield [Training(config, SWEEP, 1, rate) for rate in RATES]
+        yield [Training(config, SWEEP, 1, rate) for rate in settings.rates]
+        while (higher := higher_rate(config)) is not None:
+            yield [Training(config, SWEEP, 1, higher)]
+    if last == SWEEP:
+        return
     for seed in seeds:
         full = [Training(config, last, seed, rate) for config in configs if (rate := best_rate(config)) is not None]
         full = [training for training in full if not hopeless(training.config)]
@@ -105,9 +142,7 @@ def stages(configs: Sequence[str], seeds: Sequence[int], last: str = FULL) -> It
         yield sorted(full, key=lambda training: training.config != baseline(training.config))
 
 
-def train(
-    training: Training, data: Path, out: Path, updates: int, theirs: Future[None] | None, device: str = CPU
-) -> dict[str, str]:
+def train(training: Training, data: Path, out: Path, updates: int, theirs: Future[None] | None) -> dict[str, str]:
     """Train, and after the sweep also translate and score; return the line of the results file.
 
     The scores wait for ``theirs``, the training of the baseline, against which they are tested.
@@ -117,18 +152,20 @@ def train(
     length = round(updates * LENGTHS[training.stage])
     changes = [f"common.seed={training.seed}", f"optimization.lr=[{training.rate:g}]"]
     changes += [f"optimization.max_update={length}", f"lr_scheduler.total_num_update={length}"]
-    changes += [] if device == CPU else ["common.cpu=false"]
+    changes += [*(["common.cpu=false"] if settings.gpu else []), *settings.changes]
     config = ROOT / "configs" / "tatoeba_de_en" / f"{training.config}.yaml"
-    used, passed = _call("run", "--precision", "fp32", "--quiet", config, data, directory, *changes)
+    used, passed = _call("run", "--precision", settings.precision, "--quiet", config, data, directory, *changes)
     run = read_run(directory)
     outcome = verdict_of(run).outcome.replace("not evaluated", "ok")
     losses = run.log.valid_loss
     line = dict.fromkeys(COLUMNS, "")
     line |= dict(zip(("config", "stage", "seed", "rate"), training.key, strict=True))
-    line |= {"updates": str(run.updates), "outcome": outcome, "revision": (commit() or "")[:12], "device": device}
+    line |= {"updates": str(run.updates), "outcome": outcome, "revision": (commit() or "")[:12]}
+    line["machine"] = settings.gpu or this_machine(cpu_wanted=True).processor
+    line["parameters"] = str(run.settings["parameters"])
     # A resumed training does not know what it took before, and one on a GPU uses little of the processor.
     if not resumed:
-        line |= {"processor_s": f"{used:.0f}" if device == CPU else "", "wall_s": f"{passed:.0f}"}
+        line |= {"processor_s": "" if settings.gpu else f"{used:.0f}", "wall_s": f"{passed:.0f}"}
     line["curve"] = " ".join(f"{update}:{loss:.3f}" for update, loss in sorted(losses.items()))
     if outcome == "ok":
         best = min(losses, key=lambda update: losses[update])
@@ -203,21 +240,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--depths", nargs="+", default=DEPTHS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--updates", type=int, required=True, help="of a training to the end")
-    parser.add_argument("--stage", choices=[FULL, LONG], default=FULL, help="long: three times the updates")
+    stage_help = "sweep: the rates alone; long: three times the updates"
+    parser.add_argument("--stage", choices=[SWEEP, FULL, LONG], default=FULL, help=stage_help)
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, each on one core")
-    parser.add_argument("--gpu", action="store_true", help="all of them on one GPU, still in float32")
+    parser.add_argument("--gpu", action="store_true", help="all of them on one GPU")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="default: %(default)s")
+    parser.add_argument("--rates", nargs="+", type=float, help="of the sweep, and none above; default: the protocol's")
+    parser.add_argument("--precision", default=settings.precision, help="default: %(default)s")
+    parser.add_argument("--changes", nargs="+", default=(), metavar="KEY=VALUE", help="to every configuration")
     args = parser.parse_args(argv)
     lock = Lock()
-    device = torch.cuda.get_device_name() if args.gpu else CPU
+    settings.results, settings.precision, settings.changes = args.results, args.precision, args.changes
+    settings.gpu = torch.cuda.get_device_name() if args.gpu else ""
+    if args.rates:
+        settings.rates, settings.highest = args.rates, max(args.rates)
 
     def one(training: Training, theirs: Future[None] | None) -> None:
         # Another call may have trained it meanwhile.
         if training.key in {tuple(line[name] for name in COLUMNS[:4]) for line in lines()}:
             return
-        line = train(training, args.data, args.out, args.updates, theirs, device)
+        line = train(training, args.data, args.out, args.updates, theirs)
         with lock:
-            new = not RESULTS.exists()
-            with open(RESULTS, "a", encoding="utf-8", newline="") as stream:
+            new = not settings.results.exists()
+            with open(settings.results, "a", encoding="utf-8", newline="") as stream:
                 writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
                 if new:
                     writer.writeheader()

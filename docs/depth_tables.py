@@ -1,227 +1,93 @@
-"""The tables and the picture of the study of depth, made of ``docs/results/depth.tsv``.
+"""The page, the tables and the picture of the study of depth, made of ``docs/results/depth.tsv``.
 
-``docs/generate.py`` puts the tables into pages; ``python docs/depth_tables.py`` draws ``docs/results/depth.png``.
+``docs/generate.py`` writes ``docs/results/depth.md`` from ``depth.template``, in which ``{{bits denseformer_18e18d}}``
+stands for a number of the results, and two TSV files with the tables that are too long for the page.
+``python docs/depth_tables.py`` draws ``docs/results/depth.png``.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fairseq_plugins.tables import markdown_table
-from fairseq_plugins.tools.plots import NO_MATPLOTLIB, load_pyplot, look, save
+from fairseq_plugins.tools.plots import COLOURS, NO_MATPLOTLIB, load_pyplot, save
 from fairseq_plugins.tools.scoring.significance import welch
 
 RESULTS = Path(__file__).resolve().parent / "results" / "depth.tsv"
 BASELINE = "pre_ln"
-SCORES = ("bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
-OK, RATES, SEEDS = "ok", 4, 3
-FULL, LONG = "full", "long"
-GOAL = 5.0
-"""A loss that most trainings reach, in bits per token."""
-SHARES = np.linspace(1 / 24, 1, 24)
-"""Of the updates, where curves are drawn; validations are so far apart."""
+OK, SEEDS = "ok", 3
+SWEEP, FULL, LONG = "sweep", "full", "long"
+RATES = ("0.0005", "0.001", "0.002", "0.004")
+"""Those of every whole sweep; some go on above."""
+CERTAIN = 0.05
+SCORED = {"bits": "valid", "bleu": "bleu_test"}
+TIMED_ON = "Intel(R) Xeon(R) Processor"
+"""The machine whose processor seconds are compared: machines differ in speed."""
+CONTROLS = ("_warm_up", "_wide", "_muon")
+"""Endings of the names of cells that are no method of their own: they belong to no family of tests."""
 
 Line = Mapping[str, str]
+Key = tuple[str, str, str]
+"""A cell's configuration, rate and machine."""
 
 
-def read() -> list[Line]:
+def read(results: Path = RESULTS) -> list[Line]:
     """The lines of the study, one for each training."""
-    with open(RESULTS, encoding="utf-8", newline="") as stream:
+    with open(results, encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream, delimiter="\t"))
 
 
-def configs(lines: Sequence[Line], depth: str = "") -> list[str]:
-    """What was trained, the shallow first, in alphabetical order."""
-    names = {line["config"] for line in lines if line["config"].endswith(depth)}
-    return sorted(names, key=lambda name: (_layers(name), name))
+# --- cells ----------------------------------------------------------------------------------------------------------
 
 
-def sweep_table(lines: Sequence[Line]) -> str:
-    """Validation loss at every rate, in bits per token; the best is bold, and marked at an end of the range."""
-    swept = [line for line in lines if line["stage"] == "sweep"]
-    rates = sorted({float(line["rate"]) for line in swept})
-    rows = []
-    for config in configs(swept):
-        found = {float(line["rate"]): line for line in swept if line["config"] == config}
-        losses = {rate: float(line["valid"]) for rate, line in found.items() if line["outcome"] == OK}
-        best = min(losses, key=lambda rate: losses[rate]) if losses and len(found) == len(rates) else None
-        cells = []
-        for rate in rates:
-            line = found.get(rate)
-            cell = "" if line is None else line["valid"] if line["outcome"] == OK else line["outcome"]
-            end = " *" if rate in (rates[0], rates[-1]) else ""
-            cells.append(f"**{cell}**{end}" if rate == best else cell)
-        rows.append([_named(config), *cells])
-    return markdown_table([["", *(f"{rate:g}" for rate in rates)], *rows], escape="")
+def cells(lines: Sequence[Line], depth: str = "", stage: str = FULL) -> dict[Key, list[Line]]:
+    """The trainings of a stage by configuration, rate and machine: the shallow first, in alphabetical order."""
+    chosen = [line for line in lines if line["stage"] == stage and line["config"].endswith(depth)]
+    found: dict[Key, list[Line]] = {}
+    for line in sorted(chosen, key=lambda line: (_layers(line["config"]), line["config"], float(line["rate"]))):
+        found.setdefault((line["config"], line["rate"], line["machine"]), []).append(line)
+    return found
 
 
-def sensitivity_table(lines: Sequence[Line]) -> str:
-    """How much worse half and twice the best rate of the sweep are, in bits per token."""
-    swept = [line for line in lines if line["stage"] == "sweep"]
-    rows = [["", "best rate", "half of it", "twice"]]
-    for config in configs(swept):
-        found = {float(line["rate"]): line for line in swept if line["config"] == config}
-        losses = {rate: float(line["valid"]) for rate, line in found.items() if line["outcome"] == OK}
-        if not losses:
-            continue
-        best = min(losses, key=lambda rate: losses[rate])
-
-        def more(line: Line | None, least: float = losses[best]) -> str:
-            if line is None:
-                return "not tried"
-            return f"+{float(line['valid']) - least:.3f}" if line["outcome"] == OK else line["outcome"]
-
-        rows.append([_named(config), f"{best:g}", more(found.get(best / 2)), more(found.get(best * 2))])
-    return markdown_table(rows)
-
-
-def trained(lines: Sequence[Line], depth: str = "") -> dict[str, list[Line]]:
-    """The trainings to the end by configuration, one for each seed, in the order of :func:`configs`."""
-    full = [line for line in lines if _full(line)]
-    return {config: [line for line in full if line["config"] == config] for config in configs(full, depth)}
-
-
-def results_table(lines: Sequence[Line], depth: str) -> str:
-    """Means and standard deviations over the seeds of the trainings to the end, and the tests against the baseline."""
-    cells = trained(lines, f"_{depth}")
-    losses, scores = (against_baseline(lines, depth, column) for column in ("valid", "bleu_test"))
-    head = ["", "seeds", "rate", "valid", "at half", "last tenth, %", "BLEU", "average", "chrF", "multi30k"]
-    head += ["bootstrap p", "Welch, loss", "Welch, BLEU", "processor s", f"to {GOAL:g} bits", "wall s to it"]
-    rows = [head]
-    for config, found in cells.items():
-        done = [line for line in found if line["outcome"] == OK]
-        bootstraps = [float(line["p_test"]) for line in done if line["p_test"]]
-        rows.append(
-            [
-                _named(config),
-                f"{len(done)} of {len(found)}",
-                found[0]["rate"],
-                spread(done, "valid", ".3f"),
-                _mean([at(line, 0.5) for line in done], ".3f"),
-                _mean([last_tenth(line) for line in done], ".1f"),
-                *(spread(done, score, ".1f") for score in SCORES),
-                f"{max(bootstraps):.3f}" if bootstraps else "",
-                _p(losses.get(config)),
-                _p(scores.get(config)),
-                _mean([float(line["processor_s"]) for line in done if line["processor_s"]], ".0f"),
-                *(
-                    _mean([seconds for line in done if (seconds := to_goal(line, clock)) is not None], ".0f")
-                    for clock in ("processor_s", "wall_s")
-                ),
-            ]
-        )
-    return markdown_table(rows)
+def seeds_of(lines: Sequence[Line], name: str) -> list[Line]:
+    """The full trainings of ``CONFIG`` or ``CONFIG@RATE`` that learnt; without a rate, at that with the most seeds."""
+    config, _, rate = name.partition("@")
+    by_rate: dict[str, list[Line]] = {}
+    for line in lines:
+        if (line["stage"], line["outcome"], line["config"]) == (FULL, OK, config) and rate in ("", line["rate"]):
+            by_rate.setdefault(line["rate"], []).append(line)
+    return max(by_rate.values(), key=len, default=[])
 
 
 def mean_scores(lines: Sequence[Line], depth: str) -> dict[str, str]:
-    """The mean BLEU of the trainings to the end at a depth, by method."""
-    cells = trained([line for line in lines if line["outcome"] == OK], f"_{depth}")
-    scores = {config: [float(line["bleu_test"]) for line in found] for config, found in cells.items()}
-    return {_method(config): f"{_depth(config)} {_mean(each, '.1f')} BLEU" for config, each in scores.items()}
+    """The mean BLEU of the full trainings at a depth, by method."""
+    names = dict.fromkeys(line["config"] for line in lines if line["config"].endswith(f"_{depth}"))
+    found = {name: seeds_of(lines, name) for name in names}
+    return {_method(name): f"{_depth(name)} {mean(each, 'bleu_test'):.1f} BLEU" for name, each in found.items() if each}
 
 
-def longer(lines: Sequence[Line]) -> list[Line]:
-    """The trainings that are three times as long, in the order of :func:`configs`."""
-    found = [line for line in lines if line["stage"] == LONG and line["outcome"] == OK]
-    return sorted(found, key=lambda line: (_layers(line["config"]), line["config"]))
-
-
-def long_table(lines: Sequence[Line]) -> str:
-    """The cells that are trained three times as long, each below its training of the same seed to the end."""
-    rows = [["", "updates", "valid", "at half", "last tenth, %", "BLEU", "average", "chrF", "multi30k", "bootstrap p"]]
-    for longest in longer(lines):
-        cell = longest["config"], longest["seed"]
-        for line in (*(line for line in lines if _full(line) and (line["config"], line["seed"]) == cell), longest):
-            falls = [f"{at(line, 0.5):.3f}", f"{last_tenth(line):.2f}"]
-            scores = [f"{float(line[score]):.1f}" for score in SCORES]
-            rows.append([_named(cell[0]), line["updates"], line["valid"], *falls, *scores, line["p_test"]])
-    return markdown_table(rows)
-
-
-def against_baseline(lines: Sequence[Line], depth: str, column: str) -> dict[str, float]:
-    """Welch's p-values of the methods of a depth against the baseline, with Holm's correction over the methods.
-
-    Those with fewer seeds belong to no hypothesis, and would make the test of the others stricter.
-    """
-    cells = trained(lines, f"_{depth}")
-    base = cells.pop(f"{BASELINE}_{depth}", [])
-    return holm({config: over_seeds(found, base, column) for config, found in cells.items() if len(found) >= SEEDS})
-
-
-COMPARED = (
-    ("H2: depth pays for Admin", "admin_18e18d", "admin_6e6d", "valid"),
-    ("H2: depth pays for B2T", "b2t_18e18d", "b2t_6e6d", "valid"),
-    ("H3: Admin is better than Pre-LN at 18-18", "admin_18e18d", "pre_ln_18e18d", "bleu_test"),
-    ("H3: B2T is better than Pre-LN at 18-18", "b2t_18e18d", "pre_ln_18e18d", "bleu_test"),
-    *(
-        (f"H4: {name} needs no warm-up at {depth}", f"{method}_{file}", f"{method}_warm_up_{file}", "valid")
-        for depth, file in (("6-6", "6e6d"), ("18-18", "18e18d"))
-        for name, method in (("ReZero", "rezero"), ("T-Fixup", "t_fixup"))
-    ),
-    ("H5: deep is better than wide, Pre-LN", "pre_ln_18e18d", "pre_ln_wide_6e6d", "valid"),
-    ("H5: deep is better than wide, Admin", "admin_18e18d", "admin_wide_6e6d", "valid"),
-)
-"""Each hypothesis that one cell is better than another, in a column of the results."""
-
-
-def verdicts_table(lines: Sequence[Line]) -> str:
-    """What the trainings say of the hypotheses of the protocol, by Welch's tests over the seeds.
-
-    Holm's correction is that of the results where a method is tested against the baseline of its depth, else over the
-    methods of the hypothesis.
-    """
-    ended = trained([line for line in lines if line["outcome"] == OK])
-    corrected: dict[str, float] = {}
-    for hypothesis in ("H2", "H4", "H5"):
-        mine = [row for row in COMPARED if row[0].startswith(hypothesis)]
-        corrected |= holm({name: over_seeds(ended.get(a, []), ended.get(b, []), column) for name, a, b, column in mine})
-    tested = against_baseline(lines, "18e18d", "bleu_test")
-    corrected |= {name: tested[a] for name, a, _, _ in COMPARED if name.startswith("H3") and a in tested}
-    post = [line for line in lines if line["config"] == "post_ln_18e18d"]
-    learnt = [float(line["valid"]) for line in post if line["outcome"] == OK]
-    swept = sum(line["stage"] == "sweep" for line in post)
-    failed = "refuted" if learnt else "supported" if swept == RATES else "open"
-    measured = f"{len(learnt)} of {len(post)} trainings have learnt"
-    measured += f", the best {min(learnt):.3f} bits" if learnt else ""
-    rows = [["hypothesis", "measured", "p", "verdict"], ["H1: Post-LN fails at 18-18", measured, "", failed]]
-    for name, ours, theirs, column in COMPARED:
-        unit, form = ("bits", ".3f") if column == "valid" else ("BLEU", ".1f")
-        if not ended.get(ours) and (tried := [line for line in lines if line["config"] == ours and _full(line)]):
-            rows.append([name, f"{len(tried)} trainings to the end have failed", "", "refuted"])
-            continue
-        if not (ended.get(ours) and ended.get(theirs)):
-            rows.append([name, "not trained yet", "", "open"])
-            continue
-        means = [statistics.fmean(float(line[column]) for line in ended[config]) for config in (ours, theirs)]
-        better = means[0] < means[1] if column == "valid" else means[0] > means[1]
-        certain = corrected.get(name, 1.0) <= 0.05
-        verdict = "refuted" if not better else "supported" if certain else "undecided"
-        seeds = min(len(ended[ours]), len(ended[theirs]))
-        verdict += f", {seeds} of {SEEDS} seeds" if seeds < SEEDS else ""
-        rows.append([name, f"{means[0]:{form}} against {means[1]:{form}} {unit}", _p(corrected.get(name)), verdict])
-    return markdown_table(rows)
+def mean(lines: Sequence[Line], column: str) -> float:
+    """Mean of a column."""
+    return statistics.fmean(float(line[column]) for line in lines)
 
 
 def spread(lines: Sequence[Line], column: str, form: str) -> str:
     """Mean and standard deviation of a column."""
     values = [float(line[column]) for line in lines]
-    return _mean(values, form) + (f" ± {statistics.stdev(values):{form}}" if len(values) > 1 else "")
-
-
-def curve(line: Line) -> tuple[Sequence[float], Sequence[float]]:
-    """The updates and losses of all validations."""
-    updates, losses = zip(*(map(float, point.split(":")) for point in line["curve"].split()), strict=True)
-    return updates, losses
+    deviation = f" ± {statistics.stdev(values):{form}}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):{form}}{deviation}" if values else ""
 
 
 def at(line: Line, share: float) -> float:
     """The validation loss after a share of the updates, on a line between two validations."""
-    updates, losses = curve(line)
+    updates, losses = zip(*(map(float, point.split(":")) for point in line["curve"].split()), strict=True)
     return float(np.interp(share * int(line["updates"]), updates, losses))
 
 
@@ -230,16 +96,20 @@ def last_tenth(line: Line) -> float:
     return 100 * (1 - at(line, 1) / at(line, 0.9))
 
 
-def to_goal(line: Line, clock: str) -> float | None:
-    """Seconds of a CPU's clock until the validation loss is first ``GOAL``; None if it never is, or they are not known.
+def relative_time(lines: Sequence[Line], config: str) -> float | None:
+    """Processor seconds of an update on ``TIMED_ON``, with those of the baseline at 18-18 as 1; None if not known."""
 
-    ``clock`` is the column of the whole training's: ``processor_s`` or ``wall_s``.
-    """
-    updates, losses = curve(line)
-    least = np.minimum.accumulate(losses)
-    if least[-1] > GOAL or line["device"] != "cpu" or not line[clock]:
-        return None
-    return float(np.interp(-GOAL, -least, updates)) / int(line["updates"]) * float(line[clock])
+    def seconds(name: str) -> float | None:
+        timed = [
+            line for line in lines if (line["config"], line["machine"]) == (name, TIMED_ON) and line["processor_s"]
+        ]
+        return statistics.fmean(float(line["processor_s"]) / int(line["updates"]) for line in timed) if timed else None
+
+    ours, theirs = seconds(config), seconds(f"{BASELINE}_18e18d")
+    return ours / theirs if ours and theirs else None
+
+
+# --- tests ----------------------------------------------------------------------------------------------------------
 
 
 def over_seeds(ours: Sequence[Line], theirs: Sequence[Line], column: str) -> float | None:
@@ -259,65 +129,286 @@ def holm(p_values: Mapping[str, float | None]) -> dict[str, float]:
     return corrected
 
 
+def against_baseline(lines: Sequence[Line], depth: str, column: str) -> dict[str, float]:
+    """Welch's p-values of the methods of a depth against the baseline, with Holm's correction over these methods.
+
+    Cells with fewer seeds and controls are in no test: they would make the test of the others stricter.
+    """
+    names = dict.fromkeys(line["config"] for line in lines if line["config"].endswith(f"_{depth}"))
+    found = {name: seeds_of(lines, name) for name in names if not _method(name).endswith(CONTROLS)}
+    base = found.pop(f"{BASELINE}_{depth}", [])
+    return holm({name: over_seeds(each, base, column) for name, each in found.items() if len(each) >= SEEDS})
+
+
+COMPARED = (
+    ("H2: depth helps Admin", "admin_18e18d", "admin_6e6d", "valid"),
+    ("H2: depth helps B2T", "b2t_18e18d", "b2t_6e6d", "valid"),
+    ("H3: Admin is better than Pre-LN at 18-18", "admin_18e18d", "pre_ln_18e18d", "bleu_test"),
+    ("H3: B2T is better than Pre-LN at 18-18", "b2t_18e18d", "pre_ln_18e18d", "bleu_test"),
+    *(
+        (f"H4: {name} needs no warm-up at {depth}", f"{method}_{file}", f"{method}_warm_up_{file}", "valid")
+        for depth, file in (("6-6", "6e6d"), ("18-18", "18e18d"))
+        for name, method in (("ReZero", "rezero"), ("T-Fixup", "t_fixup"))
+    ),
+    ("H5: deep is better than wide, Pre-LN", "pre_ln_18e18d", "pre_ln_wide_6e6d", "valid"),
+    ("H5: deep is better than wide, Admin", "admin_18e18d", "admin_wide_6e6d", "valid"),
+)
+"""Each hypothesis that one cell is better than another, in a column of the results."""
+
+
+def verdicts_table(lines: Sequence[Line]) -> str:
+    """What the trainings say of the hypotheses of the protocol, by Welch's tests over the seeds.
+
+    The family of Holm's correction is the comparisons of the hypothesis.
+    """
+    post = [line for line in lines if line["config"] == "post_ln_18e18d"]
+    learnt = [float(line["valid"]) for line in post if line["outcome"] == OK]
+    swept = {line["rate"] for line in post if line["stage"] == SWEEP}
+    measured = f"{len(learnt)} of {len(post)} learnt" + (f", the best {min(learnt):.3f} bits" if learnt else "")
+    failed = "not supported" if learnt else "supported" if swept >= set(RATES) else "open"
+    rows = [["hypothesis", "parameters", "updates", "rates", "measured", "p", "verdict"]]
+    size = [_millions(line) for line in post[:1]]
+    rows.append(["H1: Post-LN fails at 18-18", *size, "600, 3000", "all", measured, "", failed])
+    corrected: dict[str, float] = {}
+    for hypothesis in {name[:2] for name, *_ in COMPARED}:
+        mine = [row for row in COMPARED if row[0].startswith(hypothesis)]
+        corrected |= holm(
+            {name: over_seeds(seeds_of(lines, a), seeds_of(lines, b), score) for name, a, b, score in mine}
+        )
+    for name, ours, theirs, column in COMPARED:
+        unit, form = ("bits", ".3f") if column == "valid" else ("BLEU", ".1f")
+        sides = [seeds_of(lines, config) for config in (ours, theirs)]
+        if not all(sides):
+            failures = [line for line in lines if (line["config"], line["stage"]) == (ours, FULL) and not sides[0]]
+            said = f"{len(failures)} full trainings have failed" if failures else "not trained yet"
+            rows.append([name, "", "", "", said, "", "not supported" if failures else "open"])
+            continue
+        means = [mean(side, column) for side in sides]
+        better = means[0] < means[1] if column == "valid" else means[0] > means[1]
+        certain = corrected.get(name, 1.0) <= CERTAIN
+        verdict = "not supported" if not better else "supported" if certain else "undecided"
+        seeds = min(map(len, sides))
+        verdict += f", {seeds} of {SEEDS} seeds" if seeds < SEEDS else ""
+        pairs = [
+            ", ".join(each) for each in zip(*((_millions(side[0]), side[0]["rate"]) for side in sides), strict=True)
+        ]
+        said = f"{means[0]:{form}}, {means[1]:{form}} {unit}"
+        rows.append([name, pairs[0], sides[0][0]["updates"], pairs[1], said, _p(corrected.get(name)), verdict])
+    return markdown_table(rows)
+
+
+def _between(lines: Sequence[Line], ours: str, theirs: str, column: str) -> float | None:
+    return over_seeds(seeds_of(lines, ours), seeds_of(lines, theirs), column)
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+def results_rows(lines: Sequence[Line], depth: str, least_seeds: int = 1) -> list[list[str]]:
+    """The rows of a depth: means and standard deviations of the full trainings, and tests against the baseline.
+
+    Configurations of fewer full trainings than ``least_seeds``, at all rates together, are left out.
+    """
+    losses, scores = (against_baseline(lines, depth, column) for column in ("valid", "bleu_test"))
+    rows = []
+    trained = cells(lines, f"_{depth}")
+    for (config, rate, machine), found in trained.items():
+        done = [line for line in found if line["outcome"] == OK]
+        if sum(len(each) for key, each in trained.items() if key[0] == config) < least_seeds:
+            continue
+        tested = bool(done) and done[0] in seeds_of(lines, config)
+        bootstraps = [float(line["p_test"]) for line in done if line["p_test"]]
+        rows.append(
+            [
+                _named(config),
+                _millions(found[0]),
+                found[0]["updates"],
+                rate,
+                f"{len(done)} of {len(found)}",
+                short(machine),
+                spread(done, "valid", ".3f"),
+                spread(done, "bleu_test", ".1f"),
+                *(_p(p.get(config) if tested else None) for p in (losses, scores)),
+                f"{max(bootstraps):.3f} ({len(bootstraps)} of {len(done)})" if bootstraps else "",
+            ]
+        )
+    return rows
+
+
+RESULTS_HEAD = ["", "parameters", "updates", "rate", "seeds", "machine", "bits", "BLEU"]
+RESULTS_HEAD += ["p, bits", "p, BLEU", "bootstrap p"]
+
+
+def shorter(lines: Sequence[Line], long: Line) -> Line:
+    """The full training of the seed and rate of a training that is three times as long."""
+    same = ("config", "seed", "rate")
+    return next(line for line in lines if line["stage"] == FULL and all(line[key] == long[key] for key in same))
+
+
+def sweep_tsv(lines: Sequence[Line]) -> str:
+    """Each training of the sweeps, with the bits that it is above the best of its configuration."""
+    rows = [["config", "parameters", "updates", "rate", "machine", "outcome", "bits", "above_best", "best"]]
+    swept = cells(lines, stage=SWEEP)
+    found = {config: [line for key, each in swept.items() if key[0] == config for line in each] for config, *_ in swept}
+    for config, tried in found.items():
+        learnt = [line for line in tried if line["outcome"] == OK]
+        best = min(learnt, key=lambda line: float(line["valid"]), default=None)
+        highest = max(float(line["rate"]) for line in tried)
+        for line in sorted(tried, key=lambda line: float(line["rate"])):
+            above = f"{float(line['valid']) - float(best['valid']):.3f}" if best and line in learnt else ""
+            end = ", highest tried" if float(line["rate"]) == highest else ""
+            shared = (line[name] for name in ("parameters", "updates", "rate", "machine", "outcome", "valid"))
+            rows.append([config, *shared, above, f"best{end}" if line is best else ""])
+    return _tsv(rows)
+
+
+def cells_tsv(lines: Sequence[Line]) -> str:
+    """Every cell with all its means; standard deviations where it has several seeds."""
+    numbers = ("valid", "bleu_test", "bleu_test_averaged", "chrf_test", "bleu_multi30k")
+    head = ["config", "parameters", "stage", "updates", "rate", "machine", "seeds", "learnt"]
+    head += [name for number in numbers for name in (number, f"{number}_sd")]
+    rows = [(*head, "bits_at_half", "last_tenth_percent")]
+    for stage in (FULL, LONG):
+        for (config, rate, machine), found in cells(lines, stage=stage).items():
+            done = [line for line in found if line["outcome"] == OK]
+            figures = [part for name in numbers for part in (*spread(done, name, ".3f").split(" ± "), "")[:2]]
+            figures += [f"{statistics.fmean(at(line, 0.5) for line in done):.3f}"] if done else [""]
+            figures += [f"{statistics.fmean(map(last_tenth, done)):.2f}"] if done else [""]
+            seeds = str(len(found)), str(len(done))
+            rows.append((config, found[0]["parameters"], stage, found[0]["updates"], rate, machine, *seeds, *figures))
+    return _tsv(rows)
+
+
+def _tsv(rows: Iterable[Sequence[str]]) -> str:
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
+def page(template: str, lines: Sequence[Line]) -> str:
+    """The template with its fields filled: ``{{NAME ARGUMENT ...}}`` is a method of :class:`Fields`.
+
+    Raises:
+        AttributeError: a field names no method.
+        ValueError: a cell has not been trained.
+    """
+    fields = Fields(lines)
+
+    def filled(field: re.Match[str]) -> str:
+        name, *arguments = field[1].split()
+        return str(getattr(fields, name)(*arguments))
+
+    return re.sub(r"\{\{(.+?)\}\}", filled, template)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What a template may name. A cell is ``CONFIG`` or ``CONFIG@RATE``, a column ``bits`` or ``bleu``."""
+
+    lines: Sequence[Line]
+
+    def _trained(self, cell: str) -> Sequence[Line]:
+        if found := seeds_of(self.lines, cell):
+            return found
+        raise ValueError(f"{cell} has not been trained to the end")
+
+    def bits(self, cell: str) -> str:
+        """Mean validation loss."""
+        return f"{mean(self._trained(cell), 'valid'):.3f}"
+
+    def bleu(self, cell: str) -> str:
+        """Mean BLEU."""
+        return f"{mean(self._trained(cell), 'bleu_test'):.1f}"
+
+    def seeds(self, cell: str) -> int:
+        """How many seeds have learnt."""
+        return len(self._trained(cell))
+
+    def parameters(self, cell: str) -> str:
+        """The size of the model."""
+        return _millions(self._trained(cell)[0])
+
+    def p(self, column: str, ours: str, theirs: str) -> str:
+        """Welch's test of two cells, without a correction."""
+        return _p(_between(self.lines, ours, theirs, SCORED[column]))
+
+    def difference(self, column: str, ours: str, theirs: str) -> str:
+        """How far two means lie apart."""
+        means = [mean(self._trained(cell), SCORED[column]) for cell in (ours, theirs)]
+        return f"{abs(means[0] - means[1]):{'.3f' if column == 'bits' else '.1f'}}"
+
+    def gained(self, config: str) -> str:
+        """BLEU of the full training and of the one that is three times as long, with the same seed and rate."""
+        [long] = [line for line in self.lines if (line["config"], line["stage"]) == (config, LONG)]
+        return " to ".join(f"{float(line['bleu_test']):.1f}" for line in (shorter(self.lines, long), long))
+
+    def swept(self, cell: str) -> str:
+        """Validation loss of ``CONFIG@RATE`` in the sweep, or its outcome."""
+        wanted = *cell.split("@"), SWEEP
+        [found] = [line for line in self.lines if (line["config"], line["rate"], line["stage"]) == wanted]
+        return found["valid"] or found["outcome"]
+
+    def time(self, config: str) -> str:
+        """Time of an update, as a multiple of that of Pre-LN at 18-18."""
+        found = relative_time(self.lines, config)
+        return "not timed" if found is None else f"{found:.2f}"
+
+    def higher_rates(self) -> str:
+        """The sweeps that went on above the protocol's rates: bits and machine at the highest of these, and above."""
+        rates = sorted({line["rate"] for line in self.lines if line["stage"] == SWEEP} - set(RATES[:-1]), key=float)
+        rows = [["", "parameters", "updates", *rates]]
+        for config in dict.fromkeys(config for config, rate, _ in cells(self.lines, stage=SWEEP) if rate not in RATES):
+            tried = {line["rate"]: line for line in self.lines if (line["config"], line["stage"]) == (config, SWEEP)}
+            shown = [tried.get(rate) for rate in rates]
+            bits = (f"{line['valid'] or line['outcome']} ({short(line['machine'])})" if line else "" for line in shown)
+            rows.append([_named(config), _millions(tried[rates[0]]), tried[rates[0]]["updates"], *bits])
+        return markdown_table(rows)
+
+    def at_the_top(self, depth: str) -> str:
+        """How many of the sweeps of a depth have their best rate at the highest of the protocol's rates, or above."""
+        found = _ends(self.lines, depth)
+        return f"{sum(found.values())} of {len(found)}"
+
+    def ended(self, outcome: str) -> int:
+        """How many trainings of the sweeps had an outcome."""
+        return sum(line["outcome"] == outcome for line in self.lines if line["stage"] == SWEEP)
+
+    def verdicts(self) -> str:
+        """The table of hypotheses."""
+        return verdicts_table(self.lines)
+
+    def cells(self, *depths: str) -> str:
+        """The table of the depths ``DEPTH:LEAST_SEEDS``."""
+        chosen = (depth.split(":") for depth in depths)
+        rows = [row for depth, seeds in chosen for row in results_rows(self.lines, depth, int(seeds))]
+        return markdown_table([RESULTS_HEAD, *rows])
+
+
+def _ends(lines: Sequence[Line], depth: str) -> dict[str, bool]:
+    """By configuration of a depth that learnt in its sweep: whether the best is the protocol's highest or above."""
+    best: dict[str, Line] = {}
+    for line in lines:
+        if line["stage"] == SWEEP and line["outcome"] == OK and line["config"].endswith(f"_{depth}"):
+            best[line["config"]] = min(best.get(line["config"], line), line, key=lambda each: float(each["valid"]))
+    return {config: float(line["rate"]) >= float(RATES[-1]) for config, line in best.items()}
+
+
+def short(machine: str) -> str:
+    """A machine's name without its marks: ``Intel Xeon`` for ``Intel(R) Xeon(R) Processor``."""
+    return re.sub(r"\(R\)| Processor", "", machine)
+
+
 def _named(config: str) -> str:
     return f"`{_method(config)}` {_depth(config)}"
 
 
-def _mean(values: Sequence[float], form: str) -> str:
-    return f"{statistics.fmean(values):{form}}" if values else ""
+def _millions(line: Line) -> str:
+    return f"{int(line['parameters']) / 1e6:.2f}M"
 
 
 def _p(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
-
-
-def draw(lines: Sequence[Line], path: Path) -> None:
-    """Draw the validation losses of each depth, a band of one standard deviation over the seeds, and BLEU by depth.
-
-    Methods of one seed are left out. A last picture has the losses of those that are trained three times as long.
-    """
-    pyplot = load_pyplot()
-    assert pyplot is not None, NO_MATPLOTLIB
-    full = [line for line in lines if _full(line) and line["outcome"] == OK]
-    compared = {_method(line["config"]) for line in full if int(line["seed"]) == SEEDS}
-    full = [line for line in full if _method(line["config"]) in compared]
-    depths = sorted({_layers(line["config"]) for line in full})
-    canvas, panels = pyplot.subplots(2, 3, figsize=(12.6, 7), layout="constrained")
-    *axes, score, last, empty = panels.flat
-    names = list(dict.fromkeys(_method(config) for config in configs(full)))
-    bleu: dict[str, list[tuple[int, list[float]]]] = {name: [] for name in names}
-    for axis, depth in zip(axes, depths, strict=True):
-        of_depth = [config for config in configs(full) if _layers(config) == depth]
-        for config in of_depth:
-            found = [line for line in full if line["config"] == config]
-            style, _, colour = look(names.index(_method(config)))
-            curves = np.array([[at(line, share) for share in SHARES] for line in found])
-            mean, band = curves.mean(axis=0), curves.std(axis=0, ddof=1) if len(found) > 1 else 0.0
-            updates = SHARES * int(found[0]["updates"])
-            axis.plot(updates, mean, linestyle=style, color=colour, label=_method(config))
-            axis.fill_between(updates, mean - band, mean + band, color=colour, alpha=0.2, linewidth=0)
-            bleu[_method(config)].append((depth, [float(line["bleu_test"]) for line in found]))
-        axis.set(title=f"{_depth(of_depth[0])} layers", xlabel="updates", ylabel="bits per target token")
-    for number, name in enumerate(names):
-        style, marker, colour = look(number)
-        places = [depth for depth, _ in bleu[name]]
-        means = [statistics.fmean(scores) for _, scores in bleu[name]]
-        spreads = [statistics.stdev(scores) if len(scores) > 1 else 0.0 for _, scores in bleu[name]]
-        score.errorbar(places, means, spreads, linestyle=style, marker=marker, color=colour, capsize=3, label=name)
-    score.set(title="test", xlabel="encoder layers", ylabel="BLEU", xticks=depths)
-    for number, line in enumerate(longer(lines)):
-        style, _, colour = look(number)
-        label = f"{_method(line['config'])} {_depth(line['config'])}"
-        last.plot(*curve(line), linestyle=style, color=colour, label=label)
-    last.set(title="three times as long", xlabel="updates", ylabel="bits per target token")
-    last.legend()
-    empty.axis("off")
-    empty.legend(*score.get_legend_handles_labels(), loc="center", ncols=2)
-    save(canvas, path)
-
-
-def _full(line: Line) -> bool:
-    return line["stage"] == FULL
+    return "" if value is None else f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 
 def _method(config: str) -> str:
@@ -330,6 +421,47 @@ def _depth(config: str) -> str:
 
 def _layers(config: str) -> int:
     return int(config.rpartition("_")[2].partition("e")[0])
+
+
+# --- the picture ----------------------------------------------------------------------------------------------------
+
+DRAWN = {
+    "hyper_connections": ("hyper-connections {}", -0.02, 2.0, "left"),
+    "denseformer": ("DenseFormer {}", 0.06, 0.4, "left"),
+    "rezero": ("ReZero {}", 0.06, -0.5, "left"),
+    "pre_ln": ("Pre-LN {}", 0.06, 0.0, "left"),
+    "admin": ("Admin {}:\nstill far from trained\nafter 3,000 updates", -0.05, -1.6, "right"),
+}
+"""By method: its label, and where the label stands beside the last point."""
+WIDE = "pre_ln_wide_6e6d"
+
+
+def draw(lines: Sequence[Line], path: Path) -> None:
+    """Draw BLEU at each depth for five methods, with the wide model as a line across."""
+    pyplot = load_pyplot()
+    assert pyplot is not None, NO_MATPLOTLIB
+    depths = ("6e6d", "18e18d", "36e12d")
+    canvas, axis = pyplot.subplots(figsize=(8, 4.6), layout="constrained")
+    wide = mean(seeds_of(lines, WIDE), "bleu_test")
+    axis.plot([-0.35, 2.04], [wide, wide], color="0.45", linestyle="--", linewidth=1.5)
+    text = f"wide Pre-LN at 6-6, {_millions(seeds_of(lines, WIDE)[0])} parameters: {wide:.1f}"
+    axis.text(-0.33, wide + 0.9, text, color="0.3", fontsize=10)
+    for number, (method, (label, x, y, side)) in enumerate(DRAWN.items(), start=1):
+        found = [seeds_of(lines, f"{method}_{depth}") for depth in depths]
+        places = [place for place, each in enumerate(found) if each]
+        means = [mean(found[place], "bleu_test") for place in places]
+        axis.plot(places, means, color=COLOURS[number], marker="o", linewidth=2)
+        dots = [(place, float(line["bleu_test"])) for place in places for line in found[place]]
+        axis.plot(*zip(*dots, strict=True), ".", color=COLOURS[number])
+        text = label.format(f"{means[-1]:.1f}")
+        axis.text(places[-1] + x, means[-1] + y, text, color=COLOURS[number], fontsize=11, va="center", ha=side)
+    sizes = [_millions(seeds_of(lines, f"{BASELINE}_{depth}")[0]) for depth in depths]
+    names = [f"{_depth(f'_{depth}')} layers\n{size} parameters" for depth, size in zip(depths, sizes, strict=True)]
+    axis.set_xticks(range(len(depths)), names, fontsize=10)
+    axis.set(xlim=(-0.35, 2.75), ylim=(0, 32), ylabel="BLEU on the test set")
+    axis.set_title("BLEU after 3,000 updates by depth; width 64, rates up to 4e-3 (dots: seeds)", fontsize=11)
+    axis.spines[["top", "right"]].set_visible(False)
+    save(canvas, path)
 
 
 if __name__ == "__main__":

@@ -843,18 +843,14 @@ def with_block(page: str, name: str, content: str) -> str:
     return f"{head}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
 
 
-DEPTH = ROOT / "docs" / "results" / "depth.md"
-
-
-def depth_page() -> str:
-    """The page of the study of depth, with its tables."""
-    page, lines = DEPTH.read_text(encoding="utf-8"), depth_tables.read()
-    for depth in ("6e6d", "18e18d", "36e12d"):
-        page = with_block(page, depth, depth_tables.results_table(lines, depth))
-    page = with_block(page, "long", depth_tables.long_table(lines))
-    page = with_block(page, "verdicts", depth_tables.verdicts_table(lines))
-    page = with_block(page, "sweep", depth_tables.sweep_table(lines))
-    return with_block(page, "sensitivity", depth_tables.sensitivity_table(lines))
+def depth_pages() -> dict[Path, str]:
+    """The page of the study of depth, and the tables that are too long for it."""
+    results, lines = ROOT / "docs" / "results", depth_tables.read()
+    return {
+        results / "depth.md": depth_tables.page((results / "depth.template").read_text(encoding="utf-8"), lines),
+        results / "depth_cells.tsv": depth_tables.cells_tsv(lines),
+        results / "depth_sweep.tsv": depth_tables.sweep_tsv(lines),
+    }
 
 
 def pages() -> dict[Path, str]:
@@ -868,7 +864,7 @@ def pages() -> dict[Path, str]:
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
         choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),
         translating: with_block(translating.read_text(encoding="utf-8"), "exports", exports_table()),
-        DEPTH: depth_page(),
+        **depth_pages(),
     }
 
 

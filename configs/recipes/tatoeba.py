@@ -73,10 +73,11 @@ def _config(
 
 
 def rate_of(file: str) -> Noted:
-    """The rate of the sweep with the lowest validation loss."""
+    """The rate of the sweep with the lowest validation loss; those above the range have no full training."""
     with open(RESULTS, encoding="utf-8", newline="") as stream:
         lines = [line for line in csv.DictReader(stream, delimiter="\t") if line["config"] == file]
     losses = {float(line["rate"]): float(line["valid"] or "inf") for line in lines if line["stage"] == "sweep"}
+    losses = {rate: loss for rate, loss in losses.items() if rate in RATES}
     if set(losses) != set(RATES):
         return UNTUNED
     best = min(sorted(losses), key=lambda rate: losses[rate])

@@ -56,7 +56,9 @@ def test_scores_wait_for_the_baseline(study: Any, tmp_path: Path, monkeypatch: p
         return {}
 
     log = SimpleNamespace(valid_loss={1: 2.0})
-    monkeypatch.setattr(study, "read_run", lambda directory: SimpleNamespace(log=log, updates=1))
+    monkeypatch.setattr(
+        study, "read_run", lambda directory: SimpleNamespace(log=log, updates=1, settings={"parameters": 1})
+    )
     monkeypatch.setattr(study, "verdict_of", lambda run: SimpleNamespace(outcome="ok"))
     monkeypatch.setattr(study, "scores", scores)
     monkeypatch.setattr(study, "_call", call)
@@ -81,6 +83,29 @@ def test_after_a_failure_nothing_is_begun(study: Any) -> None:
     assert "b2t_6e6d" not in begun
 
 
+def test_a_sweep_goes_on_above_its_range_while_the_highest_rate_is_the_best(
+    study: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = {5e-4: 7.0, 1e-3: 6.0, 2e-3: 5.5}
+    read: list[dict[str, str]] = []
+    monkeypatch.setattr(study, "lines", lambda: read)
+
+    def tried(higher: dict[float, float]) -> list[float]:
+        read.clear()
+        found = []
+        for stage in study.stages(["admin_6e6d"], [1], "sweep"):
+            for training in stage:
+                found.append(training.rate)
+                valid = str((losses | higher)[training.rate]).replace("inf", "")
+                read.append({"config": "admin_6e6d", "stage": "sweep", "rate": str(training.rate), "valid": valid})
+        return found[4:]
+
+    assert tried({4e-3: 5.6}) == []
+    assert tried({4e-3: 5.1, 8e-3: 5.2}) == [8e-3]
+    assert tried({4e-3: 5.1, 8e-3: float("inf")}) == [8e-3]  # it has diverged
+    assert tried({4e-3: 5.1, 8e-3: 5.0, 16e-3: 4.9}) == [8e-3, 16e-3]
+
+
 def test_what_never_learnt_gets_no_further_seed(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     swept = [("post_ln_6e6d", "sweep", "failed to train"), ("pre_ln_6e6d", "sweep", "diverged")]
     ended = [("post_ln_6e6d", "full", "failed to train"), ("pre_ln_6e6d", "full", "ok")]
@@ -89,6 +114,7 @@ def test_what_never_learnt_gets_no_further_seed(study: Any, monkeypatch: pytest.
         read = [dict(zip(("config", "stage", "outcome"), line, strict=True)) for line in lines]
         monkeypatch.setattr(study, "lines", lambda: read)
         monkeypatch.setattr(study, "best_rate", lambda config: 1e-3)
+        monkeypatch.setattr(study, "higher_rate", lambda config: None)
         stages = study.stages(["post_ln_6e6d", "pre_ln_6e6d"], [2])
         return {training.config for stage in stages for training in stage if training.stage == "full"}
 

@@ -8,90 +8,104 @@ from docs import depth_tables as tables
 
 
 def line(config: str, stage: str, rate: str, valid: str, outcome: str = "ok", **more: str) -> dict[str, str]:
-    return {"config": config, "stage": stage, "rate": rate, "valid": valid, "outcome": outcome, **more}
+    shared = {"parameters": "1770000", "updates": "100", "machine": "AMD EPYC", "processor_s": ""}
+    return {"config": config, "stage": stage, "rate": rate, "valid": valid, "outcome": outcome, **shared, **more}
 
 
-def full(config: str, seed: int, valid: float, bleu: float) -> dict[str, str]:
+def full(config: str, seed: int, valid: float, bleu: float, rate: str = "0.001") -> dict[str, str]:
     curve = f"50:{valid + 1} 89:{valid + 0.5} 90:{1.25 * valid} 100:{valid}"
     columns = {"bleu_test": bleu, "bleu_test_averaged": bleu + 1, "chrf_test": 2 * bleu, "bleu_multi30k": bleu - 1}
     texts = {name: str(value) for name, value in columns.items()}
-    p = "" if config.startswith("pre_ln") else f"0.0{seed}"
-    more = {"seed": str(seed), "updates": "100", "curve": curve, "p_test": p}
-    more |= {"processor_s": "7", "wall_s": "70", "device": "cpu"}
-    return line(config, "full", "0.001", str(valid), **more, **texts)
+    p = "" if config.startswith("pre_ln") or seed == 3 else f"0.0{seed}"
+    return line(config, "full", rate, str(valid), seed=str(seed), curve=curve, p_test=p, **texts)
 
 
-def test_the_sensitivity_is_what_half_and_twice_the_best_rate_cost() -> None:
-    swept = (("0.001", "5.0"), ("0.002", "4.5"), ("0.004", "4.75"))
-    lines = [line("admin_6e6d", "sweep", rate, valid) for rate, valid in swept]
-    lines += [line("pre_ln_6e6d", "sweep", "0.001", "", "diverged"), line("pre_ln_6e6d", "sweep", "0.002", "4.0")]
+THREE = [full("pre_ln_6e6d", seed, 4.0 + 0.1 * seed, 20.0 + seed) for seed in (1, 2, 3)]
+THREE += [full("admin_6e6d", seed, 3.0 + 0.1 * seed, 30.0 + seed) for seed in (1, 2, 3)]
+
+
+def test_a_training_of_a_sweep_stands_beside_the_best_of_its_configuration() -> None:
+    swept = (("0.001", "5.0", "ok"), ("0.002", "4.5", "ok"), ("0.004", "4.75", "ok"), ("0.008", "", "diverged"))
+    lines = [line("admin_6e6d", "sweep", *each) for each in swept]
+    lines += [line("pre_ln_6e6d", "sweep", rate, valid) for rate, valid in (("0.004", "4.0"), ("0.002", "4.25"))]
     lines.append(line("post_ln_18e18d", "sweep", "0.002", "", "failed to train"))
-    assert [row.split("|")[1:5] for row in tables.sensitivity_table(lines).splitlines()[2:]] == [
-        [" `admin` 6-6 ", " 0.002 ", " +0.500 ", " +0.250 "],
-        [" `pre_ln` 6-6 ", " 0.002 ", " diverged ", " not tried "],
-    ]
-
-
-def test_the_best_rate_of_a_whole_sweep_is_bold_and_marked_at_an_end() -> None:
-    lines = [line("admin_6e6d", "sweep", rate, valid) for rate, valid in (("0.001", "5.0"), ("0.002", "4.5"))]
-    lines += [
-        line("pre_ln_18e18d", "sweep", "0.001", "", "diverged"),
-        line("pre_ln_18e18d", "sweep", "0.002", "6.5"),
-        line("pre_ln_6e6d", "sweep", "0.001", "5.5"),
-    ]
-    assert tables.sweep_table(lines).splitlines()[2:] == [
-        "| `admin` 6-6 | 5.0 | **4.5** * |",
-        "| `pre_ln` 6-6 | 5.5 |  |",
-        "| `pre_ln` 18-18 | diverged | **6.5** * |",
+    rows = [row.split("\t") for row in tables.sweep_tsv(lines).splitlines()[1:]]
+    assert [[row[0], row[3], *row[5:]] for row in rows] == [
+        ["admin_6e6d", "0.001", "ok", "5.0", "0.500", ""],
+        ["admin_6e6d", "0.002", "ok", "4.5", "0.000", "best"],
+        ["admin_6e6d", "0.004", "ok", "4.75", "0.250", ""],
+        ["admin_6e6d", "0.008", "diverged", "", "", ""],
+        ["pre_ln_6e6d", "0.002", "ok", "4.25", "0.250", ""],
+        ["pre_ln_6e6d", "0.004", "ok", "4.0", "0.000", "best, highest tried"],
+        ["post_ln_18e18d", "0.002", "failed to train", "", "", ""],
     ]
 
 
 def test_means_spreads_and_tests_over_the_seeds() -> None:
-    lines = [full("pre_ln_6e6d", seed, 4.0 + 0.1 * seed, 20.0 + seed) for seed in (1, 2, 3)]
-    lines += [full("admin_6e6d", seed, 3.0 + 0.1 * seed, 30.0 + seed) for seed in (1, 2, 3)]
-    lines += [line("post_ln_6e6d", "full", "0.001", "", "failed to train", p_test="")]
-    admin, post, base = tables.results_table(lines, "6e6d").splitlines()[2:]
-    values = "3 of 3 | 0.001 | 4.200 ± 0.100 | 5.200 | 20.0 | 22.0 ± 1.0 | 23.0 ± 1.0 | 44.0 ± 2.0 | 21.0 ± 1.0"
-    # 5 bits are reached at 57.8, 65.6 and 73.4 of 100 updates: after 4.59 of 7 seconds of the processor in the mean.
-    assert base == f"| `pre_ln` 6-6 | {values} |  |  |  | 7 | 5 | 46 |"
+    lines = [*THREE, line("post_ln_6e6d", "full", "0.001", "", "failed to train", p_test="")]
+    admin, post, base = tables.results_rows(lines, "6e6d")
+    cell = ["1.77M", "100", "0.001", "3 of 3", "AMD EPYC"]
+    assert base == ["`pre_ln` 6-6", *cell, "4.200 ± 0.100", "22.0 ± 1.0", "", "", ""]
     # Means 4.2 and 3.2, both with a variance of 0.01 over three seeds: t = 1 / sqrt(0.02 / 3) = 12.25, 4 degrees.
-    assert admin.split(" | ")[-6:] == ["0.030", "0.000", "0.000", "7", "4", "35 |"]
-    assert post.startswith("| `post_ln` 6-6 | 0 of 1 | 0.001 |  |")
-    assert tables.over_seeds(lines[3:6], lines[:3], "valid") == pytest.approx(0.000255, rel=0.01)
-    assert tables.over_seeds(lines[3:4], lines[:3], "valid") is None
-    # Two seeds of one more method are in no test, and leave the others' correction as it is.
-    more = [full("mhc_6e6d", seed, 3.0 + 0.1 * seed, 30.0) for seed in (1, 2)]
-    expected = tables.against_baseline(lines, "6e6d", "valid")
-    assert tables.against_baseline(lines + more, "6e6d", "valid") == expected != {}
+    assert admin == ["`admin` 6-6", *cell, "3.200 ± 0.100", "32.0 ± 1.0", "<0.001", "<0.001", "0.020 (2 of 3)"]
+    assert post[4:] == ["0 of 1", "AMD EPYC", "", "", "", "", ""]
+    assert tables.results_rows(lines, "6e6d", least_seeds=2) == [admin, base]
+    assert tables.over_seeds(THREE[3:], THREE[:3], "valid") == pytest.approx(0.000255, rel=0.01)
+    assert tables.over_seeds(THREE[3:4], THREE[:3], "valid") is None
+
+
+def test_controls_and_cells_of_fewer_seeds_are_in_no_family() -> None:
+    expected = tables.against_baseline(THREE, "6e6d", "valid")
+    more = [full(f"{name}_6e6d", seed, 3.0 + 0.1 * seed, 30.0) for name in ("mhc", "pre_ln_wide") for seed in (1, 2)]
+    more.append(full("pre_ln_wide_6e6d", 3, 3.0, 30.0))
+    assert tables.against_baseline([*THREE, *more], "6e6d", "valid") == expected != {}
+
+
+def test_another_rate_or_machine_is_a_cell_of_its_own_and_a_test_takes_the_rate_with_most_seeds() -> None:
+    higher = {**full("admin_6e6d", 1, 2.0, 40.0, rate="0.008"), "machine": "Intel(R) Xeon(R) Processor"}
+    rows = tables.results_rows([higher, *THREE], "6e6d")
+    assert [row[3:7] for row in rows[:2]] == [
+        ["0.001", "3 of 3", "AMD EPYC", "3.200 ± 0.100"],
+        ["0.008", "1 of 1", "Intel Xeon", "2.000"],
+    ]
+    assert rows[1][-3:] == ["", "", "0.010 (1 of 1)"]
+    assert tables.mean_scores([higher, *THREE], "6e6d") == {"pre_ln": "6-6 22.0 BLEU", "admin": "6-6 32.0 BLEU"}
 
 
 def test_a_verdict_follows_the_mean_and_the_test() -> None:
     """Variances of 0.01 and three seeds: a mean that is 1 lower has p = 0.000255, as above."""
-    failed = [line("post_ln_18e18d", "sweep", str(rate), "", "failed to train") for rate in (1, 2, 4, 8)]
-    assert "0 of 3 trainings have learnt |  | open" in tables.verdicts_table(failed[:3])
+    failed = [line("post_ln_18e18d", "sweep", rate, "", "failed to train") for rate in tables.RATES]
+    assert "| 0 of 3 learnt |  | open |" in tables.verdicts_table(failed[:3])
     lines = [*failed, full("admin_18e18d", 1, 3.0, 20.0), full("pre_ln_18e18d", 1, 3.0, 21.0)]
-    lines += [full("b2t_18e18d", seed, 3.0 + 0.1 * seed, 20.0) for seed in (1, 2, 3)]
+    lines += [full("b2t_18e18d", seed, 3.0 + 0.1 * seed, 20.0, rate="0.002") for seed in (1, 2, 3)]
     lines += [full("b2t_6e6d", seed, 4.0 + 0.1 * seed, 20.0) for seed in (1, 2, 3)]
     lines += [full("admin_6e6d", seed, 2.9 + 0.1 * seed, 20.0) for seed in (1, 2, 3)]
-    rows = [[cell.strip() for cell in row.split("|")[1:5]] for row in tables.verdicts_table(lines).splitlines()[2:]]
+    rows = [[cell.strip() for cell in row.split("|")[1:8]] for row in tables.verdicts_table(lines).splitlines()[2:]]
+    sizes = ["1.77M, 1.77M", "100"]
+    same = [*sizes, "0.001, 0.001"]
     assert rows[:4] == [
-        ["H1: Post-LN fails at 18-18", "0 of 4 trainings have learnt", "", "supported"],
-        ["H2: depth pays for Admin", "3.000 against 3.100 bits", "", "undecided, 1 of 3 seeds"],
-        ["H2: depth pays for B2T", "3.200 against 4.200 bits", "0.000", "supported"],
-        ["H3: Admin is better than Pre-LN at 18-18", "20.0 against 21.0 BLEU", "", "refuted, 1 of 3 seeds"],
+        ["H1: Post-LN fails at 18-18", "1.77M", "600, 3000", "all", "0 of 4 learnt", "", "supported"],
+        ["H2: depth helps Admin", *same, "3.000, 3.100 bits", "", "undecided, 1 of 3 seeds"],
+        ["H2: depth helps B2T", *sizes, "0.002, 0.001", "3.200, 4.200 bits", "\\<0.001", "supported"],
+        ["H3: Admin is better than Pre-LN at 18-18", *same, "20.0, 21.0 BLEU", "", "not supported, 1 of 3 seeds"],
     ]
     assert [(row[0][:2], row[-1]) for row in rows[5:]] == [("H4", "open")] * 4 + [("H5", "open")] * 2
-    lines.append({**full("post_ln_18e18d", 1, 7.5, 0.1)})
-    assert "| 1 of 5 trainings have learnt, the best 7.500 bits |  | refuted |" in tables.verdicts_table(lines)
+    lines.append(full("post_ln_18e18d", 1, 7.5, 0.1))
+    assert "| 1 of 5 learnt, the best 7.500 bits |  | not supported |" in tables.verdicts_table(lines)
 
 
-def test_a_long_training_stands_below_the_short_one_of_its_seed() -> None:
-    short, other = (full("admin_6e6d", seed, 4.0, 20.0) for seed in (1, 2))
-    long = {**short, "stage": "long", "updates": "300", "curve": "150:3.5 270:3.125 300:3.0", "valid": "3.0"}
-    assert tables.long_table([long, other, short, full("b2t_6e6d", 1, 3.0, 20.0)]).splitlines()[2:] == [
-        "| `admin` 6-6 | 100 | 4.0 | 5.000 | 20.00 | 20.0 | 21.0 | 40.0 | 19.0 | 0.01 |",
-        "| `admin` 6-6 | 300 | 3.0 | 3.500 | 4.00 | 20.0 | 21.0 | 40.0 | 19.0 | 0.01 |",
+def test_the_fields_of_a_page() -> None:
+    timed = [
+        ("admin_6e6d", "6", tables.TIMED_ON),
+        ("pre_ln_18e18d", "8", tables.TIMED_ON),
+        ("admin_6e6d", "9", "AMD EPYC"),
     ]
+    lines = [line(config, "sweep", "0.004", "5.0", processor_s=s, machine=on) for config, s, on in timed]
+    lines += [*THREE, {**full("admin_6e6d", 2, 1.0, 40.5), "stage": "long"}]
+    said = "{{bits admin_6e6d}} {{p bits admin_6e6d pre_ln_6e6d}} {{time admin_6e6d}} {{gained admin_6e6d}}"
+    assert tables.page(said, lines) == "3.200 <0.001 0.75 32.0 to 40.5"
+    with pytest.raises(ValueError, match="b2t_6e6d has not been trained"):
+        tables.page("{{bleu b2t_6e6d}}", lines)
 
 
 def test_holm_s_correction() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from docs import depth_tables, generate
+from docs import generate
 from fairseq_plugins import patches
 from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, Method, NewParameter, Part, all_options
 from fairseq_plugins.core.residual import only_branches
@@ -30,7 +30,7 @@ def name_of(thing: Method | Part) -> str:
 
 GENERATED = [
     *("docs/methods.md", "docs/diagrams.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"),
-    *("docs/results/depth.md", "docs/translating.md"),
+    *("docs/results/depth.md", "docs/results/depth_cells.tsv", "docs/results/depth_sweep.tsv", "docs/translating.md"),
 ]
 
 
@@ -51,15 +51,13 @@ def test_stale_page_is_reported_and_then_written(tmp_path: Path, monkeypatch: py
 
 
 def test_numbers_in_the_text_on_depth_are_of_the_results() -> None:
-    """Its tables are generated of the results; what is said between them is in them, in the results or the protocol."""
-    page, protocol = ((ROOT / "docs/results" / name).read_text("utf-8") for name in ("depth.md", "depth_protocol.md"))
+    """Fields are filled from the results; each other number of the template is in them or in the protocol."""
+    names = ("depth.template", "depth_protocol.md", "depth.tsv")
+    template, *sources = ((ROOT / "docs/results" / name).read_text(encoding="utf-8") for name in names)
     number = re.compile(r"(?<![\d.])\d+\.\d+(?![\d.])")
-    tables = re.findall(r"^<!-- generated: .*?^<!-- end of", page, re.M | re.S)
-    known = set(number.findall(" ".join([*tables, protocol, depth_tables.RESULTS.read_text(encoding="utf-8")])))
-    said = number.findall(re.sub(r"^<!-- generated: .*?^<!-- end of|`[^`]*`", "", page, flags=re.M | re.S))
-    assert len(tables) == 7
+    said = number.findall(re.sub(r"\{\{.*?\}\}|`[^`]*`", "", template))
     assert said
-    assert [value for value in said if value not in known] == []
+    assert set(said) - set(number.findall(" ".join(sources))) == set()
 
 
 # Parameters --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_plugins.tools.cli.main import main
 from tests import toy
 from tests.benchmarks.test_run_all import BENCHMARKS, script
 
@@ -106,3 +107,27 @@ def test_the_ten_minutes(toy_data: Path, tmp_path: Path) -> None:
     for method in ("admin", "pre_ln"):
         assert "cuda graphs: 1 shapes" in (out / f"training_{method}.log").read_text(encoding="utf-8")
         assert "BLEU" in found[f"bleu_{method}"]
+
+
+@pytest.mark.slow
+def test_the_study_of_depth_trains_nothing_twice(tmp_path: Path) -> None:
+    raw, data, state = tmp_path / "raw", tmp_path / "data", tmp_path / "state"
+    toy.write_sentences(raw)
+    sets = [f"--{name}={raw}/{name}" for name in ("train", "valid")]
+    tests = ["--test", *(f"{name}={raw}/test" for name in ("test", "multi30k"))]
+    assert main(["prepare", str(data), "--source", "de", "--target", "en", "--size", "60", *sets, *tests]) == 0
+    (tmp_path / "sitecustomize.py").write_text(EVERY_PYTHON.format(toy={}), encoding="utf-8")
+    variables = {"PYTHON": sys.executable, "PYTHONPATH": f"{tmp_path}:{BENCHMARKS.parent}", "UPDATES": "100"}
+    more = "generation.max_len_a=0 lr_scheduler.warmup_updates=0 checkpoint.save_interval_updates=30"
+    variables |= {"METHODS": "pre_ln", "DEPTHS": "6e6d", "CHANGES": f"{CHANGES.partition(' ')[2]} {more}"}
+    words = [BENCHMARKS / "gpu_study.sh", "--minutes", "60", "--state", state, "--data", data]
+    for _ in range(2):
+        done = subprocess.run(words, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    rows = [line.split("\t")[:5] for line in (state / "results.tsv").read_text(encoding="utf-8").splitlines()[1:]]
+    assert [row[1:] for row in rows[:3]] == [["sweep", "1", rate, "20"] for rate in ("0.0005", "0.001", "0.002")]
+    assert [row[:3] for row in rows[3:]] == [["pre_ln_6e6d", "full", "1"]]
+    table = (state / "results.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| `pre_ln` 6-6 \| 0.09M \| 100 \| 0.00\d+ \| 1 of 1 \| Pretended GPU \|", table, re.MULTILINE)
+    log = state / "runs/pre_ln_6e6d" / "-".join(rows[3][1:4]) / "train.log"
+    assert re.search(r"cuda graphs: [1-9]\d* shapes", log.read_text(encoding="utf-8"))
