@@ -14,7 +14,6 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,14 +32,13 @@ from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import AXIS_HELP, Family
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
-from fairseq_plugins.core.method import METHODS, PARTS, Axis, Method, NewParameter, Option, Part, Site, Stack, find_part
+from fairseq_plugins.core.method import METHODS, PARTS, Axis, Method, NewParameter, Option, Part, Stack, find_part
 from fairseq_plugins.core.model import DEPTHS, SIZES, TRANSLATION, DeepTransformerModel
-from fairseq_plugins.core.norm import AffineNorm, NormPlace, ScaledLayerNorm
+from fairseq_plugins.core.norm import AffineNorm, ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import flag
 from fairseq_plugins.tables import markdown_table
-from fairseq_plugins.tools.cli.main import COMMANDS
 from fairseq_plugins.tools.pipeline.published import ROWS, PublishedRow, rows_by_table
 
 sys.path.append(str(Path(__file__).resolve().parent))
@@ -546,8 +544,12 @@ def told_by_papers(method: Method) -> dict[str, str]:
 
 @functools.cache
 def _told() -> dict[str, dict[str, str]]:
-    with (ROOT / "docs" / "choosing.tsv").open(encoding="utf-8", newline="") as file:
-        return {row["method"]: row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}
+    return {row["method"]: row for row in _rows(ROOT / "docs" / "choosing.tsv")}
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def measured(heading: str) -> list[dict[str, str]]:
@@ -573,15 +575,12 @@ def _name_and_ratio(row: str) -> tuple[str, str]:
 
 
 def trained_here(*depths: str) -> dict[str, str]:
-    """What docs/results/deep_stability.md found at these depths, by method."""
+    """What benchmarks/results/deep_stability.tsv says at these depths, by method; the first row of a method counts."""
     found: dict[str, dict[str, str]] = {}
-    depth = ""
-    for line in (ROOT / "docs" / "results" / "deep_stability.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            depth = next((depth for depth in depths if line.startswith(f"## {depth} ")), "")
-        elif depth and (cells := re.match(r"\| `(\w+)` \|(?:[^|]*\|){5} ([^|]+) \|", line)):
-            if cells[2] not in TOO_SHORT[depth]:
-                found.setdefault(cells[1], {}).setdefault(depth, SHORT.get(cells[2], cells[2]))
+    for row in _rows(ROOT / "benchmarks" / "results" / "deep_stability.tsv"):
+        depth, verdict = row["layers"], row["verdict"]
+        if depth in depths and verdict not in TOO_SHORT[depth]:
+            found.setdefault(row["method"], {}).setdefault(depth, SHORT.get(verdict, verdict))
     return {name: "; ".join(f"{depth} {verdict}" for depth, verdict in each.items()) for name, each in found.items()}
 
 
@@ -753,78 +752,6 @@ def _configuration(row: PublishedRow) -> str:
     return " ".join([link, *(["with"] if row.overrides else []), *map(code, row.overrides)])
 
 
-PLACES = {
-    NormPlace.BEFORE: "before the branch",
-    NormPlace.INSIDE: "inside it",
-    NormPlace.BRANCH: "on the branch",
-    NormPlace.AFTER: "after the sum",
-}
-SUB_LAYER = """```mermaid
-flowchart LR
-    x([stream]) --> before[norm before] --> f[branch, with a norm inside] --> dropout --> branch[norm on the branch]
-    branch --> sum(("residual connection"))
-    x --> sum
-    input([input of the layer]) -.-> sum
-    sum --> after[norm after the sum] --> o([stream])
-```"""
-
-
-def places_table() -> str:
-    """Where each method has norms in stacks of eight layers, and how its branches join the stream."""
-    rows = []
-    for method in METHODS.values():
-        stacks = [model for _, model in tiny_model(method).stacks()]
-        designs = [replace(stack.design, encoder_layers=8, decoder_layers=8) for stack in stacks]
-        norms = [
-            design.parts[Axis.NORM].build(site, depth, design)
-            for design in designs
-            for depth in range(1, 9)
-            for site in (Site.SELF, Site.FFN)
-        ]
-        cells = []
-        for place in PLACES:
-            share = sum(place in places for places in norms) / len(norms)
-            cells.append("yes" if share == 1 else "some" if share else "")
-        tops = [stack.layer_norm is not None for stack in stacks]
-        cells.append("yes" if all(tops) else "some" if any(tops) else "")
-        joined = dict.fromkeys(design.parts[Axis.RESIDUAL].summary for design in designs)
-        rows.append(
-            (f"[{method.title}](methods.md#{_anchor(method.title)})", code(method.norm), *cells, "; ".join(joined))
-        )
-    return table(("method", "norm", *PLACES.values(), "on top", "residual connection"), rows)
-
-
-def pipeline_drawing() -> str:
-    """The commands from raw text to a score and to a translator, each with its line of ``fairseq-deep --help``."""
-    steps = ("prepare", "run", "evaluate", "report", "package", "translate", "export")
-    boxes = [f'    {name}["<b>{name}</b><br>{COMMANDS[name].summary}"]' for name in steps]
-    arrows = ["prepare --> run --> evaluate --> report", "run --> package --> translate", "package --> export"]
-    return "\n".join(["```mermaid", "flowchart LR", *boxes, *(f"    {arrow}" for arrow in arrows), "```"])
-
-
-def diagrams_page() -> str:
-    """docs/diagrams.md."""
-    return f"""# Diagrams
-
-Written by `python docs/generate.py` from the records of methods and commands; do not edit it.
-
-## A sub-layer
-
-Every sub-layer has these lines; each norm exists only where the method has one.
-
-{SUB_LAYER}
-
-"some": in a part of the layers or sub-layers, or in one of the stacks, which have eight layers here. FixUp's norm is
-a trained shift, and `--norm-module` may put something else in the place of a LayerNorm.
-
-{places_table()}
-
-## From raw text to a score
-
-{pipeline_drawing()}
-"""
-
-
 def with_block(page: str, name: str, content: str) -> str:
     """``page`` with ``content`` in the block ``name``.
 
@@ -858,7 +785,6 @@ def pages() -> dict[Path, str]:
     fairseq, reproduction, choosing, translating = (ROOT / "docs" / f"{name}.md" for name in names)
     return {
         ROOT / "docs" / "methods.md": methods_page(),
-        ROOT / "docs" / "diagrams.md": diagrams_page(),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
         choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),

@@ -27,7 +27,7 @@ def name_of(thing: Method | Part) -> str:
 
 
 GENERATED = [
-    *("docs/methods.md", "docs/diagrams.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"),
+    *("docs/methods.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"),
     *("docs/results/depth.md", "docs/translating.md"),
 ]
 
