@@ -1,4 +1,4 @@
-"""Hook of mkdocs: formulas become MathML, which browsers draw themselves; a link out of docs/ becomes its text.
+"""Hook of mkdocs: formulas become MathML; a link out of docs/ becomes its text and its path in the repository.
 
 ``make docs`` fails where a formula cannot be read, or where a link or an anchor leads nowhere.
 """
@@ -26,8 +26,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     folder = dirname(page.file.src_uri)
 
     def link(found: re.Match[str]) -> str:
-        path = normpath(join(folder, found[2]))
-        return found[1] if path.startswith("..") or path == "results" else found[0]
+        path = normpath(join("docs", folder, found[2]))
+        return found[0] if path.startswith("docs/") else f"{found[1]} (`{path}`)"
 
     def text(part: str) -> str:
         return LINK.sub(link, FORMULA.sub(lambda formula: convert(formula[1]), part))
