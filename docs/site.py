@@ -31,7 +31,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
     def link(found: re.Match[str]) -> str:
         path = normpath(join("docs", folder, found[2]))
-        return found[0] if path.startswith("docs/") else f"{found[1]} (`{path}`)"
+        if path.startswith("docs/") and path != "docs/results":
+            return found[0]
+        return f"[{found[1]}]({repository.rstrip('/')}/blob/main/{path})" if repository else f"{found[1]} (`{path}`)"
 
     def text(part: str) -> str:
         part = DIRECTIVE.sub(lambda directive: f"{directive[1]}\n", part)
