@@ -22,7 +22,7 @@ class BuildWithConfigurations(build_py):
 
 setup(
     name="fairseq-deep",
-    version="0.1.0",
+    version="1.0.0",
     description="Transformers that train deep (Admin, B2T, DS-Init, merged attention, ReZero) as a fairseq plugin",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
@@ -30,7 +30,7 @@ setup(
     license_files=["LICENSE"],
     keywords="machine translation, deep Transformer, fairseq, Admin, ReZero, initialisation",
     classifiers=[
-        "Development Status :: 4 - Beta",
+        "Development Status :: 5 - Production/Stable",
         "Intended Audience :: Science/Research",
         "Operating System :: POSIX",
         "Programming Language :: Python :: 3.10",

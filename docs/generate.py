@@ -9,12 +9,10 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
-import itertools
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,18 +27,17 @@ from fairseq_plugins import patches
 from fairseq_plugins.checkpoints.fold import obstacles
 from fairseq_plugins.core.architectures import method_preset, preset_of, stock_sizes
 from fairseq_plugins.core.architectures import refusals as refusals_in
-from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values
+from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values, value_of
 from fairseq_plugins.core.designed import DesignedModel
-from fairseq_plugins.core.fields import AXIS_HELP, Family
+from fairseq_plugins.core.fields import Family
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
-from fairseq_plugins.core.method import METHODS, PARTS, Axis, Method, NewParameter, Option, Part, Site, Stack, find_part
+from fairseq_plugins.core.method import METHODS, PARTS, Axis, Method, Option, Part, Stack, find_part
 from fairseq_plugins.core.model import DEPTHS, SIZES, TRANSLATION, DeepTransformerModel
-from fairseq_plugins.core.norm import AffineNorm, NormPlace, ScaledLayerNorm
+from fairseq_plugins.core.norm import AffineNorm, ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
 from fairseq_plugins.errors import flag
 from fairseq_plugins.tables import markdown_table
-from fairseq_plugins.tools.cli.main import COMMANDS
 from fairseq_plugins.tools.pipeline.published import ROWS, PublishedRow, rows_by_table
 
 sys.path.append(str(Path(__file__).resolve().parent))
@@ -53,17 +50,29 @@ WIDTH = 8
 INTRODUCTION = """\
 # Methods
 
-This page is written by `python docs/generate.py` from the registry in `fairseq_plugins/methods/`; do not edit it.
-A test checks that it is up to date and that the parameters below match a model.
+`python docs/generate.py` writes this page from the registry in `fairseq_plugins/methods/`; do not edit it.
+A test checks that the page is up to date and that the parameters below match a model.
+
+**Not read in full.** The papers of {not_read} were not read in full.
+Their methods follow abstracts, quotations or released code, as their sections say.
 
 **Notation.** $`x`$ is the stream (the input of a sub-layer), $`F`$ its branch after dropout, $`o`$ its output and
-$`\\mathrm{LN}`$ a LayerNorm. $`x_0`$ is the output of the embedding, $`x_{\\mathrm{layer}}`$ the input of a layer.
+$`\\mathrm{{LN}}`$ a LayerNorm. $`x_0`$ is the output of the embedding and $`x_{{\\mathrm{{layer}}}}`$ the input of a
+layer.
 $`d`$ is the model width; shapes call it `C`, the inner width of a feed-forward `F` and the number of heads `H`.
-$`N`$ is the number of layers of a stack; a layer's depth
-counts from 1 in its stack. A sub-layer is self-attention, cross-attention or feed-forward.
+$`N`$ is the number of layers of a stack. Depths count from 1 in each stack. A sub-layer is self-attention,
+cross-attention or feed-forward.
 
-**State dict.** Every stock parameter keeps its name in fairseq. `I` is the index of a layer, from 0.
+**Sections.** A section names only what differs from the original Transformer. *Not with* names values of other axes
+and settings of fairseq that a method refuses; the command then says why. *Configuration* is that of the deepest model
+that the paper trained, with its highest learning rate and its warm-up.
+
+**State dict.** Every stock parameter keeps its name in fairseq. New parameters are below `encoder.layers.I.` and
+`decoder.layers.I.`, with `I` the index of a layer, from 0; other places are named. `S` stands for each of `self_attn`,
+`encoder_attn` (decoder only) and `ffn`.
 """
+NOT_READ = ("DeepScaleLM", "BranchNorm", "SpanNorm", "NormFormer", "RealFormer")
+"""Titles of the methods whose papers were not read in full."""
 
 
 # Content from the code ---------------------------------------------------------------------------------------------
@@ -167,68 +176,54 @@ def no_fold_reasons(method: Method) -> list[str]:
     return list(dict.fromkeys(part.no_fold for part in parts_of(method) if part.no_fold))
 
 
-@functools.cache
-def refusals() -> dict[str, list[str]]:
-    """Messages of the parts about combinations that make no sense, each with the parts that give it."""
-    found: dict[str, list[str]] = {}
-    # The same for every combination, and it takes longer than all else here.
-    options = [(config, {stack: option_values(config, stack) for stack in Stack}) for config in _configurations()]
-    for part, parts in _combinations():
-        for config, values in options:
-            for message in _objections(part, parts, config, values):
-                givers = found.setdefault(_without_numbers(message), [])
-                if _value(part) not in givers:
-                    givers.append(_value(part))
-    return found
+STOCK_SETTINGS: tuple[tuple[str, Any], ...] = (
+    ("layernorm_embedding", True),
+    ("no_cross_attention", True),
+    ("encoder_layerdrop", 0.1),
+    ("decoder_layerdrop", 0.1),
+    ("activation_fn", "tanh"),
+    ("adaptive_softmax_cutoff", "8"),
+)
+"""Settings of fairseq that a part may refuse, each with a value that asks for it."""
 
 
-def _objections(
-    part: Part, parts: dict[Axis, Part], config: Namespace, values: Mapping[Stack, SimpleNamespace]
-) -> list[str]:
-    """Return the part's messages in either stack; ``values`` are the values of the options of ``config`` there."""
-    stacks = [stack for stack in Stack if getattr(config, f"{stack.value}_layers")]  # a language model has no encoder
-    designs = [design_of(config, stack, parts, values[stack]) for stack in stacks]
-    return [message for design in designs for message in part.conflicts(design, config)]
+def refused_with(method: Method) -> list[str]:
+    """Values of the axes that neither stack of the method can have, and fairseq's settings that it refuses."""
+    preset = Namespace(**architecture_presets(TRANSLATION, method)[""])
+    config = Namespace(**{**_plain_settings(), **vars(preset), **_tiny_sizes()})
+    assert not _objections(config), method.name
+    found = []
+    for axis in Axis:
+        chosen = {name.strip() for name in method.choice(axis).split(",")}
+        others = [name for name in PARTS[axis] if name not in chosen]
+        encoder, decoder = (value_of(config, axis.value, stack) for stack in Stack)
+        refused = []
+        for name in others:
+            places = (name, f"{name},{decoder}", f"{encoder},{name}")
+            if all(_objections(Namespace(**{**vars(config), axis.value: place})) for place in places):
+                refused.append(name)
+        if refused and len(refused) == len(others):
+            found.append(f"any other {code(flag(axis.value))}")
+        elif refused:
+            found.append(f"{code(flag(axis.value))} {', '.join(map(code, refused))}")
+    changed = [name for name, value in STOCK_SETTINGS if _objections(Namespace(**{**vars(config), name: value}))]
+    return found + [code(flag(name)) for name in changed]
 
 
-def _without_numbers(message: str) -> str:
-    return re.sub(r"(--[a-z-]+-(?:dim|layers)) \d+", r"\1 N", message)
+def _objections(config: Namespace) -> list[str]:
+    """Return the messages of all parts of a configuration about the others."""
+    messages = []
+    for stack in Stack:
+        parts = {axis: find_part(axis, value_of(config, axis.value, stack)) for axis in Axis}
+        design = design_of(config, stack, parts, option_values(config, stack))
+        messages += [message for part in parts.values() for message in part.conflicts(design, config)]
+    return messages
 
 
-def _combinations() -> Iterator[tuple[Part, dict[Axis, Part]]]:
-    """Every part with every part of another axis, the rest as in stock fairseq."""
-    stock = Method("", "", "", "", base_init="fairseq")
-    usual = {axis: find_part(axis, stock.choice(axis)) for axis in Axis}
-    for one, other in itertools.permutations(Axis, 2):
-        for part, second in itertools.product(PARTS[one].values(), PARTS[other].values()):
-            yield part, {**usual, one: part, other: second}
-
-
-def _configurations() -> Iterator[Namespace]:
-    """A plain configuration, then each single change to it that a part may object to."""
-    usual = Namespace(
-        **{**_tiny_sizes(), **method_preset(None)},
-        layernorm_embedding=False,
-        no_cross_attention=False,
-        encoder_layerdrop=0.0,
-        decoder_layerdrop=0.0,
-        activation_dropout=0.0,
-        relu_dropout=0.0,
-        embedding_dropout=0.0,
-        activation_fn="relu",
-    )
-    yield usual
-    changes: list[tuple[str, Any]] = [("layernorm_embedding", True), ("no_cross_attention", True)]
-    changes += [("encoder_layerdrop", 0.1), ("decoder_layerdrop", 0.1)]
-    changes += [("encoder_embed_dim", 2 * WIDTH), ("encoder_layers", 3), ("encoder_layers", 0)]
-    changes += [("encoder_ffn_embed_dim", 2 * WIDTH + 1), ("activation_fn", "tanh")]
-    numbers = [option for option, _ in options_with_parts() if isinstance(option.default, (int, float))]
-    changes += [(option.name, 0) for option in numbers if option.least is None]
-    changes += [(option.name, 99) for option in numbers if option.least is not None]
-    changes += [("adaptive_softmax_cutoff", "8")]
-    changes += [(option.name, choice) for option, _ in options_with_parts() for choice in option.choices]
-    for name, value in changes:
-        yield Namespace(**{**vars(usual), name: value})
+def _plain_settings() -> dict[str, Any]:
+    off = ("encoder_layerdrop", "decoder_layerdrop", "activation_dropout", "relu_dropout", "embedding_dropout")
+    settings = {"layernorm_embedding": False, "no_cross_attention": False, "activation_fn": "relu"}
+    return {**settings, **dict.fromkeys(off, 0.0), **method_preset(None)}
 
 
 def options_with_parts() -> list[tuple[Option, list[Part]]]:
@@ -297,15 +292,6 @@ def _linked(paper: str) -> str:
     return "; ".join(re.sub(r"^(.+), (https://[^\s,]+)", r"[\1](\2)", one) for one in paper.split("; "))
 
 
-def choices_table() -> str:
-    """The choices of every method."""
-    rows = [
-        (f"[{m.title}](#{_anchor(m.title)})", code(arch(m)), *(code(m.choice(axis)) for axis in Axis))
-        for m in METHODS.values()
-    ]
-    return table(("method", "`--arch`", *(code(flag(axis.value)) for axis in Axis)), rows)
-
-
 def _anchor(title: str) -> str:
     """The anchor that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
@@ -370,50 +356,87 @@ def family_section(title: str, task: str, model: type[DesignedModel]) -> str:
 
 def method_section(method: Method) -> str:
     """All about one method."""
-    parts = [f"## {method.title}", f"{_linked(method.paper)}. Architecture: `{arch(method)}`.", f"{method.equation}."]
-    parts.append(
-        table(
-            ("axis", "choice", "meaning"),
-            ((code(flag(part.axis.value)), code(part.name), part.summary) for part in parts_of(method)),
-        )
-    )
+    lines = [f"- {code(flag(part.axis.value))} {code(part.name)}: {part.summary}" for part in own_parts(method)]
     options = list(dict.fromkeys(option for part in parts_of(method) for option in part.options))
-    if options:
-        parts += ["Options:", _options_table(options, method_preset(method))]
-    parts += _state_dict(method)
+    preset = method_preset(method)
+    lines += [f"- Option {_option(option, preset[option.name])}" for option in options]
+    lines += _state_dict(method)
+    refused = refused_with(method)
+    lines += [f"- Not with: {'; '.join(refused)}"] if refused else []
+    if rows := _deepest(method):
+        rate, warm_up = (_setting(rows[0], name) for name in ("lr", "warmup_updates"))
+        lines.append(
+            f"- Configuration: [{rows[0].config}](../configs/{rows[0].config}.yaml) ({rows[0].paper}), rate {rate}, "
+            + (f"warm-up of {int(warm_up):,} updates" if warm_up else "no warm-up stated")
+        )
+    lines.append(f"- Fold: {_fold(method)}")
     if method.departures:
-        parts += ["Released code and text:", "\n".join(f"- {departure}" for departure in method.departures)]
-    parts.append(f"**Fold:** {_fold(method)}")
-    return "\n\n".join(parts)
-
-
-def _options_table(options: Sequence[Option], preset: Mapping[str, Any]) -> str:
-    rows = [
-        (code(flag(o.name)), ", ".join(map(code, o.choices)) or "a number", code(preset[o.name]), o.help)
-        for o in options
+        lines.append("- Released code and text:")
+        lines += [f"  - {departure}" for departure in method.departures]
+    head = [
+        f"## {method.title}",
+        f"{_linked(method.paper)}. Architecture: {code(arch(method))}, with {code(f'--base-init {method.base_init}')}.",
+        f"{method.equation}.",
     ]
-    return table(("option", "values", "default", "meaning"), rows)
+    return "\n\n".join([*head, "\n".join(lines)])
+
+
+def own_parts(method: Method) -> list[Part]:
+    """The method's parts that are not those of the original Transformer, without its base initialisation."""
+    stock = {axis: Method("", "", "", "").choice(axis) for axis in Axis}
+    return [part for part in parts_of(method) if part.axis is not Axis.BASE_INIT and part.name != stock[part.axis]]
+
+
+def _option(option: Option, default: Any) -> str:
+    values = ", ".join(map(code, option.choices))
+    return f"{code(flag(option.name))} (default {code(default)}{'; ' if values else ''}{values}): {option.help}"
+
+
+def _setting(row: PublishedRow, name: str) -> str:
+    """A setting of a published configuration, as its file has it; empty without one."""
+    text = (ROOT / f"configs/{row.config}.yaml").read_text(encoding="utf-8")
+    found = re.search(rf"^ +{name}: \[?([\d.e-]+)", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _state_dict(method: Method) -> list[str]:
+    """The lines on what the method adds to stock fairseq's state dict, and what is not there."""
     documented = {parameter.name: parameter for part in parts_of(method) for parameter in part.parameters}
-    rows = [_parameter_row(name, levels, documented.get(name)) for name, levels in new_names(method).items()]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, levels in new_names(method).items():
+        if name not in documented:
+            raise SystemExit(f"error: no part documents '{name}': add a NewParameter to it")
+        parameter = documented[name]
+        prefix, dot, rest = name.partition("_residual.")
+        shown = f"S{dot}{rest}" if dot and prefix in SUB_LAYERS and _in_all(name, new_names(method)) else name
+        inside = all(level.endswith("layers.I.") for level in levels)
+        place = "" if inside and (len(levels) == 2 or shown.startswith("S_") or "encoder_attn" in name) else levels
+        key = ("buffer" if parameter.buffer else "parameter", parameter.shape, parameter.initial)
+        names = alike.setdefault((*key, ", ".join(map(code, place))), [])
+        names += [shown] if shown not in names else []
+    lines = [
+        f"- New {kind} {', '.join(map(code, names))}{place and ' below '}{place}, {code(shape)}: {initial}"
+        for (kind, shape, initial, place), names in alike.items()
+    ]
     absent = absent_names(method)
-    if not rows and not absent:
-        return ["The state dict is that of stock fairseq."]
-    written = []
-    if rows:
-        written += ["New in the state dict:", table(("name", "below", "shape", "kind", "initial value"), rows)]
-    if absent:
-        written.append(f"Stock names that do not exist: {', '.join(map(code, absent))}.")
-    return written
+    return lines + ([f"- Not there: {', '.join(map(code, _briefly(absent)))}"] if absent else [])
 
 
-def _parameter_row(name: str, levels: Sequence[str], parameter: NewParameter | None) -> tuple[str, ...]:
-    if parameter is None:
-        raise SystemExit(f"error: no part documents '{name}': add a NewParameter to it")
-    kind = "buffer" if parameter.buffer else "parameter"
-    return code(name), ", ".join(map(code, levels)), code(parameter.shape), kind, parameter.initial
+SUB_LAYERS = ("self_attn", "encoder_attn", "ffn")
+
+
+def _in_all(name: str, names: Mapping[str, Sequence[str]]) -> bool:
+    """Whether all sub-layers of both stacks have a parameter of this name."""
+    rest = name.partition("_residual.")[2]
+    levels = [set(names.get(f"{sub_layer}_residual.{rest}", ())) for sub_layer in SUB_LAYERS]
+    return levels == [{"encoder.layers.I.", "decoder.layers.I."}, {"decoder.layers.I."}] + levels[:1]
+
+
+def _briefly(names: Sequence[str]) -> list[str]:
+    """Names with ``*`` for what is absent from all of a module's children and from both stacks."""
+    inner = [name.removeprefix("encoder.").removeprefix("decoder.") for name in names]
+    both = [name for name in dict.fromkeys(inner) if inner.count(name) == 2]
+    return [f"*.{name}" for name in both] + [name for name, one in zip(names, inner, strict=True) if one not in both]
 
 
 def _fold(method: Method) -> str:
@@ -426,29 +449,37 @@ def _fold(method: Method) -> str:
 
 
 def parts_section() -> str:
-    """Every legal value of every axis."""
+    """Every legal value of every axis, and the options that no method has."""
     written = [
         "## Parts",
         "Each axis of `--arch deep_transformer`, or of any architecture of a method, takes one of these names, or "
-        "`ENCODER,DECODER` if the stacks differ. The names define everything about a model except its sizes.",
+        "`ENCODER,DECODER` if the stacks differ. The names define everything about a model except its sizes. "
+        "Each option takes one value, or `ENCODER,DECODER`.",
     ]
-    for axis in Axis:
-        rows = [
-            (code(part.name), part.summary, ", ".join(code(flag(o.name)) for o in part.options), part.no_fold or "yes")
-            for part in PARTS[axis].values()
+    rows = [
+        (
+            f"{code(flag(axis.value))} {code(part.name)}",
+            part.summary,
+            ", ".join(code(flag(o.name)) for o in part.options),
+            part.no_fold or "yes",
+        )
+        for axis in Axis
+        for part in PARTS[axis].values()
+    ]
+    written.append(table(("axis and value", "meaning", "options", "folds"), rows))
+    used = {option.name for method in METHODS.values() for part in parts_of(method) for option in part.options}
+    unused = [option for option, _ in options_with_parts() if option.name not in used]
+    if unused:
+        written += [
+            "Options of parts that no method has:",
+            "\n".join(f"- {_option(option, option.default)}" for option in unused),
         ]
-        written.append(f"### `{flag(axis.value)}`: {AXIS_HELP[axis]}")
-        written.append(table(("value", "meaning", "options", "folds"), rows))
-    refused = [(", ".join(givers), message) for message, givers in refusals().items()]
-    written += [
-        "### Combinations that are not supported",
-        "This table comes from trying every pair of parts. All problems of a command are reported together, before a "
-        "model is built.",
-        table(("choice", "message"), refused),
-        "These fairseq settings are not supported either; a non-default value is an error: "
+    written.append(
+        "These fairseq settings are not supported; a non-default value is an error: "
         f"{', '.join(code(flag(name)) for name in UNSUPPORTED)}. Stock fairseq 0.12.3.1 accepts the last four, "
-        "NormFormer's, and builds nothing of them.",
-    ]
+        "NormFormer's, and builds nothing of them. All problems of a command are reported together, before a model is "
+        "built."
+    )
     return "\n\n".join(written)
 
 
@@ -472,54 +503,32 @@ def left_out_section() -> str:
     return "## Methods that are not here\n\n" + table(("method", "what stands in the way"), rows)
 
 
-def options_section() -> str:
-    """Every option once."""
-    rows = [
-        (
-            code(flag(option.name)),
-            ", ".join(map(_value, parts)),
-            code(option.default),
-            ", ".join(map(code, option.choices)) or "a number",
-        )
-        for option, parts in options_with_parts()
-    ]
-    header = ("option", "belongs to", "default", "values")
-    return "## Options\n\nEach takes one value, or `ENCODER,DECODER`.\n\n" + table(header, rows)
-
-
 def methods_page() -> str:
     """``docs/methods.md``."""
-    sections = [INTRODUCTION.rstrip(), equations_table(), choices_table(), architectures()]
-    sections += [method_section(method) for method in METHODS.values()]
-    sections += [parts_section(), options_section(), left_out_section()]
+    *most, last = (f"[{title}](#{_anchor(title)})" for title in NOT_READ)
+    introduction = INTRODUCTION.format(not_read=f"{', '.join(most)} and {last}").rstrip()
+    sections = [introduction, equations_table(), architectures(), *map(method_section, METHODS.values())]
+    sections += [parts_section(), left_out_section()]
     return "\n\n".join(sections) + "\n"
 
 
 # Choosing ----------------------------------------------------------------------------------------------------------
 
 NOT_STATED, NOT_RUN = "not stated", "not run"
-SHORT = {"falls to the word frequencies": "frequencies only", "falls, still above the word frequencies": "not yet"}
-"""Verdicts of benchmarks/deep_stability.py in a cell."""
-TOO_SHORT = {"60-12": (), "100-100": tuple(SHORT)}
-"""Verdicts that say nothing after as few updates as there were at a depth."""
-STEPS = "A training step of every method"
-DECODING = "Beam search of every method"
-"""Headings in the pages of measurements."""
-MEASUREMENTS = {STEPS: ("cpu.md",), DECODING: ("xeon_amx.md", "cpu.md")}
-"""Pages in benchmarks/results; a later one has what an earlier one lacks, and its figures say so."""
+STEPS, DECODING = ("epyc_step_fused_adam",), ("xeon_search_every_method", "epyc_search_6")
+ON_GPU = ("h200_step_fp16", "h200_step_newer")
+"""Measurements in benchmarks/results; a later one has what an earlier one lacks."""
 
-ON_GPU = ("A training step of 512 sentences and 4,096 tokens, methods in fp16", "A training step of the newer methods")
-"""Headings in the page of a GPU."""
+
+STEP = "step, ours `fused_adam`, stock `adam`; GPU `adam` both"
 
 
 def choosing_table() -> str:
     """One row a method: measured figures, what the papers print, and what the code folds and exports."""
-    steps, memory = measured(STEPS)
-    (decoding,) = measured(DECODING)
-    for heading in ON_GPU:
-        on_gpu, _ = _measured_on("gpu_nvidia_h200.md", heading)
-        steps |= {arch: f"{steps[arch]}; GPU {figure}" for arch, figure in on_gpu.items() if arch in steps}
-    here, scores = trained_here(*TOO_SHORT), depth_tables.mean_scores(depth_tables.read(), "18e18d")
+    steps, on_gpu, decoding = (measured(names) for names in (STEPS, ON_GPU, DECODING))
+    memory = {row["model"]: row["to_stock"] for row in _results("memory", STEPS[0])}
+    steps |= {name: f"{steps[name]}; GPU {figure}" for name, figure in on_gpu.items() if name in steps}
+    scores = depth_tables.mean_scores(depth_tables.read(), "18e18d")
     rows = []
     for method, told in ((method, told_by_papers(method)) for method in METHODS.values()):
         folds, exports = folds_and_exports(method)
@@ -527,15 +536,15 @@ def choosing_table() -> str:
             (
                 f"[{method.title}](methods.md#{_anchor(method.title)})",
                 "; ".join(filter(None, [*depths_of_papers(method), told["depth"]])) or NOT_STATED,
-                "; ".join(found[method.name] for found in (here, scores) if method.name in found) or NOT_RUN,
-                *(found.get(arch(method), "not measured") for found in (steps, decoding, memory)),
+                scores.get(method.name, NOT_RUN),
+                *(found.get(method.name, "not measured") for found in (steps, decoding, memory)),
                 told["warm_up"] or _warm_up_of_configuration(method) or NOT_STATED,
                 "yes" if folds else "no",
                 "yes" if exports else "no",
                 told["batch"] or NOT_STATED,
             )
         )
-    header = ("method", "papers", "here", "step", "decoding", "memory", "warm-up", "folds", "exports", "batch size")
+    header = ("method", "papers", "here", STEP, "decoding", "memory", "warm-up", "folds", "exports", "batch size")
     return table(header, rows)
 
 
@@ -546,43 +555,28 @@ def told_by_papers(method: Method) -> dict[str, str]:
 
 @functools.cache
 def _told() -> dict[str, dict[str, str]]:
-    with (ROOT / "docs" / "choosing.tsv").open(encoding="utf-8", newline="") as file:
-        return {row["method"]: row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}
+    return {row["method"]: row for row in _rows(ROOT / "docs" / "choosing.tsv")}
 
 
-def measured(heading: str) -> list[dict[str, str]]:
-    """The tables of the sections with this heading: the third cell of each row, by architecture."""
-    names = MEASUREMENTS[heading]
-    pages = [_measured_on(name, heading) for name in names]
-    for later, name in zip(pages[1:], names[1:], strict=True):
-        for table, more in zip(pages[0], later, strict=True):
-            table |= {arch: f"{figure}, {name}" for arch, figure in more.items() if arch not in table}
-    return pages[0]
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-def _measured_on(page: str, heading: str) -> list[dict[str, str]]:
-    text = (ROOT / "benchmarks" / "results" / page).read_text(encoding="utf-8")
-    (section,) = (part for part in text.split("\n## ") if part.startswith(heading))
-    tables = re.findall(r"(?:^\|.*\n?)+", section, flags=re.MULTILINE)
-    return [dict(map(_name_and_ratio, found.splitlines()[2:])) for found in tables]
+def measured(names: Sequence[str]) -> dict[str, str]:
+    """Time by the processor's clock relative to stock, with quartiles, by model."""
+    found: dict[str, str] = {}
+    for name in names:
+        for row in _results("times", name):
+            if row["setting"] in ("", "lean"):
+                low, median, high = (f"{float(row[f'processor{end}']):.2f}" for end in ("_low", "", "_high"))
+                found.setdefault(row["model"], f"{median} ({low} to {high})")
+    return found
 
 
-def _name_and_ratio(row: str) -> tuple[str, str]:
-    cells = [cell.strip() for cell in row.split("|")]
-    return cells[1].partition(" ")[0], re.sub(r"\d\.\d+", lambda number: f"{float(number[0]):.2f}", cells[3])
-
-
-def trained_here(*depths: str) -> dict[str, str]:
-    """What docs/results/deep_stability.md found at these depths, by method."""
-    found: dict[str, dict[str, str]] = {}
-    depth = ""
-    for line in (ROOT / "docs" / "results" / "deep_stability.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            depth = next((depth for depth in depths if line.startswith(f"## {depth} ")), "")
-        elif depth and (cells := re.match(r"\| `(\w+)` \|(?:[^|]*\|){5} ([^|]+) \|", line)):
-            if cells[2] not in TOO_SHORT[depth]:
-                found.setdefault(cells[1], {}).setdefault(depth, SHORT.get(cells[2], cells[2]))
-    return {name: "; ".join(f"{depth} {verdict}" for depth, verdict in each.items()) for name, each in found.items()}
+def _results(file: str, measurement: str) -> list[dict[str, str]]:
+    rows = _rows(ROOT / "benchmarks" / "results" / f"{file}.tsv")
+    return [row for row in rows if row["measurement"] == measurement and "blocks" not in row["setting"]]
 
 
 def depths_of_papers(method: Method) -> list[str]:
@@ -632,11 +626,8 @@ def _cited(rows: Sequence[PublishedRow]) -> str:
 def _warm_up_of_configuration(method: Method) -> str:
     """The warm-up of the method's deepest configuration of a paper."""
     rows = _deepest(method)
-    if not rows:
-        return ""
-    path = f"configs/{rows[0].config}.yaml"
-    found = re.search(r"warmup_updates: (\d+)", (ROOT / path).read_text(encoding="utf-8"))
-    return f"used: {int(found[1]):,} updates ([{rows[0].paper}](../{path}))" if found else ""
+    updates = _setting(rows[0], "warmup_updates") if rows else ""
+    return f"used: {int(updates):,} updates ([{rows[0].paper}](../configs/{rows[0].config}.yaml))" if updates else ""
 
 
 @functools.cache
@@ -716,118 +707,25 @@ def _threads(text: str) -> str:
 
 
 def published() -> str:
-    """Every published result, a table for each table of a paper; values that all its rows share are above it."""
-    return "\n\n".join(_published_table(paper, name, rows) for (paper, name), rows in rows_by_table().items())
+    """Every published result: a table a paper, a line for each of its tables and texts."""
+    papers: dict[str, list[tuple[str, str, str, str]]] = {}
+    for (paper, at), rows in rows_by_table().items():
+        for text in dict.fromkeys(row.config.partition("/")[0] for row in rows):
+            configs: dict[str, list[PublishedRow]] = {}
+            for row in rows:
+                if row.config.startswith(f"{text}/"):
+                    configs.setdefault(row.config, []).append(row)
+            cell = " · ".join(_printed(config, alike) for config, alike in configs.items())
+            papers.setdefault(paper, []).append((at, text, code(rows[0].command), cell))
+    header = ("table", "text", "command", "configuration: printed")
+    return "\n\n".join(f"### {paper}\n\n{table(header, lines)}" for paper, lines in papers.items())
 
 
-def _published_table(paper: str, name: str, rows: Sequence[PublishedRow]) -> str:
-    columns: dict[str, list[str]] = {
-        "row": [row.row for row in rows],
-        "configuration": [_configuration(row) for row in rows],
-        "seeds": [", ".join(map(str, row.seeds)) for row in rows],
-        "tokens per update": ["" if row.tokens_per_update is None else f"{row.tokens_per_update:,}" for row in rows],
-        "GPUs": [str(row.gpus or "") for row in rows],
-        "GPU-days": ["" if row.gpu_days is None else f"{row.gpu_days:g}" for row in rows],
-        "average": [row.average for row in rows],
-        "test set": [_test_sets(row.test) for row in rows],
-        "score": [f"{row.metric}, {row.scorer}" if row.metric == "BLEU" else row.metric for row in rows],
-        "printed": [row.printed for row in rows],
-        "run here": [row.run_here for row in rows],
-        "remark": [row.note for row in rows],
-    }
-    own = ("row", "configuration", "printed", "run here")
-    shared = {head: cells[0] for head, cells in columns.items() if head not in own and len(set(cells)) == 1}
-    said = "; ".join(f"{head}: {value}" for head, value in shared.items() if value)
-    shown = {head: cells for head, cells in columns.items() if head not in shared}
-    lines = [f"### {paper}, {name}", f"    {rows[0].command}", f"For all rows: {said}."]
-    return "\n\n".join([*lines, table(tuple(shown), zip(*shown.values(), strict=True))])
-
-
-def _test_sets(names: Sequence[str]) -> str:
-    """Their names; those of many years as the first and the last."""
-    return ", ".join(names) if len(names) < 5 else f"{names[0]} to {names[-1]}"
-
-
-def _configuration(row: PublishedRow) -> str:
-    link = f"[{row.config}](../configs/{row.config}.yaml)"
-    return " ".join([link, *(["with"] if row.overrides else []), *map(code, row.overrides)])
-
-
-PLACES = {
-    NormPlace.BEFORE: "before the branch",
-    NormPlace.INSIDE: "inside it",
-    NormPlace.BRANCH: "on the branch",
-    NormPlace.AFTER: "after the sum",
-}
-SUB_LAYER = """```mermaid
-flowchart LR
-    x([stream]) --> before[norm before] --> f[branch, with a norm inside] --> dropout --> branch[norm on the branch]
-    branch --> sum(("residual connection"))
-    x --> sum
-    input([input of the layer]) -.-> sum
-    sum --> after[norm after the sum] --> o([stream])
-```"""
-
-
-def places_table() -> str:
-    """Where each method has norms in stacks of eight layers, and how its branches join the stream."""
-    rows = []
-    for method in METHODS.values():
-        stacks = [model for _, model in tiny_model(method).stacks()]
-        designs = [replace(stack.design, encoder_layers=8, decoder_layers=8) for stack in stacks]
-        norms = [
-            design.parts[Axis.NORM_POSITION].build(site, depth, design)
-            for design in designs
-            for depth in range(1, 9)
-            for site in (Site.SELF, Site.FFN)
-        ]
-        cells = []
-        for place in PLACES:
-            share = sum(place in places for places in norms) / len(norms)
-            cells.append("yes" if share == 1 else "some" if share else "")
-        tops = [stack.layer_norm is not None for stack in stacks]
-        cells.append("yes" if all(tops) else "some" if any(tops) else "")
-        joined = dict.fromkeys(design.parts[Axis.RESIDUAL].summary for design in designs)
-        rows.append(
-            (
-                f"[{method.title}](methods.md#{_anchor(method.title)})",
-                code(method.norm_position),
-                *cells,
-                "; ".join(joined),
-            )
-        )
-    return table(("method", "norm", *PLACES.values(), "on top", "residual connection"), rows)
-
-
-def pipeline_drawing() -> str:
-    """The commands from raw text to a score and to a translator, each with its line of ``fairseq-deep --help``."""
-    steps = ("prepare", "run", "evaluate", "report", "package", "translate", "export")
-    boxes = [f'    {name}["<b>{name}</b><br>{COMMANDS[name].summary}"]' for name in steps]
-    arrows = ["prepare --> run --> evaluate --> report", "run --> package --> translate", "package --> export"]
-    return "\n".join(["```mermaid", "flowchart LR", *boxes, *(f"    {arrow}" for arrow in arrows), "```"])
-
-
-def diagrams_page() -> str:
-    """docs/diagrams.md."""
-    return f"""# Diagrams
-
-Written by `python docs/generate.py` from the records of methods and commands; do not edit it.
-
-## A sub-layer
-
-Every sub-layer has these lines; each norm exists only where the method has one.
-
-{SUB_LAYER}
-
-"some": in a part of the layers or sub-layers, or in one of the stacks, which have eight layers here. FixUp's norm is
-a trained shift, and `--norm-type` may put something else in the place of a LayerNorm.
-
-{places_table()}
-
-## From raw text to a score
-
-{pipeline_drawing()}
-"""
+def _printed(config: str, rows: Sequence[PublishedRow]) -> str:
+    """A configuration and its printed results; each has the words of its row where there are several or overrides."""
+    told = len(rows) > 1 or bool(rows[0].overrides)
+    results = ", ".join(row.printed + (f" ({row.row.partition(', ')[2] or row.row})" if told else "") for row in rows)
+    return f"[{config.partition('/')[2]}](../configs/{config}.yaml): {results}"
 
 
 def with_block(page: str, name: str, content: str) -> str:
@@ -859,7 +757,6 @@ def pages() -> dict[Path, str]:
     fairseq, reproduction, choosing, translating = (ROOT / "docs" / f"{name}.md" for name in names)
     return {
         ROOT / "docs" / "methods.md": methods_page(),
-        ROOT / "docs" / "diagrams.md": diagrams_page(),
         fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
         reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
         choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),

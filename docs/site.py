@@ -1,4 +1,4 @@
-"""Hook of mkdocs: formulas become MathML, which browsers draw themselves; a link out of docs/ becomes its text.
+"""Hook of mkdocs: formulas become MathML; a link out of docs/ becomes its text and its path in the repository.
 
 ``make docs`` fails where a formula cannot be read, or where a link or an anchor leads nowhere.
 """
@@ -13,23 +13,30 @@ from latex2mathml.converter import convert
 
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(r"\$`(.+?)`\$", re.DOTALL)
+DIRECTIVE = re.compile(r"^<!-- (:::.*?) -->$", re.MULTILINE | re.DOTALL)
+"""What mkdocstrings reads; GitHub shows nothing of a comment."""
+ROLE = re.compile(r":(?:attr|class|func|meth|mod):(?=<code>)")
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?![a-z]+:|#)([^)\s#]+)[^)\s]*\)")
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite the formulas and the links of a page, outside of code.
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Rewrite the formulas, the links and the directives of mkdocstrings of a page, outside of code.
 
     Args:
         markdown: the page as it stands in docs/.
         page: its place.
+        config: mkdocs.yml; ``repo_url`` is the address of the repository.
     """
-    folder = dirname(page.file.src_uri)
+    folder, repository = dirname(page.file.src_uri), config.get("repo_url")
 
     def link(found: re.Match[str]) -> str:
-        path = normpath(join(folder, found[2]))
-        return found[1] if path.startswith("..") or path == "results" else found[0]
+        path = normpath(join("docs", folder, found[2]))
+        if path.startswith("docs/") and path != "docs/results":
+            return found[0]
+        return f"[{found[1]}]({repository.rstrip('/')}/blob/main/{path})" if repository else f"{found[1]} (`{path}`)"
 
     def text(part: str) -> str:
+        part = DIRECTIVE.sub(lambda directive: f"{directive[1]}\n", part)
         return LINK.sub(link, FORMULA.sub(lambda formula: convert(formula[1]), part))
 
     rewritten, end = [], 0
@@ -37,3 +44,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         rewritten += [text(markdown[end : code.start()]), code[0]]
         end = code.end()
     return "".join(rewritten) + text(markdown[end:])
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Remove the roles of Sphinx before code, which mkdocstrings leaves as they are.
+
+    Args:
+        html: the page as mkdocs rendered it.
+    """
+    return ROLE.sub("", html)

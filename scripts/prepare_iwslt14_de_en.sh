@@ -9,7 +9,7 @@
 #
 # DIR (default: data/iwslt14_de_en, ..._en_de, ..._dsinit) gets what fairseq-deep prepare writes, and published/.
 # Settings: SOURCE, TARGET, VARIANT, JOINED, SIZE, JOINT_CODES, VOCABULARY_THRESHOLD, CODES, SOURCE_DICT, TARGET_DICT,
-# WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
+# WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md, also for time and disk.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 

@@ -10,7 +10,7 @@
 #     PREP_PYTHON=prep/bin/python scripts/prepare_librispeech.sh
 #
 # DIR (default: data/librispeech) gets data-bin/, raw/, features/ and LibriSpeech/, and cannot be moved afterwards.
-# Settings: PREP_PYTHON, SIZE, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
+# Settings: PREP_PYTHON, SIZE, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md, also for time and disk.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 

@@ -5,7 +5,7 @@
 #
 # DIR gets what fairseq-deep prepare writes; test is test_2016_flickr, and test_2017 is test_2017_flickr. A RAW without
 # the second is prepared without it. Options: those of fairseq-deep prepare, also as JOINED=0 in the environment.
-# Settings: SOURCE, TARGET, SIZE, WORKERS, RAW, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md.
+# Settings: SOURCE, TARGET, SIZE, WORKERS, RAW, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 [[ ${#words[@]} -gt 0 && ${words[0]} != -* ]] || die "usage: prepare_multi30k.sh DIR; --help says more"

@@ -7,7 +7,7 @@
 # the export for Anki is downloaded, of which every 40th pair goes to test and every 40th of the rest to valid. Pairs of
 # both that are near copies of training pairs are dropped. A second test set, multi30k, is test_2016_flickr, from the
 # folder MULTI30K or the network. Options: those of fairseq-deep prepare.
-# Settings: SIZE, WORKERS, RAW, MULTI30K, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md.
+# Settings: SIZE, WORKERS, RAW, MULTI30K, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 [[ ${#words[@]} -gt 0 && ${words[0]} != -* ]] || die "usage: prepare_tatoeba.sh DIR; --help says more"

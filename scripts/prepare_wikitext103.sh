@@ -4,7 +4,7 @@
 #     scripts/prepare_wikitext103.sh [DIR] [--SETTING VALUE ...]
 #
 # DIR (default: data/wikitext103) gets raw/ (train, valid and test as published), text.json and data-bin/.
-# Settings: WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/downloads.md, also for time and disk.
+# Settings: WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN; see docs/data.md, also for time and disk.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 

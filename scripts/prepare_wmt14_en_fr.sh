@@ -8,7 +8,7 @@
 #
 # DIR (default: data/wmt14_en_fr, or ..._dsinit) gets what fairseq-deep prepare writes, and original/: the archives.
 # Settings: VARIANT, VALID, SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, TEST_SETS, APOSTROPHE, WORKERS, CACHE,
-# ARCHIVE_DIR, CHECKSUMS, DRY_RUN. docs/downloads.md says what they and the variants mean; there, too: time and disk.
+# ARCHIVE_DIR, CHECKSUMS, DRY_RUN. docs/data.md says what they and the variants mean; there, too: time and disk.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 

@@ -5,7 +5,7 @@
 #
 # DIR (default: data/wmt18_zh_en) gets what fairseq-deep prepare writes, and original/: the archives.
 # Settings: SIZE, JOINT_CODES, JOINED, VOCABULARY_THRESHOLD, WORKERS, CACHE, ARCHIVE_DIR, CHECKSUMS, DRY_RUN.
-# docs/downloads.md says what they mean; there, too: inputs, time and disk.
+# docs/data.md says what they mean; there, too: inputs, time and disk.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 read_settings "$@"
 

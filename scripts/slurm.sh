@@ -7,7 +7,7 @@
 #     sbatch [the same] scripts/slurm.sh scripts/reproduce/admin_table2.sh [NAME ...]
 #
 # Submit it from the top of the repository, or set FAIRSEQ_DEEP to that directory. RUN is on a disk that all machines see.
-# Options: those of fairseq-deep run, or compare. Settings: FAIRSEQ_DEEP and MASTER_PORT. See docs/running.md.
+# Options: those of fairseq-deep run, or compare. Settings: FAIRSEQ_DEEP and MASTER_PORT. See docs/training.md.
 
 FAIRSEQ_DEEP=${FAIRSEQ_DEEP:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)}}
 if [[ ! -f $FAIRSEQ_DEEP/scripts/lib.sh ]]; then

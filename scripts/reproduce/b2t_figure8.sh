@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # B2T connection (Takase et al., Findings of ACL 2023), Figure 8: 36 layers on each side overfit.
-# Put Google's wmt16_en_de.tar.gz, whose link is dead, into ARCHIVE_DIR, or set VARIANT=wmt16-raw (docs/downloads.md).
+# Put Google's wmt16_en_de.tar.gz, whose link is dead, into ARCHIVE_DIR, or set VARIANT=wmt16-raw (docs/data.md).
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # A figure of validation losses: the report draws them, and nothing is translated.
 from_environment reproduce B2T 'Figure 8' "$@" --train-only

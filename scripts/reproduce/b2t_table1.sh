@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # B2T connection (Takase et al., Findings of ACL 2023), Table 1: eight methods at 6 and 18 layers, newstest2010 to 2016.
-# Put Google's wmt16_en_de.tar.gz, whose link is dead, into ARCHIVE_DIR, or set VARIANT=wmt16-raw (docs/downloads.md).
+# Put Google's wmt16_en_de.tar.gz, whose link is dead, into ARCHIVE_DIR, or set VARIANT=wmt16-raw (docs/data.md).
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # Length penalty 0.6 for newstest2014 and 1 for all others.
 from_environment reproduce B2T 'Table 1' "$@" \

@@ -60,5 +60,5 @@ def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
     assert "4 passed" in ended.output
     methods = (tmp_path / "docs/methods.md").read_text(encoding="utf-8")
     assert "\n## LAuReL-RW\n" in methods
-    assert "| `encoder_attn_residual.alpha` | `decoder.layers.I.` | `(1)` | parameter | 1, or" in methods
+    assert "- New parameter `S_residual.alpha`, `(1)`: 1, or" in methods
     assert "| `laurel` |" in methods

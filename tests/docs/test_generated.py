@@ -29,7 +29,7 @@ def name_of(thing: Method | Part) -> str:
 
 
 GENERATED = [
-    *("docs/methods.md", "docs/diagrams.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"),
+    *("docs/methods.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"),
     *("docs/results/depth.md", "docs/results/depth_cells.tsv", "docs/results/depth_sweep.tsv", "docs/translating.md"),
 ]
 
@@ -160,7 +160,17 @@ ABSENT: dict[str, set[str]] = {
 
 
 def test_an_option_of_two_parts_of_a_method_stands_once_in_its_section() -> None:
-    assert generate.method_section(METHODS["completep"]).count("| `--depth-mup-alpha` |") == 1
+    assert generate.method_section(METHODS["completep"]).count("- Option `--depth-mup-alpha`") == 1
+
+
+def test_section_names_what_differs_and_joins_what_is_alike() -> None:
+    lines = generate.method_section(METHODS["admin"]).splitlines()
+    axes = [line for line in lines if line.startswith("- `--")]
+    assert axes == ["- `--residual` `admin`: omega * stream + branch, omega measured on the first training batch"]
+    assert [line for line in lines if line.startswith("- New parameter")] == [
+        "- New parameter `S_residual.omega_trained`, `(C)`: 0; absent with `--admin-omega frozen`"
+    ]
+    assert "rate 0.0007, warm-up of 8,000 updates" in "".join(lines)
 
 
 def test_absent_stock_names() -> None:
@@ -207,13 +217,18 @@ def test_option_is_named_after_its_part_and_has_a_legal_default(subtests: pytest
                 assert isinstance(option.default, (int, float))
 
 
-def test_what_a_part_refuses_is_on_the_page(subtests: pytest.Subtests) -> None:
-    for part in [part for part in ALL_PARTS if part.conflicts.__name__ != "<lambda>"]:
-        with subtests.test(name_of(part)):
-            givers = [giver for refused in generate.refusals().values() for giver in refused]
-            assert f"`--{part.axis.value.replace('_', '-')} {part.name}`" in givers
-    # A stack without layers, as the encoder of a language model, has no norms that another could replace.
-    assert not any("--norm-position pre has no LayerNorm" in message for message in generate.refusals())
+REFUSED = {
+    "pre_ln": ["`--residual` `admin`, `admin_torch`, `b2t`, `deepnorm`, `keel`, `resi_dual`, `siamese`, `span`"],
+    "post_ln": ["`--residual` `attention_residual`, `hyper`, `mhc`", "`--solver` `pcformer`"],
+    "dsinit_matt": [
+        *("`--residual` `attention_residual`, `hyper`, `mhc`", "`--solver` `pcformer`", "`--no-cross-attention`")
+    ],
+}
+
+
+def test_section_names_the_combinations_that_are_refused() -> None:
+    """A value that only one stack refuses is no refusal: Pre-LN takes every solver in its encoder."""
+    assert {name: generate.refused_with(METHODS[name]) for name in REFUSED} == REFUSED
 
 
 # fairseq -----------------------------------------------------------------------------------------------------------

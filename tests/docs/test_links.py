@@ -61,13 +61,6 @@ def test_a_row_of_a_table_has_as_many_cells_as_its_head() -> None:
     assert wrong == []
 
 
-def test_named_tests_exist() -> None:
-    named = re.findall(r"`(test_\w+)", (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"))
-    programs = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    assert len(named) > 5
-    assert [name for name in named if f"def {name}(" not in programs] == []
-
-
 def test_named_paths_exist() -> None:
     lost = []
     for page in PAGES:

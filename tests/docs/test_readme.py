@@ -1,4 +1,4 @@
-"""The commands of README and docs/using.md run as written, with a tiny model, and print what the pages say."""
+"""The commands of README and the pages on training run as written, with a tiny model, and print what the pages say."""
 
 from __future__ import annotations
 
@@ -13,29 +13,44 @@ import pytest
 import yaml
 
 import fairseq_plugins
+from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.tools.cli.main import COMMANDS, main
 from fairseq_plugins.tools.demo.command import METHODS as DEMO_METHODS
 from fairseq_plugins.tools.pipeline.published import ROWS, WITHOUT_NUMBER
 from tests import toy
 
 ROOT = Path(__file__).resolve().parents[2]
-README, USING = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/using.md"))
+RUN = ("README.md", "docs/training.md", "docs/divergence.md")
+"""Pages whose ``bash`` blocks are run, in this order; those of other pages are only compared with the interface."""
+README, TRAINING, DIVERGENCE = ((ROOT / page).read_text(encoding="utf-8") for page in RUN)
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 USER_DIR = str(Path(fairseq_plugins.__file__).parent)
 SMALLER: dict[str, list[str]] = {
     "train": [*toy.TINY_MODEL, *"--cpu --max-epoch 5 --num-workers 0 --log-format none".split()],
     "generate": "--cpu --max-len-a 0 --max-len-b 5 --num-workers 0".split(),
 }
 """What is added to a command of the README so that it takes a second."""
+TAKE_FLAGS_OF_FAIRSEQ = {
+    "train",
+    "hydra-train",
+    "generate",
+    "interactive",
+    "validate",
+    "eval-lm",
+    "preprocess",
+    "diagnose",
+}
+"""Their flags depend on the model, and are not recorded."""
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README + USING, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", README + TRAINING + DIVERGENCE, flags=re.MULTILINE | re.DOTALL)
 
 
 def commands(block: str) -> list[list[str]]:
     """The commands of a shell block as lists of arguments."""
     lines = block.replace("\\\n", " ").replace('"$(python -m fairseq_plugins)"', shlex.quote(USER_DIR)).splitlines()
-    return [shlex.split(line) for line in lines if line.strip()]
+    return [shlex.split(line, comments=True) for line in lines if line.strip()]
 
 
 SHELL = [command for block in blocks("bash") for command in commands(block)]
@@ -43,20 +58,21 @@ SHELL = [command for block in blocks("bash") for command in commands(block)]
 
 def test_its_numbers_are_those_of_the_package() -> None:
     numbers = sum(row.printed not in WITHOUT_NUMBER for row in ROWS)
-    assert f"has {len(ROWS)} published results, {numbers} of them numbers" in README
-    assert "make demo     # train six methods" in README
+    assert f"lists {len(ROWS)} published results, {numbers} of them scores" in README
+    assert f"{len(METHODS)} published methods" in README
+    assert "trains six methods" in README
     assert len(DEMO_METHODS) == 6
 
 
 def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Run one command in this process, made smaller."""
-    program, *arguments = command
+    program, *arguments = (word for word in command if word != "--fp16")  # there is no GPU here
     name = program.removeprefix("fairseq-") if program != "fairseq-deep" else arguments[0]
     toy.forget_earlier_trainings()
     if program == "fairseq-deep":
         assert main([*arguments, *SMALLER.get(name, [])]) == 0
         return
-    monkeypatch.setattr(sys, "argv", [*command, *SMALLER.get(name, [])])
+    monkeypatch.setattr(sys, "argv", [program, *arguments, *SMALLER.get(name, [])])
     import_module(f"fairseq_cli.{name}").cli_main()
 
 
@@ -65,7 +81,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the README's commands find ``train.de`` and the other files."""
     directory = tmp_path_factory.mktemp("readme")
     toy.write_corpus(directory)
-    # docs/using.md begins with data that is there.
+    # docs/training.md begins with data that is there.
     (directory / "data-bin").symlink_to(Path("data", "my", "data-bin"))
     return directory
 
@@ -77,7 +93,6 @@ def test_shell_commands_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) ->
         "fairseq-deep prepare": (workplace / "data-bin/dict.de.txt").exists,
         "fairseq-train": (workplace / "checkpoints/admin/checkpoint_best.pt").exists,
         "fairseq-deep average": (workplace / "averaged.pt").exists,
-        "fairseq-deep fold": (workplace / "stock.pt").exists,
     }
     for command in SHELL:
         run(command, monkeypatch)
@@ -93,25 +108,36 @@ def test_mistake_is_answered_as_shown(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(workplace)
-    (shown,) = [block for block in blocks("console") if block.startswith("$ ")]
+    (shown,) = [block for block in blocks("console") if "adnim" in block]
     command, _, answer = shown.removeprefix("$ ").partition("\n")
     assert main(shlex.split(command)[1:]) == 2
     assert capsys.readouterr().err == answer
 
 
-def test_every_command_is_in_the_table() -> None:
-    (table,) = re.findall(r"^\| `fairseq-deep` \|.*?\n((?:\|.*\n)+)", README, flags=re.MULTILINE)
-    first_cells = [row.split("|")[1] for row in table.splitlines()]
-    assert set(re.findall(r"`([\w-]+)`", " ".join(first_cells))) == set(COMMANDS)
+def test_commands_of_all_pages_have_these_names_and_options() -> None:
+    interface = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests/recorded/interface").glob("*.tsv"))
+    options, shown, wrong = set(re.findall(r"--[a-z][\w-]+", interface)), 0, []
+    for page in PAGES:
+        text = "".join(re.findall(r"^```(?:bash|console)\n(.*?)^```", page.read_text("utf-8"), flags=re.M | re.S))
+        for line in text.replace("\\\n", " ").splitlines():
+            command = re.match(r"(?:\$ |    )?fairseq-deep ([a-z-]+)", line)
+            if command:
+                shown += 1
+                wrong += [] if command[1] in COMMANDS else [f"{page.name}: {command[1]}"]
+                if command[1] not in TAKE_FLAGS_OF_FAIRSEQ:
+                    unknown = set(re.findall(r"(?<= )--[a-z][\w-]+", line)) - options
+                    wrong += [f"{page.name}: {word}" for word in sorted(unknown)]
+    assert wrong == []
+    assert shown > 40
 
 
 def test_yaml_command_names_a_file_that_is_there() -> None:
-    ((directory, name),) = re.findall(r"hydra-train --config-dir (\S+) --config-name (\S+)", USING)
+    ((directory, name),) = re.findall(r"hydra-train --config-dir (\S+) --config-name (\S+)", TRAINING)
     assert (ROOT / directory / f"{name}.yaml").is_file()
 
 
 def test_every_training_has_a_directory_of_its_own() -> None:
-    said = re.findall(r"--save-dir (\S+)", README + USING)
+    said = re.findall(r"--save-dir (\S+)", "".join(blocks("bash")))
     assert said
     files = sorted((ROOT / "configs").glob("*/*.yaml"))
     said += [yaml.safe_load(file.read_text(encoding="utf-8"))["checkpoint"]["save_dir"] for file in files]

@@ -110,7 +110,7 @@ def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Pa
 
 
 def check_what_is_left(run: Path) -> None:
-    """The files that other commands read, and the size on disk that docs/running.md gives."""
+    """The files that other commands read, and the size on disk that docs/training.md gives."""
     assert {path.name for path in run.iterdir()} - {".lock"} == {"checkpoints", "finished", "run.json", "train.log"}
     assert json.loads((run / "finished").read_text()) == {"num_updates": 200, "epochs": 20}
     record = json.loads((run / "run.json").read_text())

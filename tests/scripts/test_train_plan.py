@@ -309,7 +309,7 @@ def test_mistakes_of_one_s_own_file(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_file_of_the_page_for_a_corpus_of_one_s_own(data: Path, tmp_path: Path) -> None:
-    page = (CONFIGS.parent / "docs" / "running.md").read_text("utf-8")
+    page = (CONFIGS.parent / "docs" / "quickstart.md").read_text("utf-8")
     config = tmp_path / "my.yaml"
     config.write_text(page.partition("```yaml\n")[2].partition("```")[0], "utf-8")
     plan = planned(data, tmp_path / "run", "model.dropout=0.2", config=config)

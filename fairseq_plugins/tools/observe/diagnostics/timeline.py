@@ -2,7 +2,7 @@
 
 Heat maps of sub-layer by update, as in Bachlechner et al., UAI 2021, figure 6 (alpha); lines of the weights at
 residuals (omega of Liu et al., EMNLP 2020) and in histories (Wang et al., ACL 2019). Names are those of the recorder
-(docs/recorder.md): places are those of the state dict, whose layers count from 0.
+(docs/divergence.md): places are those of the state dict, whose layers count from 0.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Entry:
     Attributes:
         update: its number, from 1.
         applied: whether the weights were changed; false after an overflow of fp16, or if a gradient was not finite.
-        values: stable names to numbers; see docs/recorder.md.
+        values: stable names to numbers; see docs/divergence.md.
     """
 
     update: int
