@@ -95,5 +95,5 @@ def test_a_deleted_directory_is_one_line(
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert main(["fsck", "checkpoints"]) == 2
-    assert capsys.readouterr().err == "error: the current directory has been deleted: change to another one\n"
+    assert capsys.readouterr().err == "error: the current directory has been deleted: change to another directory\n"
     assert calls == []

@@ -96,7 +96,7 @@ def test_ctrl_c_while_a_command_imports_ends_it_at_once(command: str, tmp_path: 
     )
     module, *words = command.split()
     path = os.pathsep.join([str(tmp_path), str(CHECKOUT)])
-    ended = processes.python("-m", f"fairseq_plugins.{module}", *words, cwd=tmp_path, PYTHONPATH=path)
+    ended = processes.python("-m", f"fairseq_plugins.tools.{module}", *words, cwd=tmp_path, PYTHONPATH=path)
     assert ended == (-signal.SIGINT, "", "")
 
 

@@ -30,7 +30,7 @@ def check_what_is_seen(method: str) -> None:
     assert [visit.sub.name for visit in record.visits] == [sub.name for sub in sub_layers(model)]
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     # What the top layer hands on becomes the output of the stack.
-    if METHODS[method].history == "last":
+    if METHODS[method].layer_aggregation == "last":
         with torch.no_grad():
             features = model(*inputs.inputs, features_only=True)[0].transpose(0, 1)
             outputs = model.encoder(*inputs.inputs[:2])["encoder_out"][0], features
