@@ -81,7 +81,7 @@ def test_reader_that_has_left(unbuffered: str) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-INTERRUPTED_IMPORTS = {"text --help": "logging", "cli score a b": "sacrebleu", "cli average --help": "torch"}
+INTERRUPTED_IMPORTS = {"text --help": "difflib", "cli score a b": "sacrebleu", "cli average --help": "torch"}
 """By command, a module during whose import Ctrl-C comes: the first, one of the command, and torch."""
 
 

@@ -51,7 +51,7 @@ def check_what_is_seen(method: str) -> None:
             # A solver adds up what its evaluations of a layer have ended in.
             elif METHODS[method].solver == "euler" or sub.stack == "decoder" or sub not in last_of_layers:
                 assert torch.equal(visit.output, visit.total)
-            if last is NormPlace.BEFORE and type(sub.residual).read is Residual.read:
+            if last is NormPlace.BEFORE and type(sub.residual).pre is Residual.pre:
                 assert visit.norm_input is visit.stream
             if last is NormPlace.BRANCH:
                 assert visit.norm_output is visit.branch
