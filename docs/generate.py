@@ -375,8 +375,8 @@ def method_section(method: Method) -> str:
         lines += [f"  - {departure}" for departure in method.departures]
     head = [
         f"## {method.title}",
-        f"{_linked(method.paper)}. Architecture: {code(arch(method))}, with {code(f'--base-init {method.base_init}')}.",
-        f"{method.equation}.",
+        f"{_linked(method.paper)}. Architecture: {code(arch(method))}, with {code(f'--base-init {method.base_init}')}. "
+        f"Equation: {method.equation}.",
     ]
     return "\n\n".join([*head, "\n".join(lines)])
 
