@@ -17,7 +17,6 @@ KINDS = {
     "int": "a whole number",
     "float": "a number",
     "finite": "a number",
-    "part_of": "of the form K/N",
     "<lambda>": "a number, or several with commas between them",
 }
 """Words for the types of options, by the names of their functions; some of fairseq's have no name."""

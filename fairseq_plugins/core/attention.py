@@ -110,10 +110,6 @@ class NormedHeads(MapWith):
         normed: Tensor = self.norm(mapped.view(*mapped.shape[:-1], self.heads, -1))
         return normed.flatten(-2)
 
-    def around(self, linear: nn.Module) -> nn.Module:
-        """The map, then the norm of each head."""
-        return nn.Sequential(linear, nn.Unflatten(-1, (self.heads, -1)), self.norm, nn.Flatten(-2))
-
 
 def plan_with_normed_heads(
     names: tuple[str, ...], design: StackDesign, make: Callable[[str], nn.Module] | None = None

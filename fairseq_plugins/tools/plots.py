@@ -130,7 +130,7 @@ class HeatMap:
     log: bool = False
 
     def draw(self, axis: Any, looks: dict[str, Look]) -> None:
-        """Draw the matrix as an image with its values."""
+        """Draw the matrix as an image."""
         values = [[math.nan if value is None else value for value in row] for row in self.values]
         rows = len(values)
         # Rasterised: a PDF with a rectangle for each cell of a long training would not open.

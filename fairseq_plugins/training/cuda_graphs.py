@@ -180,10 +180,10 @@ class Graphs(RecordedGraphs):
         self._scale = torch.zeros((), device="cuda")
         self._seconds, self._bytes = 0.0, 0
         modules = (trainer.get_model(), trainer.get_criterion())
-        self._modules = [m for module in modules for m in module.modules()]
-        self._following = [m for m in self._modules if follows_updates(type(m))]
+        all_modules = [m for module in modules for m in module.modules()]
+        self._following = [m for m in all_modules if follows_updates(type(m))]
         self._buffers = [buffer for module in modules for buffer in module.buffers()]
-        self._hooked = NewHooks(self._modules)
+        self._hooked = NewHooks(all_modules)
         self._places: list[int] = []
 
     def __call__(
@@ -337,19 +337,29 @@ class Graphs(RecordedGraphs):
         )
 
 
+def in_the_way(trainer: Trainer) -> list[str]:
+    """Return the :func:`obstacles` of a training."""
+    gpus = trainer.data_parallel_world_size if trainer.cuda else 0
+    return obstacles(trainer.cfg, trainer.task, trainer.get_model(), trainer.get_criterion(), gpus)
+
+
+def wanted(trainer: Trainer) -> bool:
+    """Return whether the user asks for graphs, and nothing stands in the way."""
+    return bool(trainer.cfg.common.cuda_graphs) and not in_the_way(trainer)
+
+
 def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     """``Trainer._build_optimizer`` that puts graphs into the training's updates, if the user asks for them."""
     build(trainer)
     if not getattr(trainer.cfg.common, "cuda_graphs", False):
         return
-    task, gpus = trainer.task, trainer.data_parallel_world_size if trainer.cuda else 0
-    vars(task).pop("train_step", None)
-    if reasons := obstacles(trainer.cfg, task, trainer.get_model(), trainer.get_criterion(), gpus):
+    vars(trainer.task).pop("train_step", None)
+    if reasons := in_the_way(trainer):
         logger.warning("--cuda-graphs has no effect: %s", "; ".join(reasons))
         return
     graphs = Graphs(trainer)
     setattr(trainer, ATTRIBUTE, graphs)
-    task.train_step = graphs
+    trainer.task.train_step = graphs
     if trainer.cfg.optimizer._name == "adam" and not getattr(trainer.optimizer, "has_flat_params", False):
         logger.info("--optimizer fused_adam is faster with --cuda-graphs: adam updates each parameter by itself")
 

@@ -24,6 +24,7 @@ from fairseq.dataclass.configs import DatasetConfig
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.training import cuda_graphs
 from fairseq_plugins.wrapping import replace_settings, replaced, wrap
 
 logger = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ def train_on_grid(get_train_iterator: Callable[..., Any], trainer: Trainer, *arg
         UserError: a grid was asked for, and the task has other data, or fairseq's buckets.
     """
     stated, task, make = trainer.cfg.dataset.length_grid, trainer.task, trainer.task.get_batch_iterator
-    ratio = stated or (WITH_GRAPHS if trainer.cfg.common.cuda_graphs and trainer.cuda else 1)
+    ratio = stated or (WITH_GRAPHS if cuda_graphs.wanted(trainer) else 1)
 
     def make_on_grid(*, dataset: Any, max_positions: Any, max_tokens: Any, **settings: Any) -> Any:
         if not isinstance(dataset, (LanguagePairDataset, MonolingualDataset)) or dataset.get_batch_shapes() is not None:

@@ -24,6 +24,7 @@ from hydra import compose, initialize_config_module
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fairseq_plugins.training import cuda_graphs
 from fairseq_plugins.training.length_grid import OnGrid, grid
 from tests import models, processes, toy
 from tests.language_model import text
@@ -110,6 +111,21 @@ def test_every_sentence_once_within_max_tokens_and_on_the_grid(
     # What fairseq leaves out is left out: a sentence that is longer than the model allows.
     longer = pairs([*lengths, (65, 3), (3, 65)])
     assert sorted(sum(seen(iterator(longer).next_epoch_itr()), [])) == list(range(len(data)))
+
+
+@pytest.mark.parametrize(("graphs", "ratio"), [(True, 1.15), (False, 1)])
+def test_the_default_is_a_grid_where_graphs_take_effect(
+    graphs: bool, ratio: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_graphs, "wanted", lambda trainer: graphs)
+    lengths = [(length, length % 7 + 3) for length in range(3, 60)]
+    default, stated = (
+        [batch["net_input"]["src_tokens"].shape for batch in iterator(pairs(lengths), each).next_epoch_itr()]
+        for each in (None, ratio)
+    )
+    assert default == stated
+    on_grid = {length for _, length in default} <= set(grid(1.15, 59).tolist())
+    assert on_grid == graphs
 
 
 def test_no_length_is_above_a_limit() -> None:
