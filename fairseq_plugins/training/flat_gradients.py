@@ -153,8 +153,8 @@ def _multiply_at_once(optimizer: FairseqOptimizer, buffers: list[Tensor], attach
         if not attached():
             FairseqOptimizer.multiply_grads(optimizer, c)
             return
-        for buffer in buffers:
-            buffer.mul_(c.to(buffer.device) if isinstance(c, Tensor) else c)
+        # The operation of fairseq: another one rounds a factor for half precision in another way.
+        torch._foreach_mul_(buffers, c.to(buffers[0].device) if isinstance(c, Tensor) else c)
 
     optimizer.multiply_grads = multiply
 
