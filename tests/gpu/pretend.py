@@ -33,6 +33,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import torch
+import torch.nn.functional as F
 import torch._dynamo  # which torch imports with the first operation that is caught: here once for all copies
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -318,8 +319,16 @@ def _look(
     if func.overloadpacket in READING or _reads_a_mask(func, args):
         SEEN.wait(SEEN.reads)
     types = {value.dtype for value in on_gpu if value.dim() and value.is_floating_point()}
-    if torch.float32 in types and types & set(HALF):
+    if torch.float32 in types and types & set(HALF) and not _in_rms_norm():
         SEEN.promotions[place()] += 1
+
+
+def _in_rms_norm() -> bool:
+    """Whether torch computes RMSNorm, which it takes apart on this machine; on a GPU one kernel widens inside."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code is not F.rms_norm.__code__:
+        frame = frame.f_back
+    return frame.f_code is F.rms_norm.__code__
 
 
 def _that_must_match(func: Any, args: Any, flat: list[Tensor]) -> list[Tensor]:
