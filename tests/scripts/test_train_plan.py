@@ -590,6 +590,15 @@ def test_a_training_of_a_version_without_a_rate_for_embeddings_keeps_that_of_its
     assert "model.embedding_dropout: 0.1, was None" in refused(check_unchanged, old, new, tmp_path)
 
 
+def test_a_training_with_the_earlier_names_of_settings_goes_on(tmp_path: Path) -> None:
+    same = {"config": "x", "precision": "fp32", "tokens_per_update": 1, "data_content": ""}
+    old = {**same, "configuration": {"model": {"norm": "pre", "history": "dlcl"}}}
+    new = {"norm": None, "norm_position": "pre", "history": None, "layer_aggregation": "dlcl"}
+    check_unchanged(old, {**same, "configuration": {"model": new}}, tmp_path)
+    changed = {**same, "configuration": {"model": {**new, "norm_position": "post"}}}
+    assert "model.norm_position: post, was pre" in refused(check_unchanged, old, changed, tmp_path)
+
+
 @pytest.mark.slow
 def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path) -> None:
     old = planned(data, tmp_path).record

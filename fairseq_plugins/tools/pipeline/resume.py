@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.records import read_json
@@ -53,6 +54,9 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     rate = "model.embedding_dropout"
     if rate not in before and after.get(rate) not in (None, before.get("model.dropout")):
         before[rate] = None
+    for earlier, name in OLD_NAMES.items():
+        if (value := before.pop(f"model.{earlier}", None)) is not None:
+            before[f"model.{name}"] = value
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
     # Neither a validation that translates nor a graph changes a weight.
