@@ -33,9 +33,9 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import torch
-import torch.nn.functional as F
 import torch._dynamo  # which torch imports with the first operation that is caught: here once for all copies
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 

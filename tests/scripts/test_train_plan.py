@@ -24,6 +24,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.pipeline.batch_split import Batches, share
 from fairseq_plugins.tools.pipeline.configuration import quoted
 from fairseq_plugins.tools.pipeline.machine import Machine, chosen
+from fairseq_plugins.tools.pipeline.results import SETTINGS, read_record
 from fairseq_plugins.tools.pipeline.resume import check_unchanged, finished, say_how_it_ended
 from fairseq_plugins.tools.pipeline.run import LaunchPlan, Request, begun, main, make_plan
 from tests import toy
@@ -593,10 +594,12 @@ def test_a_training_of_a_version_without_a_rate_for_embeddings_keeps_that_of_its
 def test_a_training_with_the_earlier_names_of_settings_goes_on(tmp_path: Path) -> None:
     same = {"config": "x", "precision": "fp32", "tokens_per_update": 1, "data_content": ""}
     old = {**same, "configuration": {"model": {"norm": "pre", "history": "dlcl"}}}
+    (tmp_path / SETTINGS).write_text(json.dumps(old))
     new = {"norm": None, "norm_position": "pre", "history": None, "layer_aggregation": "dlcl"}
-    check_unchanged(old, {**same, "configuration": {"model": new}}, tmp_path)
+    before = read_record(tmp_path / SETTINGS)
+    check_unchanged(before, {**same, "configuration": {"model": new}}, tmp_path)
     changed = {**same, "configuration": {"model": {**new, "norm_position": "post"}}}
-    assert "model.norm_position: post, was pre" in refused(check_unchanged, old, changed, tmp_path)
+    assert "norm_position: post, was pre" in refused(check_unchanged, before, changed, tmp_path)
 
 
 @pytest.mark.slow

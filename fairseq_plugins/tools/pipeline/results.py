@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.records import read_json
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog, read_log
@@ -192,9 +193,23 @@ def find_runs(paths: list[Path]) -> list[Path]:
     return list({run.resolve(): run for below in runs.values() for run in below}.values())
 
 
+def read_record(path: Path) -> dict[str, Any]:
+    """The content of a file of ``FORMATS``, with the settings of a model under their names of today.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    record = dict(read_json(path, FORMATS[path.name]))
+    model = (record.get("configuration") or {}).get("model", {})
+    for earlier, name in OLD_NAMES.items():
+        if (value := model.pop(earlier, None)) is not None:
+            model[name] = value
+    return record
+
+
 def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
     try:
-        return dict(read_json(path, FORMATS[path.name]))
+        return read_record(path)
     except UserError as error:
         problems.append(str(error))
     return None

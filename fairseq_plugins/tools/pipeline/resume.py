@@ -14,13 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.records import read_json
 from fairseq_plugins.tools.pipeline.configuration import GROUPS_BY_NAME
 from fairseq_plugins.tools.pipeline.fairseq_log import LogReader, error_message, floating_point_error, read_log
-from fairseq_plugins.tools.pipeline.results import FINISHED, FORMATS
+from fairseq_plugins.tools.pipeline.results import FINISHED, read_record
 from fairseq_plugins.tools.unigram_entropy import DIVERGED
 
 LIMITS = ("max_update", "max_epoch")
@@ -29,15 +27,6 @@ NOT_TO_CHANGE = ("precision", "tokens_per_update")
 
 
 # --- which training it is -------------------------------------------------------------------------------------------
-
-
-def read_record(file: Path) -> dict[str, Any] | None:
-    """The content of ``run.json`` or ``finished``; None if there is none.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    return dict(read_json(file, FORMATS[file.name])) if file.exists() else None
 
 
 def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:
@@ -54,9 +43,6 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     rate = "model.embedding_dropout"
     if rate not in before and after.get(rate) not in (None, before.get("model.dropout")):
         before[rate] = None
-    for earlier, name in OLD_NAMES.items():
-        if (value := before.pop(f"model.{earlier}", None)) is not None:
-            before[f"model.{name}"] = value
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
     # Neither a validation that translates nor a graph changes a weight.
@@ -122,9 +108,8 @@ def finished(run: Path) -> Ending | None:
     Raises:
         UserError: the file is damaged.
     """
-    record = read_record(run / FINISHED)
     try:
-        return None if record is None else Ending(**record)
+        return Ending(**read_record(run / FINISHED)) if (run / FINISHED).exists() else None
     except TypeError as error:
         raise UserError(f"{run / FINISHED}: damaged; delete it and run the command again") from error
 
