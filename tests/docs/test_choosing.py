@@ -13,18 +13,27 @@ TOLD = [line.split("\t") for line in (ROOT / "docs/choosing.tsv").read_text(enco
 
 
 def test_each_method_has_a_row_in_the_file_and_in_the_measured_tables() -> None:
-    assert [row[0] for row in TOLD[1:]] == list(METHODS)
-    assert all(len(row) == len(TOLD[0]) for row in TOLD)
+    names = [row[0] for row in TOLD[1:]]
+    odd = sorted(set(METHODS) ^ set(names))
+    assert not odd, f"docs/choosing.tsv has one row for each method; write or remove those of {odd}"
+    assert names == list(METHODS), "the rows of docs/choosing.tsv have the order of the registry"
+    short = [row[0] for row in TOLD if len(row) != len(TOLD[0])]
+    assert not short, f"docs/choosing.tsv: a row has {len(TOLD[0])} cells, some empty, and tabs between; not {short}"
     for measurements in (generate.STEPS, generate.DECODING):
-        assert generate.measured(measurements).keys() >= METHODS.keys()
+        missing = sorted(METHODS.keys() - generate.measured(measurements).keys())
+        assert not missing, (
+            f"benchmarks/results/times.tsv needs a row of {measurements[-1]} for {missing}; the README beside it has "
+            "the command. Another machine takes a name of its own, in that README and in docs/generate.py"
+        )
     assert generate.measured(generate.STEPS)["admin"] == "0.98 (0.95 to 1.01)"
 
 
 def test_a_description_is_one_line_of_the_readme_and_every_statement_has_its_source() -> None:
     for name, what, *statements in TOLD[1:]:
-        assert 0 < len(what) <= 72, name
-        assert not what.endswith(".")
-        assert all(re.search(r"\([^()]+\)$", statement) for statement in statements if statement), name
+        assert 0 < len(what) <= 72, f"docs/choosing.tsv, {name}: 'what' has 1 to 72 characters, not {len(what)}"
+        assert not what.endswith("."), f"docs/choosing.tsv, {name}: 'what' ends without a full stop"
+        bare = [statement for statement in statements if statement and not re.search(r"\([^()]+\)$", statement)]
+        assert not bare, f"docs/choosing.tsv, {name}: a statement ends with its source in brackets, not {bare}"
 
 
 DEPTHS = {

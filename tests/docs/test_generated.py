@@ -90,7 +90,11 @@ def check(model: nn.Module, stock: nn.Module, parts: list[Part], options: Mappin
                 one_number = value.unique().numel() == 1
                 assert one_number or value.ndim > 1, f"{key}: a number or matrix of which the method's test knows more"
             else:
-                assert torch.equal(value, torch.full(shape, starts_from(parameter, options))), key
+                start = starts_from(parameter, options)
+                assert torch.equal(value, torch.full(shape, start)), (
+                    f"{key} starts at {value.flatten()[0]}, but its 'initial' says {start}; "
+                    "'initial' begins with $`...`$ if the value depends on sizes or depth"
+                )
 
 
 def size_of(text: str) -> int:
