@@ -311,8 +311,7 @@ def architectures() -> str:
             "## Architectures",
             "An architecture is called `METHOD_transformer`, then a size, then a depth, for instance "
             "`admin_transformer_wmt_en_de_18`. `deep_transformer` with the same suffixes is a stock Transformer until "
-            "the flags of the axes say otherwise. Settings of the command line or the YAML file come first, then those "
-            "of the architecture.",
+            "the flags of the axes say otherwise. The command line or the YAML file overrides the architecture.",
             "Sizes, from fairseq's own architectures:",
             table(("architecture", "sizes of", "layers", "width", "feed-forward", "heads", "dropout"), sizes),
             "Depths, after any size:",
@@ -498,7 +497,7 @@ LEFT_OUT = (
 def left_out_section() -> str:
     """What someone might look for in vain."""
     rows = [(f"[{title}](https://arxiv.org/abs/{at})" if at else title, why) for title, at, why in LEFT_OUT]
-    return "## Methods that are not here\n\n" + table(("method", "what stands in the way"), rows)
+    return "## Methods that are not here\n\n" + table(("method", "why not"), rows)
 
 
 def methods_page() -> str:
