@@ -48,10 +48,8 @@ WIDTH = 8
 """Width of the tiny models that are built to look at their state dict."""
 
 INTRODUCTION = """\
+<!-- Written by docs/generate.py from fairseq_plugins/methods/: change these files. A test compares it with models. -->
 # Methods
-
-`python docs/generate.py` writes this page from the registry in `fairseq_plugins/methods/`; do not edit it.
-A test checks that the page is up to date and that the parameters below match a model.
 
 **Not read in full.** The papers of {not_read} were not read in full.
 Their methods follow abstracts, quotations or released code, as their sections say.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import setuptools
 import yaml
 
 import fairseq_plugins
@@ -153,6 +155,19 @@ def test_make_targets_exist() -> None:
         named = set(re.findall(r"\bmake ([a-z0-9-]+)", code))
         assert named, page
         assert named <= targets, page
+
+
+def test_a_package_index_shows_no_link_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index knows nothing of the other files: links of README lead to the repository, or are plain words."""
+    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    module = runpy.run_path(str(ROOT / "setup.py"))
+    shown, relative = module["long_description"], r"\]\((?!https?:|#)"
+    assert re.search(relative, README)
+    assert not re.search(relative, shown())
+    assert "Documentation · Quickstart" in shown()
+    monkeypatch.setitem(shown.__globals__, "REPOSITORY", "https://example.org/deep")
+    assert "[Documentation](https://example.org/deep/blob/main/docs/README.md)" in shown()
+    assert "](https://example.org/deep/raw/main/docs/results/depth.png)" in shown()
 
 
 def test_pip_lines_ask_for_what_setup_py_requires() -> None:
