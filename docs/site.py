@@ -22,6 +22,8 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?![a-z]+:|#)([^)\s#]+)[^)\s]*\)")
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Rewrite the formulas, the links and the directives of mkdocstrings of a page, outside of code.
 
+    Markdown would end a paragraph at a line that begins with ``<math>``, so a formula is inside of a span.
+
     Args:
         markdown: the page as it stands in docs/.
         page: its place.
@@ -37,7 +39,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
     def text(part: str) -> str:
         part = DIRECTIVE.sub(lambda directive: f"{directive[1]}\n", part)
-        return LINK.sub(link, FORMULA.sub(lambda formula: convert(formula[1]), part))
+        return LINK.sub(link, FORMULA.sub(lambda formula: f"<span>{convert(formula[1])}</span>", part))
 
     rewritten, end = [], 0
     for code in FENCED.finditer(markdown):
