@@ -15,6 +15,7 @@ import setuptools
 import yaml
 
 import fairseq_plugins
+from docs import depth_tables, generate
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.tools.cli.main import COMMANDS, main
 from fairseq_plugins.tools.demo.command import METHODS as DEMO_METHODS
@@ -64,6 +65,16 @@ def test_its_numbers_are_those_of_the_package() -> None:
     assert f"{len(METHODS)} published methods" in README
     assert "trains six methods" in README
     assert len(DEMO_METHODS) == 6
+
+
+def test_its_measured_numbers_are_those_of_the_results() -> None:
+    scores = depth_tables.mean_scores(depth_tables.read(), "18e18d")
+    row = " | ".join(scores[name].split()[1] for name in ("post_ln", "pre_ln", "admin", "b2t"))
+    assert f"| here | {row} |" in README
+    steps = [("h200_step_fp16", "post_ln", 4096), ("h200_step_fp16", "admin", 4096), ("h200_step_18", "post_ln", 3200)]
+    for measurement, model, tokens in steps:
+        [seconds] = [row["seconds"] for row in generate._results("times", measurement) if row["model"] == model]
+        assert f"{round(tokens / float(seconds), -3):,.0f}" in README
 
 
 def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
