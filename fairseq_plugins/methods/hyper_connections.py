@@ -173,7 +173,7 @@ def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
 @part(
     Axis.RESIDUAL,
     "mhc",
-    summary="the same with streams that are mixed by doubly stochastic matrices",
+    summary="several streams, mixed by trained doubly stochastic matrices",
     options=(Option("mhc_streams", 4, "number of streams", least=1),),
     parameters=at_each_site(
         "bias", "(6, 4)", "$`1`$ where a stream is read and written, -1 for others; mixing 0 and -8"

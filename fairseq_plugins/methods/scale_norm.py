@@ -86,7 +86,7 @@ class UnitRows(AffineMap):
 @part(
     Axis.NORM_TYPE,
     "scale_norm",
-    summary="ScaleNorm at every place of `--norm-position` and on top: a length of one trained number",
+    summary="ScaleNorm at every place of `--norm-position` and on top: vectors of one trained length",
     parameters=tuple(
         NewParameter(f"{name}.scale", "(1)", r"$`\sqrt{C}`$") for name in (*SUB_LAYER_NORMS, "layer_norm")
     ),

@@ -68,7 +68,7 @@ class ValueResidualAttention(Attention):
 @part(
     Axis.ATTENTION,
     "value_residual",
-    summary="softmax attention whose values are mixed with those of the first layer, in three chains",
+    summary="softmax attention that mixes in the values of the first layer, for each kind of attention",
     options=(Option("value_residual_mix", "half", "both factors: one half, or trained numbers", ("half", "trained")),),
     no_fold="stock fairseq has no attention that reads the values of the first layer",
 )
