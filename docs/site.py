@@ -15,7 +15,7 @@ FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(r"\$`(.+?)`\$", re.DOTALL)
 DIRECTIVE = re.compile(r"^<!-- (:::.*?) -->$", re.MULTILINE | re.DOTALL)
 """What mkdocstrings reads; GitHub shows nothing of a comment."""
-ROLE = re.compile(r":(?:attr|class|func|meth|mod):(?=<code>)")
+ROLE = re.compile(r":[a-z]+:<code>(?:~[\w.]+\.)?")
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?![a-z]+:|#)([^)\s#]+)[^)\s]*\)")
 
 
@@ -49,9 +49,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Remove the roles of Sphinx before code, which mkdocstrings leaves as they are.
+    """Remove the roles of Sphinx before code, and the modules of ``~module.name``, which mkdocstrings leaves.
 
     Args:
         html: the page as mkdocs rendered it.
     """
-    return ROLE.sub("", html)
+    return ROLE.sub("<code>", html)
