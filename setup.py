@@ -1,11 +1,22 @@
 """Everything a package index needs to know about the package; tools are configured in pyproject.toml."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).resolve().parent
+REPOSITORY = ""
+"""Address of the repository, such as ``https://github.com/NAME/fairseq-deep``."""
+
+
+def long_description() -> str:
+    """README.md, whose relative links lead to the repository; without an address only their words remain."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    link, picture = r"\[([^\]]*)\]\((?![a-z]+:|#)([^)]*)\)", rf"{REPOSITORY}/raw/main/\2"
+    text = re.sub(f"!{link}", f"![\\1]({picture})" if REPOSITORY else "", text)
+    return re.sub(link, rf"[\1]({REPOSITORY}/blob/main/\2)" if REPOSITORY else r"\1", text)
 
 
 class BuildWithConfigurations(build_py):
@@ -24,8 +35,9 @@ setup(
     name="fairseq-deep",
     version="1.0.0",
     description="Transformers that train deep (Admin, B2T, DS-Init, merged attention, ReZero) as a fairseq plugin",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description=long_description(),
     long_description_content_type="text/markdown",
+    url=REPOSITORY or None,
     license="MIT",
     license_files=["LICENSE"],
     keywords="machine translation, deep Transformer, fairseq, Admin, ReZero, initialisation",

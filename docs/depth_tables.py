@@ -245,18 +245,50 @@ def shorter(lines: Sequence[Line], long: Line) -> Line:
     return next(line for line in lines if line["stage"] == FULL and all(line[key] == long[key] for key in same))
 
 
+def sweeps(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """The trainings of each sweep by configuration, from the lowest rate to the highest."""
+    found: dict[str, list[Line]] = {}
+    for (config, *_), trained in cells(lines, stage=SWEEP).items():
+        found.setdefault(config, []).extend(trained)
+    return {config: sorted(tried, key=lambda line: float(line["rate"])) for config, tried in found.items()}
+
+
+def best_of(tried: Sequence[Line]) -> Line | None:
+    """The training of a sweep with the lowest validation loss; None if none learnt."""
+    return min((line for line in tried if line["outcome"] == OK), key=lambda line: float(line["valid"]), default=None)
+
+
+def rates_table(lines: Sequence[Line]) -> str:
+    """The best rate of each sweep: a row for methods with the same rates at all depths."""
+    depths = dict.fromkeys(config.rpartition("_")[2] for config in sweeps(lines))
+    rates: dict[str, dict[str, str]] = {}
+    for config, tried in sweeps(lines).items():
+        rates.setdefault(_method(config), {})[config.rpartition("_")[2]] = _best_rate(tried)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for method, found in rates.items():
+        alike.setdefault(tuple(found.get(depth, "") for depth in depths), []).append(f"`{method}`")
+    rows = [["methods", *(_depth(f"_{depth}") for depth in depths)]]
+    return markdown_table([*rows, *([", ".join(methods), *found] for found, methods in sorted(alike.items()))])
+
+
+def _best_rate(tried: Sequence[Line]) -> str:
+    """``≥ 4e-3`` where the highest rate is the best, ``1e-3, fails from 2e-3`` where rates above fail."""
+    best, failed = best_of(tried), [line for line in tried if line["outcome"] != OK]
+    if best is None:
+        return "fails at every rate"
+    fails = f", fails from {1000 * float(failed[0]['rate']):g}e-3" if failed else ""
+    return f"{'≥ ' if best is tried[-1] else ''}{1000 * float(best['rate']):g}e-3{fails}"
+
+
 def sweep_tsv(lines: Sequence[Line]) -> str:
     """Each training of the sweeps, with the bits that it is above the best of its configuration."""
     rows = [["config", "parameters", "updates", "rate", "machine", "outcome", "bits", "above_best", "best"]]
-    swept = cells(lines, stage=SWEEP)
-    found = {config: [line for key, each in swept.items() if key[0] == config for line in each] for config, *_ in swept}
-    for config, tried in found.items():
-        learnt = [line for line in tried if line["outcome"] == OK]
-        best = min(learnt, key=lambda line: float(line["valid"]), default=None)
-        highest = max(float(line["rate"]) for line in tried)
-        for line in sorted(tried, key=lambda line: float(line["rate"])):
-            above = f"{float(line['valid']) - float(best['valid']):.3f}" if best and line in learnt else ""
-            end = ", highest tried" if float(line["rate"]) == highest else ""
+    for config, tried in sweeps(lines).items():
+        best = best_of(tried)
+        for line in tried:
+            learnt = best and line["outcome"] == OK
+            above = f"{float(line['valid']) - float(best['valid']):.3f}" if learnt else ""
+            end = ", highest tried" if line is tried[-1] else ""
             shared = (line[name] for name in ("parameters", "updates", "rate", "machine", "outcome", "valid"))
             rows.append([config, *shared, above, f"best{end}" if line is best else ""])
     return _tsv(rows)
@@ -387,11 +419,8 @@ class Fields:
 
 def _ends(lines: Sequence[Line], depth: str) -> dict[str, bool]:
     """By configuration of a depth that learnt in its sweep: whether the best is the protocol's highest or above."""
-    best: dict[str, Line] = {}
-    for line in lines:
-        if line["stage"] == SWEEP and line["outcome"] == OK and line["config"].endswith(f"_{depth}"):
-            best[line["config"]] = min(best.get(line["config"], line), line, key=lambda each: float(each["valid"]))
-    return {config: float(line["rate"]) >= float(RATES[-1]) for config, line in best.items()}
+    best = {config: best_of(tried) for config, tried in sweeps(lines).items() if config.endswith(f"_{depth}")}
+    return {config: float(line["rate"]) >= float(RATES[-1]) for config, line in best.items() if line}
 
 
 def short(machine: str) -> str:

@@ -48,10 +48,8 @@ WIDTH = 8
 """Width of the tiny models that are built to look at their state dict."""
 
 INTRODUCTION = """\
+<!-- Written by docs/generate.py from fairseq_plugins/methods/: change these files. A test compares it with models. -->
 # Methods
-
-`python docs/generate.py` writes this page from the registry in `fairseq_plugins/methods/`; do not edit it.
-A test checks that the page is up to date and that the parameters below match a model.
 
 **Not read in full.** The papers of {not_read} were not read in full.
 Their methods follow abstracts, quotations or released code, as their sections say.
@@ -63,9 +61,13 @@ $`d`$ is the model width; shapes call it `C`, the inner width of a feed-forward 
 $`N`$ is the number of layers of a stack. Depths count from 1 in each stack. A sub-layer is self-attention,
 cross-attention or feed-forward.
 
-**Sections.** A section names only what differs from the original Transformer. *Not with* names values of other axes
-and settings of fairseq that a method refuses; the command then says why. *Configuration* is that of the deepest model
-that the paper trained, with its highest learning rate and its warm-up.
+**Sections.** A section gives the parts of a method as flags; [Parts](#parts) says what each of them means.
+*Not with* names values of other axes and settings of fairseq that a method refuses; the command says why.
+*Configuration* belongs to the deepest model that the paper trained, with its highest learning rate and its warm-up.
+The last points say where text, released code and this package differ.
+
+**Folds.** *yes*: `fairseq-deep fold` makes a checkpoint that stock `--arch transformer` loads. *is stock*: the weights
+already are a stock Transformer's, and the fold rewrites the options. [Parts](#parts) says why the others do not fold.
 
 **State dict.** Every stock parameter keeps its name in fairseq. New parameters are below `encoder.layers.I.` and
 `decoder.layers.I.`, with `I` the index of a layer, from 0; other places are named. `S` stands for each of `self_attn`,
@@ -264,7 +266,7 @@ def _year(method: Method) -> str:
 
 
 def equations_table() -> str:
-    """Every method in a line, by the year of its paper, and whether a trained model folds into a stock one."""
+    """Every method in a line, by the year of its paper."""
     rows = [
         (
             _year(method),
@@ -272,7 +274,7 @@ def equations_table() -> str:
             code(method.name),
             told_by_papers(method)["what"],
             _first_formula(method.equation),
-            "no" if no_fold_reasons(method) else "yes",
+            folds_into_stock(method),
         )
         for method in METHODS.values()
     ]
@@ -307,8 +309,7 @@ def architectures() -> str:
             "## Architectures",
             "An architecture is called `METHOD_transformer`, then a size, then a depth, for instance "
             "`admin_transformer_wmt_en_de_18`. `deep_transformer` with the same suffixes is a stock Transformer until "
-            "the flags of the axes say otherwise. Settings of the command line or the YAML file come first, then those "
-            "of the architecture.",
+            "the flags of the axes say otherwise. The command line or the YAML file overrides the architecture.",
             "Sizes, from fairseq's own architectures:",
             table(("architecture", "sizes of", "layers", "width", "feed-forward", "heads", "dropout"), sizes),
             "Depths, after any size:",
@@ -356,10 +357,9 @@ def family_section(title: str, task: str, model: type[DesignedModel]) -> str:
 
 def method_section(method: Method) -> str:
     """All about one method."""
-    lines = [f"- {code(flag(part.axis.value))} {code(part.name)}: {part.summary}" for part in own_parts(method)]
     options = list(dict.fromkeys(option for part in parts_of(method) for option in part.options))
     preset = method_preset(method)
-    lines += [f"- Option {_option(option, preset[option.name])}" for option in options]
+    lines = [f"- Option {_option(option, preset[option.name])}" for option in options]
     lines += _state_dict(method)
     refused = refused_with(method)
     lines += [f"- Not with: {'; '.join(refused)}"] if refused else []
@@ -369,22 +369,19 @@ def method_section(method: Method) -> str:
             f"- Configuration: [{rows[0].config}](../configs/{rows[0].config}.yaml) ({rows[0].paper}), rate {rate}, "
             + (f"warm-up of {int(warm_up):,} updates" if warm_up else "no warm-up stated")
         )
-    lines.append(f"- Fold: {_fold(method)}")
-    if method.departures:
-        lines.append("- Released code and text:")
-        lines += [f"  - {departure}" for departure in method.departures]
-    head = [
-        f"## {method.title}",
-        f"{_linked(method.paper)}. Architecture: {code(arch(method))}, with {code(f'--base-init {method.base_init}')}. "
-        f"Equation: {method.equation}.",
-    ]
-    return "\n\n".join([*head, "\n".join(lines)])
+    lines += [f"- {departure}" for departure in method.departures]
+    head = (
+        f"## {method.title}\n{_linked(method.paper)}. Architecture: {code(arch(method))}, {code(own_flags(method))}. "
+        f"Equation: {method.equation}."
+    )
+    return "\n\n".join([head, "\n".join(lines)])
 
 
-def own_parts(method: Method) -> list[Part]:
-    """The method's parts that are not those of the original Transformer, without its base initialisation."""
-    stock = {axis: Method("", "", "", "").choice(axis) for axis in Axis}
-    return [part for part in parts_of(method) if part.axis is not Axis.BASE_INIT and part.name != stock[part.axis]]
+def own_flags(method: Method) -> str:
+    """The flags of the method's parts that the original Transformer does not have, and of its base initialization."""
+    stock = Method("", "", "", "")
+    axes = [axis for axis in Axis if axis is Axis.BASE_INIT or method.choice(axis) != stock.choice(axis)]
+    return " ".join(f"{flag(axis.value)} {method.choice(axis)}" for axis in axes)
 
 
 def _option(option: Option, default: Any) -> str:
@@ -439,13 +436,11 @@ def _briefly(names: Sequence[str]) -> list[str]:
     return [f"*.{name}" for name in both] + [name for name, one in zip(names, inner, strict=True) if one not in both]
 
 
-def _fold(method: Method) -> str:
-    reasons = no_fold_reasons(method)
-    if reasons:
-        return f"not supported: {'; '.join(reasons)}."
-    if new_names(method) or scales_stream(method):
-        return "`fairseq-deep fold` turns it into a checkpoint that stock `--arch transformer` loads."
-    return "the weights are a stock Transformer's; `fairseq-deep fold` rewrites the options around them for stock."
+def folds_into_stock(method: Method) -> str:
+    """Whether a trained model folds into a stock one, or already has the weights of stock."""
+    if no_fold_reasons(method):
+        return "no"
+    return "yes" if new_names(method) or scales_stream(method) else "is stock"
 
 
 def parts_section() -> str:
@@ -500,7 +495,7 @@ LEFT_OUT = (
 def left_out_section() -> str:
     """What someone might look for in vain."""
     rows = [(f"[{title}](https://arxiv.org/abs/{at})" if at else title, why) for title, at, why in LEFT_OUT]
-    return "## Methods that are not here\n\n" + table(("method", "what stands in the way"), rows)
+    return "## Methods that are not here\n\n" + table(("method", "why not"), rows)
 
 
 def methods_page() -> str:
@@ -753,16 +748,16 @@ def depth_pages() -> dict[Path, str]:
 
 def pages() -> dict[Path, str]:
     """Every page that has generated text, by its path, as it should be."""
-    names = "fairseq", "reproduction", "choosing", "translating"
-    fairseq, reproduction, choosing, translating = (ROOT / "docs" / f"{name}.md" for name in names)
-    return {
-        ROOT / "docs" / "methods.md": methods_page(),
-        fairseq: with_block(fairseq.read_text(encoding="utf-8"), "patches", patches_table()),
-        reproduction: with_block(reproduction.read_text(encoding="utf-8"), "published", published()),
-        choosing: with_block(choosing.read_text(encoding="utf-8"), "choosing", choosing_table()),
-        translating: with_block(translating.read_text(encoding="utf-8"), "exports", exports_table()),
-        **depth_pages(),
+    blocks = {
+        "fairseq": ("patches", patches_table()),
+        "reproduction": ("published", published()),
+        "choosing": ("choosing", choosing_table()),
+        "learning_rates": ("rates", depth_tables.rates_table(depth_tables.read())),
+        "translating": ("exports", exports_table()),
     }
+    files = {ROOT / "docs" / f"{page}.md": block for page, block in blocks.items()}
+    written = {file: with_block(file.read_text(encoding="utf-8"), *block) for file, block in files.items()}
+    return {ROOT / "docs" / "methods.md": methods_page(), **written, **depth_pages()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

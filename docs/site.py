@@ -15,12 +15,14 @@ FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(r"\$`(.+?)`\$", re.DOTALL)
 DIRECTIVE = re.compile(r"^<!-- (:::.*?) -->$", re.MULTILINE | re.DOTALL)
 """What mkdocstrings reads; GitHub shows nothing of a comment."""
-ROLE = re.compile(r":(?:attr|class|func|meth|mod):(?=<code>)")
+ROLE = re.compile(r":[a-z]+:<code>(?:~[\w.]+\.)?")
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?![a-z]+:|#)([^)\s#]+)[^)\s]*\)")
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Rewrite the formulas, the links and the directives of mkdocstrings of a page, outside of code.
+
+    Markdown would end a paragraph at a line that begins with ``<math>``, so a formula is inside of a span.
 
     Args:
         markdown: the page as it stands in docs/.
@@ -37,7 +39,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
     def text(part: str) -> str:
         part = DIRECTIVE.sub(lambda directive: f"{directive[1]}\n", part)
-        return LINK.sub(link, FORMULA.sub(lambda formula: convert(formula[1]), part))
+        return LINK.sub(link, FORMULA.sub(lambda formula: f"<span>{convert(formula[1])}</span>", part))
 
     rewritten, end = [], 0
     for code in FENCED.finditer(markdown):
@@ -47,9 +49,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Remove the roles of Sphinx before code, which mkdocstrings leaves as they are.
+    """Remove the roles of Sphinx before code, and the modules of ``~module.name``, which mkdocstrings leaves.
 
     Args:
         html: the page as mkdocs rendered it.
     """
-    return ROLE.sub("", html)
+    return ROLE.sub("<code>", html)

@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--last-updates", type=at_least(1), metavar="N", help="the last N saved by --save-interval-updates"
     )
     which.add_argument("--last-epochs", type=at_least(1), metavar="N", help="the last N saved at the end of an epoch")
-    flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="the directory of the last N")
+    flags.add_argument("--checkpoints", type=Path, metavar="DIR", help="directory that contains the checkpoints")
     flags.add_argument("--ema", action="store_true", help="take the moving averages that --store-ema kept")
     flags.add_argument("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
     return exit_code(lambda: average(flags.read(argv)))

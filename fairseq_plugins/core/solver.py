@@ -2,7 +2,7 @@
 
 A residual stream is Euler's method for an ordinary differential equation: one evaluation of a layer is one step. A part
 of this axis is built with ``build(design) -> Solver``, once a stack, or None for Euler's method, a plain Transformer.
-The other axes say what a layer computes and, with the history, what it is given; none says how often it is evaluated.
+Solver is a separate axis because no other axis controls how often a layer is evaluated.
 """
 
 from __future__ import annotations

@@ -134,12 +134,12 @@ method(
         "The released code profiles in a process of its own, on one device, through a file in the working "
         "directory, and then draws new weights. Here the first training forward profiles the very weights that "
         "are trained, on all devices together, and the result is stored in the checkpoint.",
-        "The authors' five seeds on IWSLT'14 share one profile, that of seed 1111. Here each training has its own.",
+        "The authors' five seeds on IWSLT'14 share the profile of seed 1111. Here each training has its own profile.",
         r"In the released code weight decay pulls $`\omega`$ to 0. Here it acts on the trained part, which starts "
         r"at 0, so that $`\omega`$ decays to its profile. With the decay of IWSLT'14, 0.0001, that is a "
         "difference of 0.3 % at the end of training.",
         r"Appendix C says that initial weights can be rescaled instead of adding $`\omega`$, with about the same "
-        "score and less stability in half precision. This is not supported.",
+        r"score and less stability in half precision. Rescaled weights are not supported.",
         r"Appendix C's formula for folding $`\omega`$ into cross-attention divides $`W_v`$ too, which is a "
         r"misprint: keys and values come from the encoder, so only $`W_q`$ is divided.",
     ),

@@ -103,10 +103,9 @@ method(
     norm_position="post",
     residual="admin_torch",
     departures=(
-        r"The paper measures an $`\omega`$ for every sub-layer (`admin`). This method is its authors' later package "
-        "[admin-torch](https://github.com/microsoft/admin-torch), which uses no data. "
-        r"By default the package keeps $`\omega`$ fixed; the authors' scripts and their best scores train it: "
-        "`--admin-torch-omega trained`.",
+        r"The paper measures an $`\omega`$ for every sub-layer (`admin`). `admin_torch` is the authors' later package "
+        r"[admin-torch](https://github.com/microsoft/admin-torch), which uses no data. The package keeps $`\omega`$ "
+        r"fixed by default; the authors' scripts and best scores train $`\omega`$: `--admin-torch-omega trained`.",
         r"The package leaves $`n`$ to its user. Here it is the number of residual sub-layers of the stack: "
         r"$`2N`$ in the encoder, $`3M`$ in the decoder, $`2M`$ in a decoder with merged attention or without "
         "cross-attention. The authors' fork of fairseq, which may have counted otherwise and drawn other initial "

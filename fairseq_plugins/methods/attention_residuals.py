@@ -177,7 +177,7 @@ method(
     base_init="fairseq",
     departures=(
         "Each sub-layer is a block of its own. The time of the mixtures then grows with the square of the depth; the "
-        "text recommends about eight blocks for large models, `--attention-residual-blocks 8`. They begin at whole "
+        "text recommends about eight blocks for large models, `--attention-residual-blocks 8`. Blocks begin at whole "
         "layers, as in the authors' pseudo-code; checkpoints of earlier revisions with blocks need "
         "`--attention-residual-begin sub_layer`. A block whose first layer LayerDrop leaves out joins the block below.",
         "The authors' pseudo-code has a gain in each RMSNorm, which $`w_l`$ makes up for here.",

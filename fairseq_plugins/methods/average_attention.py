@@ -62,9 +62,9 @@ method(
         r"`self_attn.ffn.fc2`, $`2 d f + f + d`$ parameters a layer.",
         "Dropout of attention weights has nothing to drop here; the dropout after the network's relu is "
         "`--activation-dropout`.",
-        "The released code draws q of the cross-attention by itself, and k and v as one matrix. Here all three are "
+        r"The released code draws q of the cross-attention by itself, and k and v as one matrix. Here all three are "
         r"drawn as one, as in fairseq: q starts at $`\sqrt{1/2} = 0.707`$ of the released bound, k and v at "
-        r"$`\sqrt{3/4} = 0.866`$. `--base-init xavier_apart` draws all three by themselves, q as released. Its biases "
-        "are drawn, too; here they start at 0.",
+        r"$`\sqrt{3/4} = 0.866`$. `--base-init xavier_apart` draws all three by themselves, q as released. The "
+        r"released code draws biases, too; here they start at 0.",
     ),
 )

@@ -153,8 +153,8 @@ method(
     init="b2t",
     base_init="fairseq",
     departures=(
-        "The text removes the LayerNorms inside the layers; with the flags of the released recipe there is none on "
-        "top of the stacks either, and here there is none; `--norm-on-top yes` adds one LayerNorm there.",
+        "The text removes the LayerNorms inside the layers; the flags of the released recipe leave none on top of the "
+        "stacks either, as here. `--norm-on-top yes` adds one.",
         SCALED,
     ),
 )

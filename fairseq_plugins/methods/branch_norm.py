@@ -74,8 +74,8 @@ method(
     norm_position="post",
     residual="branch_norm",
     departures=(
-        "There is no released code, and only the abstract and summaries of the paper were at hand: that the growth is "
-        r"linear and that $`T`$ is 4000 is from notes on the paper, not from its text.",
+        "There is no released code, and only the abstract and summaries of the paper were at hand. Linear growth and "
+        "$`T = 4000`$ come from notes on the paper.",
         r"Updates count from 1, so that no update has $`\alpha_t = 0`$, in which nothing inside of the branches would "
         "get a gradient.",
         r"A checkpoint holds $`\alpha_t`$: before update $`T`$ it translates with the factor of its training. An "

@@ -69,7 +69,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
         Option(
             "deepnorm_init",
             "paper",
-            "distribution: Xavier normal as in the text, or that of nn.Linear, scaled, as in the released torchscale",
+            "distribution: Xavier normal as in the text, or nn.Linear's, scaled, as in the released torchscale",
             choices=("paper", "released"),
         ),
     ),

@@ -162,10 +162,10 @@ method(
         "The released Post-LN model has a LayerNorm on the embedding: `--norm-position post --layernorm-embedding`.",
         "The released code is an encoder. In a decoder each attention is followed as theirs; what "
         "cross-attention sees is the correlation above the encoder's last layer.",
-        r"BERT adds up three tables of embeddings, so the released code has $`(1 - p) / 3`$. Here are two; positions, "
-        "sinusoidal or learned, keep fairseq's values. It also scales what goes into an output that shares the table, "
-        r"so that its logits have variance 1; here they have $`(1 - p) / 2`$.",
-        "It works with `--norm-position post` as well. Maps of attentions other than softmax attention keep their base "
-        "initialisation.",
+        "BERT adds up three tables of embeddings, so the released code has $`(1 - p) / 3`$. Here there are two "
+        "tables. Positions keep fairseq's values. The released code scales the input of an output layer that shares "
+        "the table, so that logits have variance 1; here they have $`(1 - p) / 2`$.",
+        "DeepScaleLM works with `--norm-position post` as well. Maps of attentions other than softmax attention keep "
+        "their base initialisation.",
     ),
 )

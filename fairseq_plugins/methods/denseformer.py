@@ -100,12 +100,12 @@ method(
     layer_aggregation="denseformer",
     base_init="fairseq",
     departures=(
-        "The released code ([DenseFormer](https://github.com/epfml/DenseFormer), revision c99a623) stores only the "
-        "weights that are used; here they are the rows of one matrix, as in DLCL, whose other entries stay as they "
-        r"start. It draws weights from $`\mathcal{N}(0, 0.02^2)`$, those of the outputs of attention and feed-forward "
-        r"over $`\sqrt{2 N}`$; here it is `--base-init fairseq`.",
-        "With a period, the model of its experiments keeps only the outputs of the layers below an average. Its "
-        "package keeps all of them, as here.",
+        r"The released code ([DenseFormer](https://github.com/epfml/DenseFormer), revision c99a623) stores only the "
+        r"weights that are used; here they are the rows of one matrix, as in DLCL, whose other entries stay as they "
+        r"start. The code draws weights from $`\mathcal{N}(0, 0.02^2)`$, and divides the outputs of attention and "
+        r"feed-forward by $`\sqrt{2 N}`$. Here the default is `--base-init fairseq`.",
+        "With a period, the model of the experiments keeps only the outputs of the layers below an average. The "
+        "released package keeps all outputs, as here.",
         "The paper is about language models; each stack of a translation model has its own averages here.",
     ),
 )

@@ -65,10 +65,10 @@ method(
         r"$`\alpha = 1/2`$ is depth-μP ([Yang et al., ICLR 2024](https://arxiv.org/abs/2310.02244)): "
         "`--depth-mup-alpha 0.5`, where the rate of the layers falls with the root of the depth. Any optimizer that "
         "keeps weights apart heeds rates and epsilons; with `--fp16` add `--fp16-no-flatten-grads`.",
-        "This is the depth half: first weights and output do not depend on the width, so a rate holds at one width. "
-        "The released code ([nanoGPT-mup](https://github.com/EleutherAI/nanoGPT-mup/tree/completep)) has the half of "
-        "the width too, $`L_{\\mathrm{base}} = 2`$, and no weight decay of biases and norms. Its $`\\epsilon`$ is "
-        r"$`10^{-12}`$, and it scales those of the embeddings and of the last LayerNorm, too.",
+        r"Only the depth half is here: initial weights and output do not depend on the width, so a rate is valid for "
+        r"one width. The released code ([nanoGPT-mup](https://github.com/EleutherAI/nanoGPT-mup/tree/completep)) has "
+        r"the width half too, $`L_{\mathrm{base}} = 2`$, and no weight decay of biases and norms. There $`\epsilon`$ "
+        r"is $`10^{-12}`$, also scaled for the embeddings and the last LayerNorm.",
         "The papers are about language models; each stack of a translation model scales with its own depth here.",
     ),
 )

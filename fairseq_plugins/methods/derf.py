@@ -67,11 +67,11 @@ method(
     norm_type="derf",
     base_init="fairseq",
     departures=(
-        r"The released GPT-2 ([Derf](https://github.com/zlab-princeton/Derf), revision 8dd9ea3) has a start of "
-        r"$`\alpha`$ each for attention, feed-forward and the top, which is 1 for all three: `--derf-alpha 1`. It also "
-        "trains a scalar on the embeddings, which is not supported.",
+        r"The released GPT-2 ([Derf](https://github.com/zlab-princeton/Derf), revision 8dd9ea3) starts $`\alpha`$ at "
+        r"1 in attention, feed-forward and on top: `--derf-alpha 1`. A trained scalar on the embeddings is not "
+        r"supported.",
         "The paper has no model for translation.",
-        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
-        "of a second stream remain LayerNorms.",
+        "Derf replaces the LayerNorms of `--norm-position`. The norms of `--layernorm-embedding`, a history and a "
+        "second stream remain LayerNorms.",
     ),
 )

@@ -206,7 +206,7 @@ method(
         *_EXTRAS,
         "Where the released code normalises $`y_0`$, it does so twice in this form; here that LayerNorm is "
         "`--layernorm-embedding`, once and before the dropout.",
-        "This is the form that the B2T paper compares, with the released code (6.1.2), which draws weights as "
-        "`--base-init xavier` does.",
+        "The B2T paper compares this form, with the released code (6.1.2), which draws weights as `--base-init "
+        "xavier` does.",
     ),
 )

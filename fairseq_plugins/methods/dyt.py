@@ -63,12 +63,11 @@ method(
     norm_type="dyt",
     base_init="fairseq",
     departures=(
-        r"The released language models ([DyT](https://github.com/jiachenzhu/DyT), revision aab5dde) have no "
-        r"$`\beta`$ and start $`\alpha`$ by width, larger at attention: 0.8 there and 0.2 elsewhere at 7 billion "
-        "parameters, `--dyt-attention-alpha 0.8 --dyt-alpha 0.2`. They also have a trained scalar on the embeddings, "
-        "which is not supported.",
+        r"The released language models ([DyT](https://github.com/jiachenzhu/DyT), revision aab5dde) have no $`\beta`$ "
+        r"and start $`\alpha`$ by width, larger at attention: 0.8 there and 0.2 elsewhere at 7 billion parameters, "
+        r"`--dyt-attention-alpha 0.8 --dyt-alpha 0.2`. A trained scalar on the embeddings is not supported.",
         "The paper has no model for translation; cross-attention counts as attention here.",
-        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
-        "of a second stream remain LayerNorms.",
+        "DyT replaces the LayerNorms of `--norm-position`. The norms of `--layernorm-embedding`, a history and a "
+        "second stream remain LayerNorms.",
     ),
 )

@@ -205,11 +205,11 @@ method(
     options={"rezero_alpha": 1.0, "rezero_alpha_per": "sublayer"},
     departures=(
         "The text gives the rule for a branch of any kind; the positions of the scalars in a Transformer, and the "
-        "scale and shift on top of the stacks, follow the authors' code. By the text there would be one more shift "
-        "before the output map of an attention.",
-        "The released cross-attention does not receive the number of sub-layers and takes 12: `--fixup-rule released`. "
-        r"By default $`L`$ counts the sub-layers that exist, $`2 N + 3 M`$ in an encoder-decoder, fewer under "
-        "merged attention, in both stacks.",
+        "scale and shift on top of the stacks, follow the authors' code. The text implies one more shift before the "
+        "output map of an attention.",
+        "The released cross-attention does not receive the number of sub-layers and takes 12: `--fixup-rule "
+        "released`. The default $`L`$ counts the sub-layers that exist, $`2 N + 3 M`$ in an encoder-decoder, fewer "
+        "under merged attention, in both stacks.",
         "An output projection that is tied to the token table, and an adaptive softmax, keep the weights as drawn, "
         "in the released code too.",
         "The DS-Init authors have one scalar for all three shifts of the feed-forward, draw the q, k and v of "

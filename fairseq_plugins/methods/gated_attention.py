@@ -90,9 +90,10 @@ method(
     attention="gated",
     base_init="fairseq",
     departures=(
-        "The released code ([gated_attention](https://github.com/qiuzh20/gated_attention), revision 49645df) has both "
-        r"forms, for dimensions and for heads. It draws every matrix from $`\mathcal{N}(0, 0.02^2)`$; here the gate is "
-        "drawn by Xavier's uniform rule. It also has norms on queries and keys, which `--attention gated` lacks.",
+        r"The released code ([gated_attention](https://github.com/qiuzh20/gated_attention), revision 49645df) has "
+        r"both forms, for dimensions and for heads. The released code draws every matrix from $`\mathcal{N}(0, "
+        r"0.02^2)`$; here the gate is drawn by Xavier's uniform rule. Norms on queries and keys exist only in the "
+        r"released code.",
         "The paper is about language models. In cross-attention the gate reads the decoder, as the queries do.",
     ),
 )

@@ -75,16 +75,16 @@ method(
     layer_aggregation="gtrans",
     base_init="fairseq",
     departures=(
-        "The equation is that of the encoder in the released code ([GTrans](https://github.com/YuweiYin/GTrans), "
-        "revision bd886c8). Its decoder has two forms. One is the same (`sparse-without-ensemble`). The other, its "
-        "default, maps the output of each group to words and adds their log-probabilities, with trained weights; it is "
-        "not here, since it belongs to the losses and the search.",
-        "Its architectures are Post-LN by default, so in its recipe too: `--norm-position post`, which leaves out the "
-        "LayerNorm that they have on the fusion of the encoder all the same.",
-        "Its recipe of 60-36 layers has groups of 6 (`--encoder-group-layers`): `--gtrans-group 6`. Without the option "
-        "every layer is a group here, and all layers are one there. Its models have width 768, GELU and learned "
-        "positions. A size that does not divide the depth, where the released code leaves the layers on top without "
-        "gradients, is refused.",
+        "The encoder of the released code ([GTrans](https://github.com/YuweiYin/GTrans), revision bd886c8) has this "
+        "equation. The decoder has two forms. `sparse-without-ensemble` is this equation too. The default maps the "
+        "output of each group to words and adds the log-probabilities, with trained weights. This form is not "
+        "supported: it would change losses and search.",
+        "The released architectures and recipe are Post-LN: `--norm-position post`. They have a LayerNorm on the "
+        "fusion of the encoder, which is left out here.",
+        "The released recipe of 60-36 layers has groups of 6 (`--encoder-group-layers`): `--gtrans-group 6`. Without "
+        "the option, every layer is a group here, and all layers are one group there. The models have width 768, GELU "
+        "and learned positions. A size that does not divide the depth is refused; the released code then leaves the "
+        "top layers without gradients.",
         "A step and a search add one product for each group on top of each stack.",
     ),
 )

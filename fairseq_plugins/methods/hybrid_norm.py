@@ -56,7 +56,7 @@ method(
         "and values come from the encoder's output, below which there is the norm on top.",
         "The released code ([HybridNorm](https://github.com/BryceZhuo/HybridNorm), revision f0dd605) draws weights of "
         "standard deviation 0.01398, divided by the root of twice the number of layers for the outputs of attention "
-        "and feed-forward; here it is `--base-init fairseq`.",
+        "and feed-forward. Here the default is `--base-init fairseq`.",
         "All heads of an attention share one gain, as in the released code.",
     ),
 )

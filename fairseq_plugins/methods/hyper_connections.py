@@ -173,7 +173,7 @@ def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
 @part(
     Axis.RESIDUAL,
     "mhc",
-    summary="the same with streams that are mixed by doubly stochastic matrices",
+    summary="several streams, mixed by trained doubly stochastic matrices",
     options=(Option("mhc_streams", 4, "number of streams", least=1),),
     parameters=at_each_site(
         "bias", "(6, 4)", "$`1`$ where a stream is read and written, -1 for others; mixing 0 and -8"
@@ -203,11 +203,12 @@ method(
     residual="hyper",
     base_init="fairseq",
     departures=(
-        "The authors' code could not be read; the equations are also those of "
-        "[hyper-connections](https://github.com/lucidrains/hyper-connections), revision 4775103, which has an RMSNorm. "
-        "The LayerNorm of the streams has no gain and no bias here, as in the text's OLMo models.",
+        "The authors' code could not be read. The equations agree with "
+        "[hyper-connections](https://github.com/lucidrains/hyper-connections), revision 4775103, which has an "
+        "RMSNorm. The LayerNorm of the streams has no gain and no bias here, as in the text's OLMo models.",
         r"At first the text scales the last matrix of each branch by a factor of $`\sqrt{K}`$, so that the sum of the "
-        "streams keeps its deviation (section 4). That would need a division, which the text does not have: omitted.",
+        r"streams keeps its deviation (section 4). The sum would need a division by this factor, not a product, so "
+        r"the factor is left out.",
         r"The text has no weight decay on $`a`$, $`M`$ and $`w`$ as far as they do not depend on the streams. Here "
         "they decay as all parameters do.",
     ),
@@ -225,11 +226,11 @@ method(
     residual="mhc",
     base_init="fairseq",
     departures=(
-        "The text does not give the starts of $`b`$ and $`W`$. They are those of an independent implementation "
-        "([mhc-lite](https://github.com/FFTYYY/mhc-lite), revision ea19775): 1 for one stream and -1 for the others in "
-        "$`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows. Its "
-        "$`M`$ is the transpose, of which the last step of the iteration makes the sums over outputs exact, not those "
-        "over inputs.",
+        "The text does not give the starts of $`b`$ and $`W`$. They come from an independent implementation "
+        "([mhc-lite](https://github.com/FFTYYY/mhc-lite), revision ea19775): 1 for one stream and -1 for the others "
+        "in $`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. There RMSNorm has a gain before $`W`$, and "
+        "$`M`$ is transposed: the last step of the iteration makes the sums over outputs exact, not the sums over "
+        "inputs.",
         "The streams begin as copies of the embedding, and end in their plain sum. The authors' DeepSeek-V4 (in "
         "[transformers](https://github.com/huggingface/transformers), revision 0197608) ends in a sum by trained "
         r"sigmoids like $`a`$; to $`a`$, $`M`$ and the sums of Sinkhorn's iteration it adds an $`\epsilon`$.",

@@ -80,6 +80,6 @@ method(
         "models it tunes the factor instead, above 1: `--keel-alpha`.",
         r"The paper is about language models, where $`L = 2M`$. A decoder with cross-attention has three sub-layers a "
         r"layer, so $`L = 3M`$ by the same rule; each stack counts its own.",
-        "The paper names no initialisation; the weights are those of `--base-init fairseq`.",
+        "The paper names no initialisation; the default is `--base-init fairseq`.",
     ),
 )

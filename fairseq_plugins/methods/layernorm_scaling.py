@@ -34,9 +34,9 @@ method(
     norm_position="layernorm_scaling",
     base_init="fairseq",
     departures=(
-        "The released code ([LayerNorm-Scaling](https://github.com/lmsdss/LayerNorm-Scaling), revision 3ac54dd) has "
-        r"RMSNorm, `--norm-type rms_norm`, and draws weights from $`\mathcal{N}(0, 0.02^2)`$. Its setting for this "
-        "method cannot be chosen: the code compares it in lower case with a name in capitals.",
+        r"The released code ([LayerNorm-Scaling](https://github.com/lmsdss/LayerNorm-Scaling), revision 3ac54dd) has "
+        r"RMSNorm, `--norm-type rms_norm`, and draws weights from $`\mathcal{N}(0, 0.02^2)`$. The released setting "
+        r"for this method cannot be chosen: the code compares it in lower case with a name in capitals.",
         "The authors advise against combining it with an initialisation that shrinks with depth.",
         "The paper is about language models; cross-attention is scaled in the same way here, and each stack counts its "
         "own depth.",

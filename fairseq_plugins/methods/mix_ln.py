@@ -43,10 +43,10 @@ method(
     base_init="fairseq",
     departures=(
         "A stack of fewer than four layers has no Post-LN layer with the default share, and is Pre-LN.",
-        "The released code ([MixLN](https://github.com/pixeli99/MixLN), revision ff45826) takes the number of Post-LN "
-        "layers, not their share, and has RMSNorm, `--norm-type rms_norm`, and linear maps drawn "
-        r"from $`\mathcal{N}(0, 0.02^2)`$, embeddings from $`\mathcal{N}(0, 0.4)`$. Its largest models, "
-        "of 7 billion parameters, have a smaller share.",
+        r"The released code ([MixLN](https://github.com/pixeli99/MixLN), revision ff45826) takes the number of "
+        r"Post-LN layers, not their share, and has RMSNorm, `--norm-type rms_norm`, and linear maps drawn from "
+        r"$`\mathcal{N}(0, 0.02^2)`$, embeddings from $`\mathcal{N}(0, 0.4)`$. The largest models, of 7 billion "
+        r"parameters, have a smaller share.",
         "The paper is about language models; each stack of a translation model has its own share here.",
     ),
 )

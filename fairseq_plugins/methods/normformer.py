@@ -121,9 +121,9 @@ method(
     departures=(
         "The equations are recalled and agree with a summary; the paper itself was not read again.",
         "The released code is fairseq's own `scale_heads`, `scale_attn`, `scale_fc` and `scale_resids` in the layers "
-        "of a decoder. Its factors multiply the output of attention behind $`W^O`$, cut into as many pieces as there "
-        "are heads: `--head-scale-at output`. Its norm on attention stands before the dropout; here, as under "
-        "`--norm-position branch`, the dropout is a part of the branch.",
+        "of a decoder. The released factors multiply the output of attention behind $`W^O`$, cut into as many pieces "
+        "as there are heads: `--head-scale-at output`. The released norm on attention is before the dropout; here, as "
+        "under `--norm-position branch`, the dropout is a part of the branch.",
         "The paper's smaller models also scale the stream at the feed-forward: `--residual res_scale`.",
         "The paper is about language models. Cross-attention has the norm and the factors of self-attention here; in "
         "fairseq's layers it has neither.",

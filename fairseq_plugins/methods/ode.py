@@ -105,14 +105,14 @@ DEPARTURES = (
     "default. The released code ([ODE-Transformer](https://github.com/libeineu/ODE-Transformer), revision bcf51e8) "
     "takes the whole layer with its residual connections for $`F`$, so even order 1 would be "
     r"$`2 y + \ldots`$: `--ode-function layer`.",
-    "Its decoder is a plain one, and so it is here: a search keeps one cache for each attention. A language model has "
-    "no encoder, so this method refuses it.",
-    "The released code does not run as it is: a colon is missing, and behind it order 4 and `standard` stop with an "
-    "error; before bcf51e8 so does order 2 with the gate. Its recipes also mix the layers of both stacks by DLCL, "
-    "`--layer-aggregation dlcl`, and have relative positions up to 8, which are not supported, a rate of 0.002, and "
-    "0.9 and 0.997 as Adam's betas.",
-    "A step evaluates each encoder layer two or four times, and keeps more for the backward pass; a search does "
-    "so once a sentence, and its steps cost what they cost without.",
+    "The decoder is plain, as in the released code: a search keeps one cache for each attention. Language models have "
+    "no encoder and are refused.",
+    "The released code does not run: a colon is missing; then order 4 and `standard` stop with an error, and before "
+    "bcf51e8 order 2 with the gate too. The released recipes also mix the layers of both stacks by DLCL, "
+    "`--layer-aggregation dlcl`. They have a rate of 0.002, and 0.9 and 0.997 as Adam's betas. Their relative "
+    "positions up to 8 are not supported.",
+    "A training step evaluates each encoder layer two or four times, and keeps more for the backward pass. A search "
+    "does so once a sentence; its steps cost nothing more.",
 )
 method(
     "ode",

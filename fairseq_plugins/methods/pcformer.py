@@ -135,18 +135,17 @@ method(
     departures=(
         "The corrector is that of the released code "
         "([Neurips-PCformer](https://github.com/rangehow/Neurips-PCformer), revision 6806f97): a special case of DLCL "
-        "before and after the last evaluation. In its translation code the second set of weights is commented out but "
-        "read, so that it stops with an error; here they are those of its language model.",
-        r"$`F`$ is what a layer adds to its input, as in ODE Transformer; the released code takes the whole layer: "
-        "`--pcformer-function layer`. Its LayerNorms on the evaluations (`--rk-norm`, off unless set), and an alpha "
-        "for each layer or dimension, are not here.",
+        "before and after the last evaluation. The translation code comments out the second set of weights but reads "
+        "it, and stops with an error. Here these weights follow the released language model.",
+        "$`F`$ is what a layer adds to its input, as in ODE Transformer; the released code takes the whole layer: "
+        "`--pcformer-function layer`. The released options for LayerNorms on the evaluations (`--rk-norm`) and for an "
+        "alpha of each layer or dimension are not supported.",
         "The decoder evaluates each layer once, as in the released code for translation, whose recipes also mix its "
-        "layers by DLCL: `--layer-aggregation last,dlcl`. A search keeps one cache for each attention. A language "
-        "model has no encoder, so this method refuses it.",
-        "Its translation code runs on a fairseq whose layers draw weights as `--base-init fairseq` does. Its "
-        "architectures for WMT have order 4 and those for IWSLT order 2, as here. Those whose names begin with "
-        "`relative_` have relative positions, which are not supported.",
-        "A step evaluates each encoder layer three times, with order 4 five times; a search does so once a sentence, "
-        "and its steps cost what they cost without.",
+        "layers by DLCL: `--layer-aggregation last,dlcl`. A search keeps one cache for each attention. Language "
+        "models have no encoder and are refused.",
+        "The released translation code draws weights as `--base-init fairseq` does. Order 4 is used for WMT and order "
+        "2 for IWSLT. Architectures `relative_...` have relative positions, which are not supported.",
+        "A training step evaluates each encoder layer three times, with order 4 five times. A search does so once a "
+        "sentence; its steps cost nothing more.",
     ),
 )

@@ -74,10 +74,10 @@ method(
     attention="qk_norm",
     base_init="fairseq",
     departures=(
-        "This is the form of the large vision Transformers, whose LayerNorms have no bias; those here have one, and "
+        "The large vision Transformers have this form, without a bias in the LayerNorms; here there is a bias. "
         "`--norm-type rms_norm` is the form of later language models. All heads of an attention share the norm.",
         "The form of Henry et al., who proposed it for translation, is QKNorm (cosines).",
-        "It can be combined with any choice on the other axes, not with another `--attention`.",
+        "QK-norm combines with any choice on the other axes, but with no other `--attention`.",
     ),
 )
 method(
@@ -93,9 +93,9 @@ method(
     reparam="fix_norm",
     init="small",
     departures=(
-        "The released code ([QKNorm](https://github.com/CyndxAI/QKNorm), revision c628cb5) is that of ScaleNorm + "
-        "FixNorm, with LayerNorms; it takes $`L`$, the 97.5th percentile of the lengths of sentences, as a setting, 72 "
-        "to 79: `--cosine-length`. Its configurations have a warm-up of 8,000 updates, those of ScaleNorm + FixNorm "
-        "have none.",
+        "The released code ([QKNorm](https://github.com/CyndxAI/QKNorm), revision c628cb5) extends the code of "
+        "ScaleNorm + FixNorm, with LayerNorms; it takes $`L`$, the 97.5th percentile of the lengths of sentences, as "
+        "a setting, 72 to 79: `--cosine-length`. The released configurations have a warm-up of 8,000 updates; "
+        "ScaleNorm + FixNorm has none.",
     ),
 )

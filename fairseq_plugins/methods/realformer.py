@@ -112,7 +112,7 @@ class ResidualAttention(Attention):
 @part(
     Axis.ATTENTION,
     "realformer",
-    summary="softmax attention whose logits are added to those of the layer below, in three chains",
+    summary="softmax attention that adds the logits of the layer below, for each kind of attention",
     options=(
         Option(
             "realformer_logits",

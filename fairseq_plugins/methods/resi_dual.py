@@ -176,9 +176,10 @@ method(
     residual="siamese",
     base_init="fairseq",
     departures=(
-        "But for one norm the equations are those of the released code "
-        "([SiameseNorm](https://github.com/Qwen-Applications/SiameseNorm), revision 70efa00); of the text only notes "
-        r"could be read, which have $`c = \sqrt{l + 1}`$ with $`l`$ the number of the sub-layer, and no norm on top.",
+        r"Except for one norm, the equations follow the released code "
+        r"([SiameseNorm](https://github.com/Qwen-Applications/SiameseNorm), revision 70efa00); only notes on the "
+        r"paper could be read. The notes have $`c = \sqrt{l + 1}`$ with $`l`$ the number of the sub-layer, and no "
+        r"norm on top.",
         r"The released code normalises $`x_0`$ but not $`y_0`$, as no option does: `--layernorm-embedding` does both.",
         "The released language models have a second form, `hybrid_pre`, which is not supported. Its first stream has "
         "HybridNorm's places: norms on queries, keys and values, none before attention, one after its sum, and none "

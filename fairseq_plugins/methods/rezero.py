@@ -92,9 +92,9 @@ method(
     departures=(
         r"The authors' package multiplies by $`\alpha`$ before the dropout in the encoder and after it in the "
         "decoder; both have the same distribution, and here it is always after.",
-        "The authors' package takes PyTorch's default weights, which are closest to `--base-init fairseq`, but "
-        r"for the output of attention, $`\sqrt{3}`$ times smaller there, and the biases of q, k and v, which are 0; "
-        "the experiments of the Admin paper take `--base-init xavier`.",
+        r"The authors' package takes PyTorch's default weights. `--base-init fairseq` is closest: the output of "
+        r"attention is $`\sqrt{3}`$ times larger here, and the biases of q, k and v are not 0. The experiments of the "
+        r"Admin paper take `--base-init xavier`.",
     ),
 )
 method(
@@ -129,6 +129,6 @@ method(
     departures=(
         "The paper is about vision; each stack counts its own layers.",
         "The smallest released model of 36 layers ([CaiT](https://github.com/facebookresearch/deit), XXS36) starts at "
-        "1e-5, not at 1e-6: `--layer-scale-start`. It draws weights from a normal distribution of deviation 0.02.",
+        "1e-5, not at 1e-6: `--layer-scale-start`. The released code draws weights with standard deviation 0.02.",
     ),
 )

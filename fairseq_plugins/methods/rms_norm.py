@@ -54,12 +54,12 @@ method(
     norm_type="rms_norm",
     base_init="fairseq",
     departures=(
-        r"The text has no $`\epsilon`$; implementations add one to the mean square, here as large as that of "
-        "LayerNorm, `--rms-norm-epsilon`. The authors' code for PyTorch (revision 2e726f1) adds 1e-8 to the root, "
-        "which moves logits by about 2e-5: `--rms-norm-epsilon-in root --rms-norm-epsilon 1e-8`.",
+        r"The text has no $`\epsilon`$; implementations add one to the mean square. Here `--rms-norm-epsilon` is "
+        r"LayerNorm's by default. The authors' code for PyTorch (revision 2e726f1) adds 1e-8 to the root, which moves "
+        r"logits by about 2e-5: `--rms-norm-epsilon-in root --rms-norm-epsilon 1e-8`.",
         "The paper's Transformer is a Post-LN model, `--norm-position post --norm-type rms_norm`; this architecture is "
         "Pre-LN, as the models that took the module up.",
-        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
-        "of a second stream remain LayerNorms.",
+        "RMSNorm replaces the LayerNorms of `--norm-position`. The norms of `--layernorm-embedding`, a history and a "
+        "second stream remain LayerNorms.",
     ),
 )

@@ -86,7 +86,7 @@ class UnitRows(AffineMap):
 @part(
     Axis.NORM_TYPE,
     "scale_norm",
-    summary="ScaleNorm at every place of `--norm-position` and on top: a length of one trained number",
+    summary="ScaleNorm at every place of `--norm-position` and on top: vectors of one trained length",
     parameters=tuple(
         NewParameter(f"{name}.scale", "(1)", r"$`\sqrt{C}`$") for name in (*SUB_LAYER_NORMS, "layer_norm")
     ),
@@ -160,12 +160,12 @@ method(
     init="small",
     departures=(
         "The released code ([transformers_without_tears](https://github.com/tnq177/transformers_without_tears), "
-        "revision c2dfaaa) draws the numbers of word vectors between -0.01 and 0.01; here those of fairseq are brought "
-        "to the same mean square, and those of `--encoder-embed-path` are multiplied by the same number. Its biases of "
-        "the output, vectors of languages and words replaced by `<unk>` are not supported.",
+        "revision c2dfaaa) draws word vectors between -0.01 and 0.01. Here fairseq's word vectors are scaled to the "
+        "same mean square, and `--encoder-embed-path` by the same factor. Output biases, language vectors and words "
+        "replaced by `<unk>` are not supported.",
         "`--reparam plain` leaves FixNorm out, `--norm-type layer_norm` ScaleNorm; FixNorm alone can be folded.",
-        "The released code trains without warm-up (`--lr-scheduler reduce_lr_on_plateau`): the rate is 3e-4, times 0.8 "
-        "after 3 validations without a better BLEU, until it is below 5e-5. It clips the gradient at 1.0, with "
-        "dropouts of 0.3, word dropout of 0.1 and betas of 0.9 and 0.999.",
+        "The released code trains without warm-up (`--lr-scheduler reduce_lr_on_plateau`): the rate is 3e-4, times "
+        "0.8 after 3 validations without a better BLEU, until it is below 5e-5. The gradient is clipped at 1.0, "
+        "dropouts are 0.3, word dropout is 0.1, and betas are 0.9 and 0.999.",
     ),
 )

@@ -224,8 +224,8 @@ method(
     init="sigma",
     departures=(
         "The text starts each gamma at 1. So does the authors' code for speech, with matrices of standard deviation "
-        "0.1. Their code for pictures, which is that of the translation experiments too, has a deviation of 0.02 and "
-        "starts gamma at the spectral norm of the first weight, which keeps it as it is: `--sigma-gamma norm`.",
+        "0.1. Their code for pictures and translation has a deviation of 0.02 and starts gamma at the spectral norm "
+        "of the first weight, which keeps the weight as it is: `--sigma-gamma norm`.",
         "The default deviation is 0.02, and `--sigma-std` sets it; which one translation had could not be read. With "
         "gamma at 1 it does not change the outputs of a new model, only how fast its matrices turn.",
         "The code converts every linear map of a network. Here these are the maps of the layers; embeddings and the "

@@ -55,9 +55,9 @@ method(
     residual="span",
     departures=(
         "Only the abstract and notes on the paper were at hand. The notes give the equation of a layer of two "
-        "sub-layers. The paper combines it with a scaling that depends on the depth, which could not be read: it is "
-        "not here, and the initialisation is `--base-init xavier`, as of the other deep models for translation.",
-        "Of the three sub-layers of a decoder layer nothing is said: here the last one takes the layer's input, and "
-        "the attention over the source has the residual connection of Post-LN.",
+        "sub-layers. The paper adds a scaling that depends on the depth, which could not be read and is left out. The "
+        "initialisation is `--base-init xavier`, as in other deep models for translation.",
+        "The notes say nothing about the three sub-layers of a decoder layer. Here the last one takes the layer's "
+        "input, and cross-attention has the residual connection of Post-LN.",
     ),
 )

@@ -62,7 +62,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
         Option(
             "sub_ln_init",
             "paper",
-            "distribution: Xavier normal as in the text, or that of nn.Linear, scaled, as in the released torchscale",
+            "distribution: Xavier normal as in the text, or nn.Linear's, scaled, as in the released torchscale",
             choices=("paper", "released"),
         ),
     ),
@@ -96,9 +96,9 @@ method(
     departures=(
         "The released code ([torchscale](https://github.com/microsoft/torchscale), revision 4d1e0e8) draws every "
         "matrix and bias as `nn.Linear` does, and multiplies those of the values, of the outputs and of the "
-        "feed-forward by the gain: `--sub-ln-init released`. Its attention has a rule of its own, which it never "
-        "calls. The default draws every matrix by Xavier's rule, which the text takes as an example; that it is the "
-        "normal one is recalled.",
+        "feed-forward by the gain: `--sub-ln-init released`. The released attention has a rule of its own, which is "
+        "never called. The default draws every matrix by Xavier's rule, which the text takes as an example; that it "
+        "is the normal one is recalled.",
         "The text counts three sub-layers in a layer of the decoder. A decoder with merged attention has two, "
         r"and its gain is $`\sqrt{\ln(2M)}`$ here.",
     ),

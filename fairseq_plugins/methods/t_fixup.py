@@ -89,8 +89,8 @@ method(
         r"The text draws every matrix by Xavier's rule. The released code keeps fairseq's gain $`1/\sqrt{2}`$ for "
         "q and k (not for v, which it multiplies back) and draws the biases of q, k and v at random: "
         "`--t-fixup-rule released --base-init xavier_biased`. The default follows the text.",
-        "The text has one depth for both stacks. As in the released code, each stack has its own here, and a "
-        "table that both share is scaled once, by the encoder's.",
+        "The text has one depth for both stacks. Here, as in the released code, each stack has its own depth, and a "
+        "shared table is scaled once, by the encoder's depth.",
         "The released decoder layers keep a LayerNorm that nothing uses; here there is none.",
         "An output projection that is tied to the token table is just as small at first, in the released code too. "
         "If the encoder's input is not text, there is no table to scale.",

@@ -68,7 +68,7 @@ class ValueResidualAttention(Attention):
 @part(
     Axis.ATTENTION,
     "value_residual",
-    summary="softmax attention whose values are mixed with those of the first layer, in three chains",
+    summary="softmax attention that mixes in the values of the first layer, for each kind of attention",
     options=(Option("value_residual_mix", "half", "both factors: one half, or trained numbers", ("half", "trained")),),
     no_fold="stock fairseq has no attention that reads the values of the first layer",
 )
@@ -85,7 +85,7 @@ method(
     paper="Zhou et al., ACL 2025, https://arxiv.org/abs/2410.17897",
     equation=(
         r"$`V_n \leftarrow \lambda_1 V_n + \lambda_2 V_1`$ in every layer $`n > 1`$, $`\lambda_1 = \lambda_2 = 0.5`$; "
-        "the layers are Pre-LN, and queries, keys and weights are those of softmax attention"
+        r"the layers are Pre-LN, and queries, keys and weights are as in softmax attention"
     ),
     norm_position="pre",
     attention="value_residual",
@@ -93,8 +93,8 @@ method(
     departures=(
         "The released code ([Value-Residual-Learning](https://github.com/Zcchill/Value-Residual-Learning), revision "
         "95652f6) has the constants; the text also trains them: `--value-residual-mix trained`, which adds "
-        "`v_proj.mixing.factors` to each attention above the first layer. SVFormer of the same paper, in which all "
-        "layers share $`V_1`$, is not supported.",
+        "`v_proj.mixing.factors` to each attention above the first layer. The paper's SVFormer, in which all layers "
+        "share $`V_1`$, is not supported.",
         "The paper is about language models; here there is one chain each for the encoder's self-attention, the "
         "decoder's and the cross-attention, as in RealFormer. With LayerDrop the lowest layer that runs gives $`V_1`$.",
     ),

@@ -70,8 +70,8 @@ def load_exactly(
         return
     if [tensor.shape for tensor in saved] != [tensor.shape for tensor in masters]:
         raise UserError(
-            "the checkpoint has the float32 master weights of other parameters, or in other parts "
-            "(--fp16-no-flatten-grads): keep the settings, or use --reset-optimizer"
+            "the float32 master weights in this checkpoint do not match the model or --fp16-no-flatten-grads: "
+            "keep the settings, or use --reset-optimizer"
         )
     for master, value in zip(masters, saved, strict=True):
         master.copy_(value)

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 DIVERGED, FAILED_TO_TRAIN = "diverged", "failed to train"
 MARGIN = 0.05
-"""A model whose loss is at most this share below the entropy of single tokens has learned only their frequencies."""
+"""A loss at most this share below the unigram entropy is no better than the unigram baseline."""
 
 
 def learned_nothing(loss: float, entropy: float) -> bool:
-    """Whether a model has learned only token frequencies.
+    """Whether a model is no better than the unigram baseline.
 
     Args:
         loss: negative log-likelihood per token.

@@ -78,7 +78,7 @@ class FairseqMuon(FairseqOptimizer):
             kinds[getattr(parameter, "param_group", None) == MATRIX].append(parameter)
         if not kinds[True]:
             raise UserError(
-                "--optimizer muon finds no matrices of layers: weights in one tensor have none; "
+                "--optimizer muon needs unflattened weights, and finds no matrices of layers: "
                 "add --fp16-no-flatten-grads, or choose another --ddp-backend"
             )
         muon = torch.optim.Muon(

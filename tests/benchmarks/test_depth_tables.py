@@ -39,6 +39,13 @@ def test_a_training_of_a_sweep_stands_beside_the_best_of_its_configuration() -> 
         ["pre_ln_6e6d", "0.004", "ok", "4.0", "0.000", "best, highest tried"],
         ["post_ln_18e18d", "0.002", "failed to train", "", "", ""],
     ]
+    lines += [line("b2t_6e6d", "sweep", "0.004", "5.0"), line("b2t_18e18d", "sweep", "0.016", "5.0")]
+    lines += [line("pre_ln_18e18d", "sweep", "0.016", "5.0")]
+    assert tables.rates_table(lines).splitlines()[2:] == [
+        "| `post_ln` |  | fails at every rate |",
+        "| `admin` | 2e-3, fails from 8e-3 |  |",
+        "| `b2t`, `pre_ln` | ≥ 4e-3 | ≥ 16e-3 |",
+    ]
 
 
 def test_means_spreads_and_tests_over_the_seeds() -> None:

@@ -29,8 +29,11 @@ def name_of(thing: Method | Part) -> str:
 
 
 GENERATED = [
-    *("docs/methods.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"),
-    *("docs/results/depth.md", "docs/results/depth_cells.tsv", "docs/results/depth_sweep.tsv", "docs/translating.md"),
+    *(
+        f"docs/{name}.md"
+        for name in ("methods", "fairseq", "reproduction", "choosing", "translating", "learning_rates")
+    ),
+    *("docs/results/depth.md", "docs/results/depth_cells.tsv", "docs/results/depth_sweep.tsv"),
 ]
 
 
@@ -168,9 +171,9 @@ def test_an_option_of_two_parts_of_a_method_stands_once_in_its_section() -> None
 
 
 def test_section_names_what_differs_and_joins_what_is_alike() -> None:
+    assert generate.own_flags(METHODS["hybrid_ln"]) == "--norm-position post,pre --base-init fairseq"
     lines = generate.method_section(METHODS["admin"]).splitlines()
-    axes = [line for line in lines if line.startswith("- `--")]
-    assert axes == ["- `--residual` `admin`: omega * stream + branch, omega measured on the first training batch"]
+    assert "Architecture: `admin_transformer`, `--residual admin --base-init xavier`." in lines[1]
     assert [line for line in lines if line.startswith("- New parameter")] == [
         "- New parameter `S_residual.omega_trained`, `(C)`: 0; absent with `--admin-omega frozen`"
     ]
@@ -186,9 +189,8 @@ def test_page_says_whether_stock_computes_the_same_without_a_fold() -> None:
     needs = {"post_ln": False, "ds_init": False, "admin_torch": True, "deepnet": True, "completep": True}
     for name, needed in needs.items():
         assert generate.scales_stream(METHODS[name]) is needed
-        section = generate.method_section(METHODS[name])
-        assert ("turns it into a checkpoint" in section) is needed
-        assert ("the weights are a stock Transformer's" in section) is not needed
+        assert generate.folds_into_stock(METHODS[name]) == ("yes" if needed else "is stock")
+    assert generate.folds_into_stock(METHODS["b2t"]) == "no"
 
 
 # Records -----------------------------------------------------------------------------------------------------------

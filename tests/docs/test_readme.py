@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import sys
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import setuptools
 import yaml
 
 import fairseq_plugins
+from docs import depth_tables, generate
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.tools.cli.main import COMMANDS, main
 from fairseq_plugins.tools.demo.command import METHODS as DEMO_METHODS
@@ -72,6 +75,16 @@ def test_its_numbers_are_those_of_the_package() -> None:
     assert not stale, f"write that there are {len(METHODS)} methods, in {stale}"
     assert "trains six methods" in README
     assert len(DEMO_METHODS) == 6
+
+
+def test_its_measured_numbers_are_those_of_the_results() -> None:
+    scores = depth_tables.mean_scores(depth_tables.read(), "18e18d")
+    row = " | ".join(scores[name].split()[1] for name in ("post_ln", "pre_ln", "admin", "b2t"))
+    assert f"| here | {row} |" in README
+    steps = [("h200_step_fp16", "post_ln", 4096), ("h200_step_fp16", "admin", 4096), ("h200_step_18", "post_ln", 3200)]
+    for measurement, model, tokens in steps:
+        [seconds] = [row["seconds"] for row in generate._results("times", measurement) if row["model"] == model]
+        assert f"{round(tokens / float(seconds), -3):,.0f}" in README
 
 
 def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +177,19 @@ def test_make_targets_exist() -> None:
         named = set(re.findall(r"\bmake ([a-z0-9-]+)", code))
         assert named, page
         assert named <= targets, page
+
+
+def test_a_package_index_shows_no_link_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index knows nothing of the other files: links of README lead to the repository, or are plain words."""
+    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    module = runpy.run_path(str(ROOT / "setup.py"))
+    shown, relative = module["long_description"], r"\]\((?!https?:|#)"
+    assert re.search(relative, README)
+    assert not re.search(relative, shown())
+    assert "Documentation · Quickstart" in shown()
+    monkeypatch.setitem(shown.__globals__, "REPOSITORY", "https://example.org/deep")
+    assert "[Documentation](https://example.org/deep/blob/main/docs/README.md)" in shown()
+    assert "](https://example.org/deep/raw/main/docs/results/depth.png)" in shown()
 
 
 def test_pip_lines_ask_for_what_setup_py_requires() -> None:

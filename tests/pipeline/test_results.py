@@ -88,9 +88,9 @@ GUARDED = {"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "Mini
 SCORED = {"scores": {"sacreBLEU": 1.0}}
 VERDICTS = (
     # Seven words once each and one end of sentence are 3 bits; the limit is 2.85.
-    ({"valid": {10: 2.84}, **SCORED}, "ok", "alone give 3.00"),
-    ({"valid": {10: 2.86}, **SCORED}, "failed to train", "token frequencies alone give 3.00"),
-    ({"valid": {10: 2.0, 20: 2.86}}, "failed to train", "token frequencies alone give 3.00"),
+    ({"valid": {10: 2.84}, **SCORED}, "ok", "unigram baseline is 3.00"),
+    ({"valid": {10: 2.86}, **SCORED}, "failed to train", "the unigram baseline is 3.00"),
+    ({"valid": {10: 2.0, 20: 2.86}}, "failed to train", "the unigram baseline is 3.00"),
     ({"valid": {10: 2.0}}, "not evaluated", "fairseq-deep evaluate"),
     ({"valid": {10: 2.0}, "finished": {}}, "not finished", "10 of 500 updates"),
     ({"valid": {10: float("nan")}}, "diverged", "loss not finite"),

@@ -498,7 +498,7 @@ def test_a_run_is_made_longer_neither_without_checkpoints_nor_with_what_was_made
     (run / "checkpoints" / "checkpoint_last.pt").unlink()
     before = (run / "run.json").read_bytes()
     no_checkpoint = f"{run}/checkpoints has no checkpoint_last.pt, from which the finished training could go on"
-    made_of_it = ": made of an earlier training; to train on, move or delete what is named"
+    made_of_it = ": made from the earlier run; move or delete this to continue training"
     wrong = []
     for names in ((), ("evaluation",), ("averaged.pt",), ("evaluation", "averaged.pt")):
         for name in names:
@@ -546,7 +546,7 @@ def test_the_check_of_a_killed_command_ends_with_it() -> None:
 
 
 def test_a_schedule_that_follows_the_length_keeps_it(data: Path, tmp_path: Path) -> None:
-    """Its earlier rates would have been others."""
+    """The earlier learning rates would have been different."""
     run, config = tmp_path / "run", tmp_path / "polynomial.yaml"
     published = (CONFIGS / "iwslt14_de_en" / "admin_6e6d_no_warmup.yaml").read_text()
     config.write_text(published.replace("  total_num_update: 100000\n", ""))

@@ -90,7 +90,7 @@ def test_a_raw_line_that_becomes_other_tokens_is_told(
     first, *merges = read(data / "codes")
     write(data / "codes", [first, *merges[:5]])
     packaged(made.checkpoint, tmp_path / "other", "--data", data)
-    told = f" lines of {data}/raw/test.de become other tokens than in {data}/text/test.de\n"
+    told = f" lines of {data}/raw/test.de against {data}/text/test.de\n"
     assert capsys.readouterr().err.endswith(told)
     (data / "test_sets").write_text("")  # prepared without a test set
     packaged(made.checkpoint, tmp_path / "untested", "--data", data)

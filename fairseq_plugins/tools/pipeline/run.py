@@ -151,7 +151,7 @@ def train(request: Request) -> int:
     """Train, continue, or leave a finished training as it is.
 
     Returns:
-        0, or 1 for a training that ended in a loss that is not finite.
+        0, or 1 for a training that ended with a NaN or infinite loss.
 
     Raises:
         UserError: as :func:`make_plan` and :func:`begun`, or the training ended by a mistake.
@@ -401,7 +401,7 @@ def begun(request: Request) -> LaunchPlan:
     if made_of_it and (longer or begins):
         # Refused now: the evaluation would refuse only after hours of training, or take what is there for its own.
         raise UserError(
-            f"{' and '.join(made_of_it)}: made of an earlier training; to train on, move or delete what is named"
+            f"{' and '.join(made_of_it)}: made from the earlier run; move or delete this to continue training"
         )
     from fairseq_plugins.checkpoints.damaged import restore_last_checkpoint
     from fairseq_plugins.checkpoints.names import LAST

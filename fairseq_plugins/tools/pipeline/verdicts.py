@@ -41,7 +41,7 @@ def verdict_of(run: Run) -> Verdict:
 
 
 def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
-    """Whether a training diverged (its loss was not finite) or failed to train (it learned only token frequencies).
+    """Whether a training diverged (NaN or infinite loss) or failed to train (no better than the unigram baseline).
 
     ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None if unknown.
     """
@@ -51,8 +51,8 @@ def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
     if final is None:
         return Verdict(UNKNOWN, "never validated")
     if unigram_entropy is None:
-        return Verdict(UNKNOWN, f"valid loss {final:.2f} bits; the token frequencies of the training text are unknown")
-    reason = f"valid loss {final:.2f} bits, token frequencies alone give {unigram_entropy:.2f}"
+        return Verdict(UNKNOWN, f"valid loss {final:.2f} bits; the unigram baseline of the training text is unknown")
+    reason = f"valid loss {final:.2f} bits, the unigram baseline is {unigram_entropy:.2f}"
     return Verdict(FAILED_TO_TRAIN if learned_nothing(final, unigram_entropy) else OK, reason)
 
 

@@ -80,12 +80,12 @@ class NBest(NamedTuple):
 class Translator:
     """A package of ``fairseq-deep package``, ready to translate.
 
-    Several threads may use it, one after the other. It can be pickled; the process that gets it loads the model again.
+    Threads may share a translator, in turns. A translator can be pickled; the receiving process loads the model again.
     A line that is longer than every sentence of the training is translated sentence by sentence.
 
     Args:
         model: the directory.
-        engine: ``auto`` (the fastest that it holds), ``fairseq``, ``ctranslate2`` or the name of one of its exports.
+        engine: ``auto`` (the fastest in the package), ``fairseq``, ``ctranslate2`` or the name of an export.
         device: ``auto``, ``cpu`` or ``gpu``, which may be called ``cuda``.
         beam: hypotheses of the search; by default the package's.
         length_penalty: fairseq's or GNMT's, as the package says; by default the package's.

@@ -68,7 +68,7 @@ def test_one_line_one_code_and_one_verdict(ended: tuple[Path, int, str], tmp_pat
 
 def test_a_run_that_failed_to_train_is_called_that(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
-    text = "failed to train: training loss 9.01 bits a token after 4400 updates, the frequencies alone give 9.1"
+    text = "failed to train: training loss 9.01 bits a token after 4400 updates, the unigram baseline is 9.1"
     prefix = "2026-01-01 00:00:00 | INFO | fairseq_cli.train.guard | "
     log.write_text(f"{prefix}{guard_record(4400, f'{text}; stop', ends=text)}\nerror: {text}\n")
     assert resume.say_how_it_ended(tmp_path, 3, log, since=0).exit_code == 1

@@ -90,5 +90,5 @@ class PlateauWatch:
             return None
         return (
             f"{FAILED_TO_TRAIN}: training loss {self._mean.mean:.2f} bits a token after {update} updates, "
-            f"the frequencies of the target tokens alone give {self._entropy:.2f}"
+            f"the unigram baseline is {self._entropy:.2f}"
         )
