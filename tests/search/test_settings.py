@@ -23,7 +23,7 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
 import fairseq_plugins.search.settings
-from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
+from fairseq_plugins.search.beam import LeanSearch
 from tests import models
 from tests.refusals import refused
 from tests.search.searching import (
@@ -146,12 +146,9 @@ def test_a_class_handed_over_is_replaced_or_refused() -> None:
 
     build, members, asked = models.task().build_generator, [outspoken()], settings(lenpen_form="gnmt")
     assert type(build(members, asked, seq_gen_cls=SequenceGenerator)) is LeanSearch
-    aligned = build(members, asked, seq_gen_cls=SequenceGeneratorWithAlignment)
-    assert type(aligned) is LeanSearchWithAlignment
     assert type(build(members, settings(), seq_gen_cls=Other)) is Other
-    extra = {"lm_weight": 0.5}
-    assert build(members, settings(print_alignment="soft"), extra_gen_cls_kwargs=extra).lm_weight == 0.5
-    assert extra == {"lm_weight": 0.5}
+    aligned = build(members, settings(print_alignment="soft"), extra_gen_cls_kwargs={"lm_weight": 0.5})
+    assert (type(aligned), aligned.lm_weight) == (SequenceGeneratorWithAlignment, 0.5)
     line = refused(build, members, asked, seq_gen_cls=Other)
     assert "TranslationTask searches with Other, which knows only its own" in line
 
