@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_plugins.core.attention import AttentionPlan, ThreeMapsAttention, needs_cross_attention
+from fairseq_plugins.core.attention import Attended, AttentionPlan, Given, ThreeMapsAttention, needs_cross_attention
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Stack, method, part
 from fairseq_plugins.methods.shared.averages import RunningAverage
-from fairseq_plugins.methods.shared.cached_keys import keys_and_values
+from fairseq_plugins.methods.shared.cached_keys import by_head, by_position, by_sentence, keys_and_values
 
 
 class MergedAttention(ThreeMapsAttention):
@@ -35,47 +35,28 @@ class MergedAttention(ThreeMapsAttention):
         super().__init__(*args, **kwargs)
         self.average = RunningAverage()
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None = None,
-        query_padding_mask: Tensor | None = None,
-        future_mask: Tensor | None = None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
-        need_weights: bool = False,
-        need_head_weights: bool = False,
-        prev_logits: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """See :meth:`fairseq_plugins.core.attention.Attention.attend`.
-
-        In a search B may be several times the number of sentences whose keys the cache holds; the queries of a sentence
-        then attend together, as if they were W times T positions.
-        """
-        average = self.average(self.v_proj(query), query_padding_mask, incremental_state, future_mask is not None)
-        length, batch, width = query.size()
-        keys, values, pads = keys_and_values(self, key, key_padding_mask, incremental_state)
-        sentences = keys.size(0)
-        queries = self.q_proj(query).view(length, sentences, -1, self.num_heads, self.head_dim)
-        queries = queries.permute(1, 3, 2, 0, 4).reshape(sentences, self.num_heads, -1, self.head_dim)  # N H W*T D
+    def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
+        """See :meth:`fairseq_plugins.core.attention.Attention.attend`."""
+        given, length = Given(*args, **kwargs), len(query)
+        causal = given.future_mask is not None
+        average = self.average(self.v_proj(query), given.query_padding_mask, given.incremental_state, causal)
+        keys, values, pads = keys_and_values(self, key, given.key_padding_mask, given.incremental_state)
+        queries = by_sentence(self, self.q_proj(query), len(keys))
         allowed: Tensor | None = None
         if pads is not None:
             allowed = torch.logical_not(pads.to(torch.bool)).unsqueeze(1).unsqueeze(1)  # B 1 1 S
         weights: Tensor | None = None
-        if need_weights:
+        if given.need_weights:
             logits = torch.matmul(queries * self.scaling, keys.transpose(2, 3)).float()
             if allowed is not None:
                 logits = logits.masked_fill(torch.logical_not(allowed), float("-inf"))
             probabilities = F.softmax(logits, dim=-1)  # N H W*T S
             context = torch.matmul(self.dropout_module(probabilities.type_as(values)), values)
-            weights = probabilities.transpose(0, 1).reshape(self.num_heads, batch, length, -1)
-            if not need_head_weights:
-                weights = weights.mean(dim=0)
+            weights = by_head(probabilities, length, given.need_head_weights)
         else:
             rate = float(self.dropout_module.p) if self.training else 0.0
             context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=allowed, dropout_p=rate)
-        context = context.view(sentences, self.num_heads, -1, length, self.head_dim).permute(3, 0, 2, 1, 4)
-        return self.out_proj(context.reshape(length, batch, width) + average), weights, prev_logits
+        return self.out_proj(by_position(context, length) + average), weights, given.prev_logits
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:

@@ -13,7 +13,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fairseq_plugins.core.attention import Attention, AttentionPlan, ThreeMapsAttention, needs_cross_attention
+from fairseq_plugins.core.attention import (
+    Attended,
+    Attention,
+    AttentionPlan,
+    Given,
+    ThreeMapsAttention,
+    needs_cross_attention,
+)
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, method, part
 from fairseq_plugins.methods.shared.averages import AverageAttention
@@ -36,26 +43,13 @@ class JoinedAttention(ThreeMapsAttention):
         super().__init__(*args, **kwargs)
         self.self_attn: Any = inner
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None = None,
-        query_padding_mask: Tensor | None = None,
-        future_mask: Tensor | None = None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
-        need_weights: bool = False,
-        need_head_weights: bool = False,
-        prev_logits: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
         """See :meth:`Attention.attend`; the weights are those of the cross-attention."""
-        target, _, _ = self.self_attn.attend(
-            query, query, query_padding_mask, query_padding_mask, future_mask, incremental_state
-        )
-        source, weights, _ = super().attend(
-            query, key, key_padding_mask, None, None, incremental_state, need_weights, need_head_weights
-        )
-        return source + target, weights, prev_logits
+        given = Given(*args, **kwargs)
+        own = given._replace(key_padding_mask=given.query_padding_mask, need_weights=False, need_head_weights=False)
+        target, _, _ = self.self_attn.attend(query, query, *own)
+        source, weights, logits = super().attend(query, key, *given)
+        return source + target, weights, logits
 
 
 def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.attention import Attended, Attention, AttentionPlan, Given
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, method, part
-from fairseq_plugins.methods.shared.cached_keys import keys_and_values
+from fairseq_plugins.methods.shared.cached_keys import by_head, by_position, by_sentence, keys_and_values
 
 
 class ResidualAttention(Attention):
@@ -36,9 +36,6 @@ class ResidualAttention(Attention):
         terms: divisor of S inside the softmax: 1 for the sum, the depth for the mean.
 
     The other arguments are those of :class:`fairseq.modules.MultiheadAttention`.
-
-    In a search B may be W times the number N of sentences whose keys the cache of a cross-attention holds. The queries
-    of a sentence then attend together, as if they were W times T positions: S is ``(N * H, W * T, S)``.
     """
 
     beams_share_source = True
@@ -47,43 +44,21 @@ class ResidualAttention(Attention):
         super().__init__(*args, **kwargs)
         self.terms = terms
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None = None,
-        query_padding_mask: Tensor | None = None,
-        future_mask: Tensor | None = None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
-        need_weights: bool = False,
-        need_head_weights: bool = False,
-        prev_logits: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """See :meth:`Attention.attend`; the logits are S, ``(B * H, T, S)``, float32 or the model's float64."""
-        length, batch, width = query.size()
-        keys, values, pads = keys_and_values(self, key, key_padding_mask, incremental_state)
-        keys, values = keys.flatten(0, 1), values.flatten(0, 1)
-        queries = self.group(self.q_proj(query) * self.scaling, keys.size(0) // self.num_heads)
-        logits = self.accumulate(queries, keys, prev_logits)
-        if self.encoder_decoder_attention:
-            future_mask = None
+    def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
+        """See :meth:`Attention.attend`; the logits are S, ``(N * H, W * T, S)``, float32 or the model's float64."""
+        given, length = Given(*args, **kwargs), len(query)
+        keys, values, pads = keys_and_values(self, key, given.key_padding_mask, given.incremental_state)
+        sentences, keys, values = len(keys), keys.flatten(0, 1), values.flatten(0, 1)
+        queries = by_sentence(self, self.q_proj(query) * self.scaling, sentences).flatten(0, 1)
+        logits = self.accumulate(queries, keys, given.prev_logits)
+        future_mask = None if self.encoder_decoder_attention else given.future_mask
         probabilities = torch.softmax(self.masked(logits, pads, future_mask), dim=-1)
         context = torch.bmm(self.dropout_module(probabilities.type_as(values)), values)
-        sentences = context.size(0) // self.num_heads
-        context = context.view(sentences, self.num_heads, -1, length, self.head_dim).permute(3, 0, 2, 1, 4)
-        output = self.out_proj(context.reshape(length, batch, width))
+        output = self.out_proj(by_position(context.unflatten(0, (sentences, -1)), length))
         weights: Tensor | None = None
-        if need_weights or need_head_weights:
-            by_head = probabilities.view(sentences, self.num_heads, batch // sentences * length, -1).transpose(0, 1)
-            weights = by_head.reshape(self.num_heads, batch, length, -1)
-            if not need_head_weights:
-                weights = weights.mean(dim=0)
+        if given.need_weights or given.need_head_weights:
+            weights = by_head(probabilities.unflatten(0, (sentences, -1)), length, given.need_head_weights)
         return output, weights, logits
-
-    def group(self, x: Tensor, sentences: int) -> Tensor:
-        """Reshape queries ``(T, N * W, C)`` to ``(N * H, W * T, D)``."""
-        grouped = x.reshape(x.size(0), sentences, -1, self.num_heads, self.head_dim).permute(1, 3, 2, 0, 4)
-        return grouped.reshape(sentences * self.num_heads, -1, self.head_dim)
 
     def accumulate(self, queries: Tensor, keys: Tensor, prev_logits: Tensor | None) -> Tensor:
         """Return S of this layer, unmasked: ``(B * H, T, S)`` from ``(B * H, T, D)``, ``(B * H, S, D)`` and S below.

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.attention import Attended, Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, Option, method, part
@@ -56,7 +56,7 @@ class ValueResidualAttention(Attention):
 
     def attend(
         self, query: Tensor, key: Tensor | None, *args: Any, prev_logits: Tensor | None = None, **kwargs: Any
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    ) -> Attended:
         """See :meth:`Attention.attend`; ``prev_logits`` are V_1, ``(S, B, C)``, or None for a source that is cached."""
         [mixing] = self.mixing
         mixing.first = prev_logits

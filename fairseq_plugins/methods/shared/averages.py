@@ -15,6 +15,8 @@ from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
+from fairseq_plugins.core.attention import Attended, Given
+
 
 def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return sums of the values so far, ``(T, B, C)``, and counts, ``(T, B or 1, 1)``, without pads, in float32."""
@@ -138,20 +140,10 @@ class AverageAttention(nn.Module):
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None = None,
-        query_padding_mask: Tensor | None = None,
-        future_mask: Tensor | None = None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
-        need_weights: bool = False,
-        need_head_weights: bool = False,
-        prev_logits: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
-        average = self.average(query, query_padding_mask, incremental_state, future_mask is not None)
-        average = self.ffn(average)
+        given = Given(*args, **kwargs)
+        causal = given.future_mask is not None
+        average = self.ffn(self.average(query, given.query_padding_mask, given.incremental_state, causal))
         of_input, of_average = torch.sigmoid(self.gate(torch.cat([query, average], dim=-1))).chunk(2, dim=-1)
-        return of_input * query + of_average * average, None, prev_logits
+        return of_input * query + of_average * average, None, given.prev_logits
