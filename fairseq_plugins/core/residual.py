@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import Constant, StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Site, part
+from fairseq_plugins.core.method import PARTS, Axis, NewParameter, Site, part
 from fairseq_plugins.core.norm import NormPlace, norms_always
 
 
@@ -111,13 +111,12 @@ class ConstantSum(Residual):
 
 
 def needs_norm_after(design: StackDesign, config: Any) -> list[str]:
-    """``Part.conflicts`` of scaled streams: without a LayerNorm after the sum, each multiplies all layers above."""
-    if norms_always(design, NormPlace.AFTER):
-        return []
+    """``Part.conflicts`` where a LayerNorm has to follow each sum: that of Post-LN, or of a norm place of that name."""
     name, place = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM_POSITION)
-    return [
-        f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm-position post, not {place}"
-    ]
+    if place == name or norms_always(design, NormPlace.AFTER):
+        return []
+    wanted = f"{name} or post" if name in PARTS[Axis.NORM_POSITION] else "post"
+    return [f"--residual {name} needs a LayerNorm after each sum: use --norm-position {wanted}, not {place}"]
 
 
 def only_branches(design: StackDesign, config: Any) -> list[str]:

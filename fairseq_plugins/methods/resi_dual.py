@@ -12,7 +12,6 @@ SiameseNorm: branches read both streams. Li et al., ICML 2026, https://arxiv.org
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from fairseq.modules import LayerNorm
@@ -26,10 +25,9 @@ from fairseq_plugins.core.norm import (
     layer_norm,
     layer_norm_parameters,
     norm_module,
-    norms_always,
     stock_top_norm,
 )
-from fairseq_plugins.core.residual import ConstantSum, ExtraStreams, PlainResidual, Residual
+from fairseq_plugins.core.residual import ConstantSum, ExtraStreams, PlainResidual, Residual, needs_norm_after
 
 EPSILON = 1e-7
 """Epsilon of the LayerNorm on the sum, in the released code."""
@@ -85,18 +83,6 @@ def dual_stream(design: StackDesign) -> ExtraStreams:
     return DualStream(norm, options.resi_dual_scale, options.resi_dual_alpha)
 
 
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse layers that are not Post-LN: their stream is the sum of all branches already."""
-    if norms_always(design, NormPlace.AFTER):
-        return []
-    residual, norm = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM_POSITION)
-    wanted = "siamese or post" if residual == "siamese" else "post"
-    return [
-        f"--residual {residual} keeps the sum of all branches beside a Post-LN stream: "
-        f"use --norm-position {wanted}, not {norm}"
-    ]
-
-
 @part(
     Axis.RESIDUAL,
     "resi_dual",
@@ -106,7 +92,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
         Option("resi_dual_alpha", 1.0, "factor of the Post-LN stream on top"),
     ),
     parameters=layer_norm_parameters("side_stream.norm"),
-    conflicts=conflicts,
+    conflicts=needs_norm_after,
     no_fold="stock fairseq has one stream",
     extra_streams=dual_stream,
 )
@@ -133,7 +119,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     "siamese",
     summary="stream + branch / c, beside it the plain sum of all branches, whose norm every branch reads, too",
     parameters=layer_norm_parameters(*(f"{site.value}_residual.norm" for site in Site), "side_stream.norm"),
-    conflicts=conflicts,
+    conflicts=needs_norm_after,
     no_fold="stock fairseq has one stream",
     extra_streams=lambda design: DualStream(norm_module(design, None)(design.width)),
 )
