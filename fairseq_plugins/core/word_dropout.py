@@ -13,10 +13,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.method import GENERAL_OPTIONS, Option
 
 GENERAL_OPTIONS["word_dropout"] = Option(
-    "word_dropout",
-    0.0,
-    "rate at which word vectors are zeroed in training; the decoder's start symbol is kept",
-    rate=True,
+    "word_dropout", 0.0, "rate at which word vectors are zeroed in training, but for the start symbol", rate=True
 )
 
 

@@ -1,7 +1,4 @@
-"""Admin: adaptive initialisation. Post-LN whose stream is scaled by omega, measured on the first training batch.
-
-Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, section 4.
-"""
+"""Admin: adaptive initialisation. Post-LN whose stream is scaled by omega, measured on the first training batch."""
 
 from __future__ import annotations
 
@@ -87,20 +84,9 @@ class AdminResidual(Calibrated):
     "admin",
     summary="omega * stream + branch, omega measured on the first training batch",
     options=(
-        Option(
-            "admin_profile",
-            "released",
-            "rule for omega: as in the released code (omega_1 = 1, variance of the input counted, running) or "
-            "the paper's formula (omega_1 = 0)",
-            choices=("released", "paper"),
-        ),
+        Option("admin_profile", "released", "rule for omega: the released code's or the text's", ("released", "paper")),
         Option("admin_omega", "trained", "train omega, or keep it as measured", choices=("trained", "frozen")),
-        Option(
-            "admin_scale",
-            "elementwise",
-            "one omega for each of the C dimensions, or one for all of them",
-            choices=("elementwise", "scalar"),
-        ),
+        Option("admin_scale", "elementwise", "one omega for each dimension, or one for all", ("elementwise", "scalar")),
     ),
     conflicts=needs_norm_after,
     parameters=at_each_site("omega_trained", "(C)", "0; absent with `--admin-omega frozen`")

@@ -1,8 +1,4 @@
-"""Admin-Torch: Admin without profiling. One omega for a whole stack, from its number of sub-layers alone.
-
-The package admin-torch of Admin's authors, https://github.com/microsoft/admin-torch; the method is that of
-Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249.
-"""
+"""Admin-Torch: Admin without profiling. One omega for a whole stack, from its number of sub-layers alone."""
 
 from __future__ import annotations
 
@@ -61,19 +57,8 @@ def omega_of(sub_layers: int, change: str) -> float:
     "admin_torch",
     summary="omega * stream + branch, omega from the number of sub-layers of the stack",
     options=(
-        Option(
-            "admin_torch_change",
-            "logn",
-            "how the output change of a new stack grows with its sub-layers: O(logn), O(1) or O(n) "
-            "as in the package; O(n) is Post-LN",
-            choices=("logn", "constant", "linear"),
-        ),
-        Option(
-            "admin_torch_omega",
-            "fixed",
-            "one constant for all C dimensions, or C trained numbers",
-            choices=("fixed", "trained"),
-        ),
+        Option("admin_torch_change", "logn", "how the output change of a stack grows", ("logn", "constant", "linear")),
+        Option("admin_torch_omega", "fixed", "one constant, or C trained numbers", ("fixed", "trained")),
     ),
     conflicts=needs_norm_after,
     parameters=at_each_site(

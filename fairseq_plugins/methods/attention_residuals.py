@@ -1,9 +1,6 @@
 """Attention residuals: every sub-layer reads a softmax mixture of the outputs of the sub-layers, or blocks, below it.
 
-Kimi Team 2026, https://arxiv.org/abs/2603.15031, section 3. With v_0 the embedding and v_i the sum of the branches of
-block i so far, the input of sub-layer l is ``sum_i softmax_i(w_l . RMSNorm(v_i)) v_i``.
-
-Legend: T time, B batch, C width, K finished blocks.
+Legend: T time, B batch, C width, K finished blocks; v_0 is the embedding, v_i the sum of the branches of block i.
 """
 
 from __future__ import annotations
@@ -142,9 +139,7 @@ class Blocks(ExtraStreams):
     "attention_residual",
     summary="each branch reads a softmax mixture of the outputs of all sub-layers below, or of blocks of them",
     options=(
-        Option(
-            "attention_residual_blocks", 0, "most blocks of a stack, of equal size; 0: each sub-layer is one", least=0
-        ),
+        Option("attention_residual_blocks", 0, "most blocks of a stack, of equal size; 0: one a sub-layer", least=0),
         Option("attention_residual_begin", "layer", "where a block may begin", ("layer", "sub_layer")),
     ),
     parameters=(

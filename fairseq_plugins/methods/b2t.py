@@ -1,8 +1,4 @@
-"""B2T connection: the layer's input is added once more, just before its last LayerNorm.
-
-Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330, equations 5 to 7 and, without LayerNorm,
-9 to 11 (appendix D).
-"""
+"""B2T connection: the layer's input is added once more, just before its last LayerNorm."""
 
 from __future__ import annotations
 
@@ -62,12 +58,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     "b2t",
     summary="plain sums; the last one of a layer also adds the layer's input",
     options=(
-        Option(
-            "b2t_skip",
-            "residual",
-            "where the layer's input joins: before the last LayerNorm, or after it (footnote 2)",
-            choices=("residual", "all"),
-        ),
+        Option("b2t_skip", "residual", "the layer's input joins before the last norm, or after", ("residual", "all")),
     ),
     conflicts=conflicts,
     no_fold="stock fairseq has no connection from the bottom of a layer to its top",
@@ -91,20 +82,8 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     "b2t",
     summary="initial values scaled by one constant per stack",
     options=(
-        Option(
-            "b2t_init_scale",
-            "none",
-            "factor on the initial values of a stack: none as in the text, layers^-0.5 as in the code of 2023-05, "
-            "or the 0.1 of the 100-layer models",
-            choices=("none", "layers", "0.1"),
-        ),
-        Option(
-            "b2t_init_scope",
-            "matrices",
-            "what the factor multiplies: matrices of the linear maps, as in the code of 2023-05, or every "
-            "parameter of the layers, with biases and LayerNorms, as the text of appendix C.1 says",
-            choices=("matrices", "parameters"),
-        ),
+        Option("b2t_init_scale", "none", "factor on initial values; layers: layers^-0.5", ("none", "layers", "0.1")),
+        Option("b2t_init_scope", "matrices", "scales matrices, or all parameters", ("matrices", "parameters")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:

@@ -1,7 +1,4 @@
-"""BranchNorm: Post-LN whose branches are multiplied by a factor that grows to 1 in the first updates.
-
-Liu et al., Findings of ACL 2023, https://arxiv.org/abs/2305.02790: ``x' = LN(x + a_t F(x))``, ``a_t = min(1, t / T)``.
-"""
+"""BranchNorm: Post-LN whose branches are multiplied by a factor that grows to 1 in the first updates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DeepNet: Post-LN whose stream is multiplied by a constant, with smaller values, outputs and feed-forward at first.
-
-Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2. The authors call the two together DeepNorm.
-"""
+"""DeepNet: Post-LN whose stream is multiplied by a constant, with smaller values, outputs and feed-forward at first."""
 
 from __future__ import annotations
 
@@ -66,12 +63,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     summary="values, outputs and feed-forward drawn with a gain that shrinks with the depths; "
     "`--base-init` has no effect on the maps that the text names",
     options=(
-        Option(
-            "deepnorm_init",
-            "paper",
-            "distribution: Xavier normal as in the text, or that of nn.Linear, scaled, as in the released torchscale",
-            choices=("paper", "released"),
-        ),
+        Option("deepnorm_init", "paper", "Xavier normal draws, or those of nn.Linear, scaled", ("paper", "released")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:

@@ -1,9 +1,5 @@
 """DeepScaleLM: stream and branch are weighted so that the variance of their sum stays 1, and so are the first weights.
 
-Kedia et al., ICML 2024, https://arxiv.org/abs/2403.09635::
-
-    x' = lambda x + beta F(x),   lambda^2 = 1 - beta^2,   beta^2 = k / n,   n the number of sub-layers of the stack
-
 The first weights keep the variance of every branch at 1. That of values and outputs needs the correlation r of the
 inputs of an attention, which :func:`correlations` follows through the stack as the released code does.
 """
@@ -73,11 +69,7 @@ def correlations(
     Axis.RESIDUAL,
     "deepscale",
     summary="lambda * stream + beta * branch, two constants whose squares add up to 1",
-    options=(
-        Option(
-            "deepscale_k", 2.0, "beta^2 times the number of sub-layers of the stack; beta^2 is at most 0.5", least=1e-6
-        ),
-    ),
+    options=(Option("deepscale_k", 2.0, "beta^2 times the number of sub-layers; beta^2 is at most 0.5", least=1e-6),),
     no_fold="stock fairseq has no factor of the stream",
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:

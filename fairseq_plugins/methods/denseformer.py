@@ -1,10 +1,4 @@
-"""DenseFormer: after each layer a trained weighted average over its output and the outputs of all layers below.
-
-Pagliardini et al., NeurIPS 2024, https://arxiv.org/abs/2402.02622, section 3. X_0 is the embedding, X_i the output of
-layer i, and the input of layer i + 1, or the output of the stack, is ``sum_{j <= i} a_ij X_j``.
-
-Legend: T time, B batch, C width, N layers.
-"""
+"""DenseFormer: after each layer a trained weighted average over its output and the outputs of all layers below."""
 
 from __future__ import annotations
 

@@ -1,11 +1,6 @@
 """CompleteP and depth-muP: branches, learning rates and Adam's epsilon scale with the depth, by one exponent alpha.
 
-Dey et al., NeurIPS 2025, https://arxiv.org/abs/2505.01618 (alpha = 1); Yang et al., ICLR 2024,
-https://arxiv.org/abs/2310.02244 (alpha = 1/2). With m = L / L_base, L the layers of a stack::
-
-    o = x + m^-alpha F(LN(x)),   lr <- m^(alpha - 1) lr,   eps <- m^-alpha eps
-
-for the parameters of the layers. So what is tuned on a model of L_base layers holds at every depth.
+What is tuned on a model of L_base layers then holds at every depth.
 """
 
 from __future__ import annotations

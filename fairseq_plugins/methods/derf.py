@@ -1,7 +1,4 @@
-"""Derf, dynamic erf: the error function with a trained slope and shift replaces LayerNorm.
-
-Chen et al. 2025, https://arxiv.org/abs/2512.10938: ``Derf(x) = gamma * erf(alpha x + s) + beta``.
-"""
+"""Derf, dynamic erf: the error function with a trained slope and shift replaces LayerNorm."""
 
 from __future__ import annotations
 

@@ -1,12 +1,6 @@
 """DLCL: dynamic linear combination of layers. A layer's input is a trained mixture of all outputs below it.
 
-Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787, section 4. y_0 is the output of the embedding and y_k that of
-layer k. The input of layer l + 1 and, for l = L, the output of the stack are
-
-* under Pre-LN: ``x_{l+1} = sum_{k <= l} W_{l+1,k} LN_k(y_k)``, LN_0 the identity;
-* under Post-LN: ``x_{l+1} = LN_{l+1}(sum_{k <= l} W_{l+1,k} y_k)``, without a LayerNorm for l = 0.
-
-Legend: T time, B batch, C width, L layers.
+Legend: T time, B batch, C width, L layers; y_0 is the output of the embedding and y_k that of layer k.
 """
 
 from __future__ import annotations
@@ -130,19 +124,9 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     "and after it under `--norm-position post`",
     options=(
         Option("dlcl_window", 0, "how many of the newest outputs enter a mixture; 0: all", least=0),
-        Option(
-            "dlcl_weights",
-            "scalar",
-            "one weight for each output in a mixture, or one for each of its dimensions",
-            choices=("scalar", "dimension"),
-        ),
+        Option("dlcl_weights", "scalar", "one weight an output, or one for each dimension", ("scalar", "dimension")),
         Option("dlcl_normalised", "no", "take the softmax of the weights of each mixture", choices=("no", "yes")),
-        Option(
-            "dlcl_init",
-            "average",
-            "a mixture starts as the average, or with every weight at one",
-            choices=("average", "one"),
-        ),
+        Option("dlcl_init", "average", "mixtures start as averages, or with all weights at one", ("average", "one")),
     ),
     parameters=(
         NewParameter(

@@ -1,7 +1,4 @@
-"""DS-Init: depth-scaled initialisation. The deeper a layer, the smaller its initial matrices.
-
-Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, equation 15.
-"""
+"""DS-Init: depth-scaled initialisation. The deeper a layer, the smaller its initial matrices."""
 
 from __future__ import annotations
 
@@ -28,12 +25,7 @@ def factor(depth: int, alpha: float, rule: str) -> float:
     summary="matrices shrink with the depth of their layer",
     options=(
         Option("ds_init_alpha", 1.0, "DS-Init's alpha", least=0),
-        Option(
-            "ds_init_rule",
-            "paper",
-            "alpha / sqrt(depth) as in equation 15, or its square root as the released code computes",
-            choices=("paper", "released"),
-        ),
+        Option("ds_init_rule", "paper", "alpha / sqrt(depth), or its root as in the code", ("paper", "released")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:

@@ -1,7 +1,4 @@
-"""DyT, dynamic tanh: a bounded function with a trained slope replaces LayerNorm.
-
-Zhu et al., CVPR 2025, https://arxiv.org/abs/2503.10622, section 4: ``DyT(x) = gamma * tanh(alpha x) + beta``.
-"""
+"""DyT, dynamic tanh: a bounded function with a trained slope replaces LayerNorm."""
 
 from __future__ import annotations
 

@@ -1,15 +1,7 @@
 """FixUp: no LayerNorm; every branch starts at exactly zero, its inner matrices small, and scalars replace all biases.
 
-Zhang, Dauphin and Ma, ICLR 2019, https://arxiv.org/abs/1901.09321, section 3, and the authors' Transformer. A branch of
-m matrices starts with the last one at zero and the others scaled by L^(-1/(2m-2)), L the number of branches in the
-model: L^(-1/6) for q, k and v of an attention, whose fourth matrix is the output map, and L^(-1/2) for W_1. One scalar
-b is subtracted before each branch and before and after the activation, one scalar s multiplies each branch::
-
-    z + s * dropout(attention(z - b))
-    z + s * dropout(W_2 (dropout(relu(W_1 (z - b_1) - b_2)) - b_3))
-
 The shifts before the branches and on top of the stacks replace the LayerNorms; those inside the feed-forward sub-layer
-replace its biases; s is the factor of another part and starts at 1.
+replace its biases; the factor of a branch is that of another part and starts at 1.
 """
 
 from __future__ import annotations
@@ -162,13 +154,7 @@ def replace_biases(layer: Any, design: StackDesign) -> None:
     "fixup",
     summary="the last matrix of each branch starts at zero, the others shrink with the number of branches",
     options=(
-        Option(
-            "fixup_rule",
-            "paper",
-            "number of branches that cross-attention is scaled by: the model's, or 12 as in the released code, "
-            "where it is a mistake",
-            choices=("paper", "released"),
-        ),
+        Option("fixup_rule", "paper", "branches that cross-attention counts: all, or 12 (code)", ("paper", "released")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:

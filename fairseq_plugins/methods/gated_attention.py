@@ -1,8 +1,4 @@
-"""Gated attention: a sigmoid of the query's input multiplies the output of each head.
-
-Qiu et al., NeurIPS 2025, https://arxiv.org/abs/2505.06708: ``Y' = Y * sigmoid(X W)`` before the last map,
-with Y what the heads return and X what the queries are made of (position G1).
-"""
+"""Gated attention: a sigmoid of the query's input multiplies the output of each head (position G1 of the paper)."""
 
 from __future__ import annotations
 

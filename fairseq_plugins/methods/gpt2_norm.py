@@ -1,7 +1,4 @@
-"""GPT2-Norm: LayerNorm on the output of each branch, before the sum.
-
-Compared in Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, section 5.2. The released GPT-2 is Pre-LN.
-"""
+"""GPT2-Norm: LayerNorm on the output of each branch, before the sum. The released GPT-2 is Pre-LN."""
 
 from fairseq_plugins.core.method import method
 

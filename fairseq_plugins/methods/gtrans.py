@@ -1,10 +1,4 @@
-"""GTrans: the layers form groups, and the output of a stack is a trained mean of the groups' outputs.
-
-Yang et al. 2022, https://arxiv.org/abs/2207.14467. With T layers in a group, G groups and h_l the output of layer l,
-the LayerNorm on top of the stack gets ``(1 / G) sum_{g <= G} sigmoid(w_g) h_{gT}``.
-
-Legend: T time, B batch, C width.
-"""
+"""GTrans: the layers form groups, and the output of a stack is a trained mean of the groups' outputs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""HybridNorm: norms on queries, keys and values instead of one before attention, and a norm after its sum.
-
-Zhuo et al. 2025, https://arxiv.org/abs/2503.04598::
-
-    Y = X + attention(norm(q), norm(k), norm(v)),   X' = norm(Y) + FFN(norm(Y))
-"""
+"""HybridNorm: norms on queries, keys and values instead of one before attention, and a norm after its sum."""
 
 from __future__ import annotations
 

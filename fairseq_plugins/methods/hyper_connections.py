@@ -1,11 +1,6 @@
 """Hyper-connections and mHC: several streams, which every sub-layer reads, mixes and writes with trained weights.
 
-Zhu et al., ICLR 2025, https://arxiv.org/abs/2409.19606, algorithm 2; Xie et al. 2025,
-https://arxiv.org/abs/2512.24880, section 4. With H the streams ``(K, C)`` of a position::
-
-    h = a H,   H' = M H + w^T F(h),   first H: K copies of the embedding, output: the sum of the streams
-
-Legend: T time, B batch, C width, K streams.
+Legend: T time, B batch, C width, K streams; H the streams ``(K, C)`` of a position.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""Keel: Post-LN on a scaled stream, whose branches have a LayerNorm of their own.
-
-Chen and Wei 2026, https://arxiv.org/abs/2601.19895::
-
-    x_{l+1} = LN(L x_l + F(LN'(x_l))),   L the number of sub-layers of the stack
-
-Section 3.1: the first layer has no factor, and its first sub-layer no LayerNorm after the sum.
-"""
+"""Keel: Post-LN on a scaled stream, whose branches have a LayerNorm of their own."""
 
 from __future__ import annotations
 

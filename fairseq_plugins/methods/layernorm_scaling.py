@@ -1,7 +1,4 @@
-"""LayerNorm Scaling: Pre-LN whose LayerNorms are divided by the square root of the depth of their layer.
-
-Sun et al. 2025, "The Curse of Depth in Large Language Models", https://arxiv.org/abs/2502.05795.
-"""
+"""LayerNorm Scaling: Pre-LN whose LayerNorms are divided by the square root of the depth of their layer."""
 
 from __future__ import annotations
 

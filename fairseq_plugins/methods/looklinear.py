@@ -1,12 +1,8 @@
 """LookLinear: a mirrored initialisation, after which every feed-forward sub-layer is a linear map.
 
-Balduzzi et al., ICML 2017, https://arxiv.org/abs/1702.08591, section 5, tested on Transformers by Liu et al., EMNLP
-2020, https://arxiv.org/abs/2004.08249, section 5.3.
-
-With W_1 = [A; -A], W_2 = [B, -B] and no biases the sub-layer is FFN(x) = B (phi(Ax) - phi(-Ax)). Every activation
-that is u * g(u) with g(u) + g(-u) = 1 has phi(u) - phi(-u) = u, so that FFN(x) = B A x exactly: relu (g the unit
-step), gelu (g the normal distribution function) and its approximation (g = (1 + tanh(v)) / 2, v odd in u). The
-identity has g = 1 and gives 2 B A x, still linear. tanh gives 2 B tanh(Ax), odd but not linear: refused.
+Every activation that is u * g(u) with g(u) + g(-u) = 1 has phi(u) - phi(-u) = u: relu (g the unit step), gelu (g the
+normal distribution function) and its approximation (g = (1 + tanh(v)) / 2, v odd in u). The identity has g = 1 and
+gives 2 B A x, still linear. tanh gives 2 B tanh(Ax), odd but not linear: refused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Merged attention (MAtt): a simplified average attention merged with the cross-attention, for decoding speed.
 
-Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, section 6. The decoder layer loses its
-self-attention sub-layer; the mean of the value vectors so far replaces it.
+The decoder layer loses its self-attention; the mean of the value vectors so far replaces it (section 6 of the paper).
 
-Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
+Legend: T target time, S source time, N sentences, W hypotheses of each, C width, H heads, D width of a head.
 """
 
 from __future__ import annotations

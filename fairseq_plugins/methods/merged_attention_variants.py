@@ -1,9 +1,7 @@
 """Two costlier variants of merged attention: a whole attention to the target next to the cross-attention.
 
-Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, table 3, rows 6 and 7, both without DS-Init.
-The paper names them and prints their sizes; no code was released. The parameter counts tell how they are built: row 6
-has 1,024 parameters a layer fewer than a plain base model, which is one LayerNorm, so both attentions keep all their
-maps.
+The paper's table 3 names them (rows 6 and 7) and prints their sizes; no code was released. Row 6 has 1,024 parameters a
+layer fewer than a plain base model, which is one LayerNorm, so both attentions keep all their maps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Mix-LN: Post-LN in the first layers of a stack, Pre-LN in the others.
-
-Li, Yin and Liu, ICLR 2025, https://arxiv.org/abs/2412.13795.
-"""
+"""Mix-LN: Post-LN in the first layers of a stack, Pre-LN in the others."""
 
 from __future__ import annotations
 

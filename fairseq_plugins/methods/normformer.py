@@ -1,10 +1,4 @@
-"""NormFormer: Pre-LN with a factor for each head, a norm on the output of attention and one inside the feed-forward.
-
-Shleifer, Weston and Ott 2021, https://arxiv.org/abs/2110.09456, section 2::
-
-    HeadScaleMHA(q, k, v) = [g_1 h_1; ...; g_H h_H] W^O,   x' = x + LN(HeadScaleMHA(LN(x)))
-    NormFFN(x) = LN(relu(LN(x) W_1 + b_1)) W_2 + b_2,      o = s x' + NormFFN(x'),   s = 1 unless ResScale is on
-"""
+"""NormFormer: Pre-LN with a factor for each head, a norm on the output of attention and one inside the feed-forward."""
 
 from __future__ import annotations
 
@@ -67,15 +61,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     Axis.ATTENTION,
     "head_scale",
     summary="softmax attention with a trained factor for each head",
-    options=(
-        Option(
-            "head_scale_at",
-            "heads",
-            "what the factors multiply: the heads, as in the text, or the output of attention cut into as many pieces, "
-            "as in fairseq's released code",
-            choices=("heads", "output"),
-        ),
-    ),
+    options=(Option("head_scale_at", "heads", "factors multiply heads, or pieces of the output", ("heads", "output")),),
     parameters=tuple(
         NewParameter(f"{site.value}.out_proj.heads.scale", "(H)", "1") for site in (Site.SELF, Site.CROSS)
     ),

@@ -1,13 +1,4 @@
-"""ODE Transformer: each encoder layer is evaluated two or four times, as in a Runge-Kutta method.
-
-Li et al., ACL 2022, https://arxiv.org/abs/2203.09176, section 3. With F the function of a layer, y its input::
-
-    order 2:  F_1 = F(y),  F_2 = F(y + F_1),  y' = y + g F_1 + (1 - g) F_2
-    order 4:  F_1 = F(y),  F_2 = F(y + F_1 / 2),  F_3 = F(y + F_2 / 2),  F_4 = F(y + F_3)
-              y' = y + (F_1 + 2 F_2 + 2 F_3 + F_4) / 6
-
-where g is sigmoid(W [F_1, F_2] + b), one number for each position. A plain layer is y + F(y).
-"""
+"""ODE Transformer: each encoder layer is evaluated two or four times, as in a Runge-Kutta method."""
 
 from __future__ import annotations
 
@@ -63,12 +54,7 @@ NO_FOLD = "stock fairseq evaluates each layer once"
     "ode",
     summary="two evaluations of each layer, added up as in a Runge-Kutta method of order 2",
     options=(
-        Option(
-            "ode_coefficients",
-            "gate",
-            "weights of the evaluations: a gate on both, one number for each that starts at 1, or 1/2 each",
-            choices=("gate", "trained", "standard"),
-        ),
+        Option("ode_coefficients", "gate", "weights: a gate, trained numbers, or 1/2", ("gate", "trained", "standard")),
         WHOLE,
     ),
     parameters=(

@@ -1,15 +1,7 @@
 """PCformer: a Runge-Kutta method predicts the next state, one more evaluation of the layer corrects it.
 
-Li et al., NeurIPS 2024, https://arxiv.org/abs/2411.03042. With F the function of a layer, y its input and n the order,
-2 or 4, the predictor weights the evaluations of :mod:`fairseq_plugins.methods.shared.runge_kutta` by an exponential
-moving average, whose alpha is trained::
-
-    P = y + sum_{i <= n} alpha (1 - alpha)^(n - i) F_i
-
-The corrector is a multistep method over the states c_k of the layers below, c_0 the embedding. At layer m, with L the
-layer as a whole::
-
-    c_m = LN_m(L(sum_{k < m} v_mk c_k + v_mm LN'_m(P))),   y' = sum_{k <= m} w_mk c_k
+The predictor weights the evaluations by an exponential moving average; the corrector is a multistep method over the
+states of the layers below.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Peri-LN: a LayerNorm before each branch and one behind it, before the sum.
-
-Kim et al., ICML 2025, https://arxiv.org/abs/2502.02732, section 3; Gemma 2 has the same places.
-"""
+"""Peri-LN: a LayerNorm before each branch and one behind it, before the sum; Gemma 2 has the same places."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""QK-norm: queries and keys are normalised in each head, so that no logit of an attention can grow without bound.
-
-Dehghani et al., ICML 2023, https://arxiv.org/abs/2302.05442, equation 1: ``softmax(LN(q) LN(k)^T / sqrt(D)) v``. Henry
-et al., Findings of EMNLP 2020, https://arxiv.org/abs/2010.04245: ``softmax(g q k^T / (|q| |k|)) v``.
-"""
+"""QK-norm: queries and keys are normalised in each head, so that no logit of an attention can grow without bound."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """RealFormer: residual attention. The logits of an attention are added to those of the same attention one layer below.
 
-He et al., Findings of ACL 2021, https://arxiv.org/abs/2012.11747, section 3:
-``S_l = Q_l K_l^T / sqrt(D) + S_{l-1}``, ``S_0 = 0``, and the weights are ``softmax(S_l)``. There are three chains: of
-the encoder's self-attentions, of the decoder's, and of its cross-attentions.
-
 Memory: one S per chain is alive at a time, ``(B * H, T, S)`` in float32; autograd saves none of them. Each layer saves
 its weights for the backward pass, like every attention that is not fused.
 
@@ -89,13 +85,7 @@ class ResidualAttention(Attention):
     "realformer",
     summary="softmax attention whose logits are added to those of the layer below, in three chains",
     options=(
-        Option(
-            "realformer_logits",
-            "sum",
-            "what the softmax gets: the sum of the logits of all layers so far, or their mean, advised for "
-            "30 layers and more; layers pass on the sum in either case",
-            choices=("sum", "mean"),
-        ),
+        Option("realformer_logits", "sum", "the softmax gets the sum of logits so far, or the mean", ("sum", "mean")),
     ),
     no_fold="stock fairseq has no attention that sees the logits of the layer below",
 )
@@ -122,7 +112,7 @@ method(
         "The authors draw weights from a truncated normal distribution of deviation 0.02, as BERT does; the code of "
         "the B2T paper, which compares the method for translation, draws as `--base-init fairseq`, the default.",
         "The released code adds -10000 where attention is masked; this package adds minus infinity.",
-        "With `--realformer-logits mean` the divisor is the depth of the layer, also where LayerDrop has left out "
-        "some of the layers below.",
+        "`--realformer-logits mean`, advised for 30 layers and more, divides by the depth of the layer, also where "
+        "LayerDrop has left out layers below; layers pass on the sum.",
     ),
 )

@@ -1,12 +1,6 @@
 """ResiDual: a Post-LN stream, and beside it the plain sum of all branches, which is normalised and added on top.
 
-Xie et al. 2023, https://arxiv.org/abs/2304.14802, section 3::
-
-    x_{k+1} = LN(x_k + F_k(x_k)),   d_{k+1} = d_k + s F_k(x_k),   d_0 = s x_0,   y = a x_L + LN(d_L)
-
-SiameseNorm: branches read both streams. Li et al., ICML 2026, https://arxiv.org/abs/2602.08064, as released::
-
-    O = F(LN(x_k + LN(y_k))),   x_{k+1} = LN(x_k + O / c),   y_{k+1} = y_k + O,   x_0 = y_0,   LN(x_L + LN(y_L))
+SiameseNorm: branches read both streams.
 """
 
 from __future__ import annotations

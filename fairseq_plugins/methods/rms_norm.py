@@ -1,7 +1,4 @@
-"""RMSNorm: a norm that divides by the root of the mean square, and neither subtracts the mean nor adds a bias.
-
-Zhang and Sennrich, NeurIPS 2019, https://arxiv.org/abs/1910.07467, equation 4.
-"""
+"""RMSNorm: a norm that divides by the root of the mean square, and neither subtracts the mean nor adds a bias."""
 
 from __future__ import annotations
 

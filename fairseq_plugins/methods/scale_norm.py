@@ -1,8 +1,4 @@
-"""ScaleNorm and FixNorm: activations and word vectors of a length of their own, for small corpora.
-
-Nguyen and Salazar, IWSLT 2019, https://arxiv.org/abs/1910.05895. FixNorm is that of Nguyen and
-Chiang, NAACL 2018, https://arxiv.org/abs/1710.01329.
-"""
+"""ScaleNorm and FixNorm: activations and word vectors of a length of their own, for small corpora."""
 
 from __future__ import annotations
 

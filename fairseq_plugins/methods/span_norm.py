@@ -1,7 +1,4 @@
-"""SpanNorm: Post-LN whose last sum of a layer starts from the layer's input, so that the residual spans the layer.
-
-Wang et al., 2026, https://arxiv.org/abs/2601.22580: ``y = LN(x + Attn(x))``, ``x' = LN(x + FFN(y))``.
-"""
+"""SpanNorm: Post-LN whose last sum of a layer starts from the layer's input, so that the residual spans the layer."""
 
 from __future__ import annotations
 

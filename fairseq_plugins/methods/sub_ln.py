@@ -1,7 +1,4 @@
-"""Sub-LN: Pre-LN with a second LayerNorm inside each branch, and maps that start larger in deeper stacks.
-
-Wang et al., ICML 2023, https://arxiv.org/abs/2210.06423, figure 2. The authors call the two together Magneto.
-"""
+"""Sub-LN: Pre-LN with a second LayerNorm inside each branch, and maps that start larger in deeper stacks."""
 
 from __future__ import annotations
 
@@ -37,12 +34,7 @@ def gamma(design: StackDesign, sub_layers: int) -> float:
     summary="LayerNorm before the branch and, but in cross-attention, again before its last map; one more on top",
     top=lambda design: stock_top_norm,
     options=(
-        Option(
-            "sub_cross",
-            "no",
-            "a second LayerNorm in cross-attention too, which neither text nor released code has",
-            choices=("yes", "no"),
-        ),
+        Option("sub_cross", "no", "a second norm in cross-attention; neither text nor code has it", ("yes", "no")),
     ),
     parameters=layer_norm_parameters("self_attn.out_proj.norm") + layer_norm_parameters("fc2.norm", shape="(F)"),
     no_fold="stock fairseq has no LayerNorm inside a branch",
@@ -59,12 +51,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     "sub_ln",
     summary="values, outputs and feed-forward drawn with a gain that grows with the logarithm of the depths",
     options=(
-        Option(
-            "sub_ln_init",
-            "paper",
-            "distribution: Xavier normal as in the text, or that of nn.Linear, scaled, as in the released torchscale",
-            choices=("paper", "released"),
-        ),
+        Option("sub_ln_init", "paper", "Xavier normal draws, or those of nn.Linear, scaled", ("paper", "released")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:

@@ -1,7 +1,4 @@
-"""T-Fixup: no LayerNorm and no warm-up; embeddings, values, outputs and feed-forward start smaller in deeper stacks.
-
-Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html, section 3.
-"""
+"""T-Fixup: no LayerNorm and no warm-up; embeddings, values, outputs and feed-forward start smaller in deeper stacks."""
 
 from __future__ import annotations
 
@@ -45,12 +42,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     "t_fixup",
     summary="values, output maps, feed-forward matrices and embeddings shrink with the depth of their stack",
     options=(
-        Option(
-            "t_fixup_rule",
-            "paper",
-            "Xavier's gain of q and k: 1 as in the text, or 1/sqrt(2) as in the released code",
-            choices=("paper", "released"),
-        ),
+        Option("t_fixup_rule", "paper", "Xavier's gain of q and k: 1, or 1/sqrt(2) as released", ("paper", "released")),
     ),
     conflicts=conflicts,
 )

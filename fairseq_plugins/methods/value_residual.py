@@ -1,11 +1,6 @@
 """Value residual (ResFormer): every layer mixes its values with those of the first layer.
 
-Zhou et al., ACL 2025, https://arxiv.org/abs/2410.17897: ``V_n <- l1 V_n + l2 V_1`` for n > 1, before attention. There
-are three chains: of the encoder's self-attentions, of the decoder's, and of its cross-attentions.
-
-What decoding caches are the mixed values, so that V_1 of earlier steps is not needed.
-
-Legend: T time, B batch, C width.
+Decoding caches the mixed values, so that V_1 of earlier steps is not needed. Legend: T time, B batch, C width.
 """
 
 from __future__ import annotations
