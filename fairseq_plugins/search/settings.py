@@ -133,24 +133,16 @@ def initialise_watched(initialise: Callable[..., None], task: FairseqTask, *give
 
 
 def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: Any, *given: Any, **named: Any) -> None:
-    """``Trainer.__init__`` that compares ``generation`` with ``eval_bleu_args``, the only one that a training reads.
+    """``Trainer.__init__`` that reads the keys of ``eval_bleu_args``.
 
     Raises:
-        UserError: a key of ``eval_bleu_args`` is unknown, or validation would translate in fairseq's form, although
-            GNMT's is set.
+        UserError: a key is unknown.
     """
     task = getattr(cfg, "task", None)
-    validates = bool(getattr(task, "eval_bleu", False))
-    of_validation = json.loads(getattr(task, "eval_bleu_args", None) or "{}") if validates else {}
+    asked = json.loads(getattr(task, "eval_bleu_args", None) or "{}") if getattr(task, "eval_bleu", False) else {}
     legal = [setting.name for setting in fields(GenerationConfigWithForm)]
-    if unknown := [unknown_name("key of eval_bleu_args", name, legal) for name in of_validation if name not in legal]:
+    if unknown := [unknown_name("key of eval_bleu_args", name, legal) for name in asked if name not in legal]:
         raise UserError(unknown)
-    form = choice(getattr(cfg, "generation", None), "lenpen_form", FORMS)
-    if form == GNMT and validates and of_validation.get("lenpen_form", STOCK) == STOCK:
-        raise UserError(
-            f"generation.lenpen_form={GNMT} is not read in validation: "
-            f'write "lenpen_form": "{GNMT}" into task.eval_bleu_args as well'
-        )
     initialise(trainer, cfg, *given, **named)
 
 

@@ -96,14 +96,6 @@ def test_it_is_the_equation(kind: str, targets: list[int], data: st.DataObject, 
         torch.testing.assert_close(found, weights if need[1] else weights.mean(dim=0), rtol=1e-4, atol=1e-6)
 
 
-@torch.no_grad()
-def test_without_a_future_mask_the_mean_is_that_of_the_sentence() -> None:
-    module, z, pads = attention("aan"), torch.randn(4, 2, C), by_hand.pads_of([4, 2])
-    seen = by_hand.seen_anywhere(by_hand.no_pads(pads, 4, 2), 4)
-    output = module.attend(z, z, pads, pads, None, None, False, False, None)[0]
-    close(output, by_hand.gated_average(module, z, seen), pads)
-
-
 @given(length=st.integers(1, 9), targets=lengths_of_a_batch, left=st.booleans(), causal=st.booleans())
 def test_an_average_is_the_loop_and_zero_at_pads(length: int, targets: list[int], left: bool, causal: bool) -> None:
     values = torch.randn(max(length, *targets), len(targets), C)

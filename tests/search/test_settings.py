@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from argparse import Namespace
 from typing import Any
@@ -15,14 +14,12 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
-from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.tasks.translation_lev import TranslationLevenshteinConfig, TranslationLevenshteinTask
 from hydra import compose, initialize_config_module
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
-import fairseq_plugins.search.settings
 from fairseq_plugins.search.beam import LeanSearch
 from tests import models
 from tests.refusals import refused
@@ -194,11 +191,3 @@ def test_hydra_knows_the_setting() -> None:
     with pytest.raises(ConfigCompositionException) as caught:
         composed("generation.lenpen_form=gnmd")
     assert "expected one of [fairseq, gnmt]" in str(caught.value.__cause__)
-
-
-def test_repeating_changes_nothing() -> None:
-    before = (FairseqTask.build_generator, FairseqTask.__init__, options.GenerationConfig)
-    fairseq_plugins.search.settings.register()
-    TranslationTask(TranslationConfig(), models.dictionary(), models.dictionary())
-    assert (FairseqTask.build_generator, FairseqTask.__init__, options.GenerationConfig) == before
-    assert inspect.unwrap(FairseqTask.build_generator).__module__ == "fairseq.tasks.fairseq_task"
