@@ -1,7 +1,6 @@
 """Attention: which attention sub-layers a layer has, and how they attend.
 
-Every attention has the signature of :meth:`Attention.attend`, so that the code of a layer does not depend on it. A part
-of this axis is built with ``build(depth, design) -> AttentionPlan``, once a layer.
+Every attention has the signature of :meth:`Attention.attend`, so that the code of a layer does not depend on it.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """

@@ -1,7 +1,4 @@
-"""History: what a layer takes as its input, given the outputs of the layers below.
-
-A part of this axis is built with ``build(design) -> History``, once for a stack.
-"""
+"""History: what a layer takes as its input, given the outputs of the layers below."""
 
 from __future__ import annotations
 

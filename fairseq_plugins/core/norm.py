@@ -1,12 +1,9 @@
 """Norm: where a sub-layer and the top of a stack have LayerNorms, and what replaces them.
 
-A part of this axis is built with ``build(site, depth, design) -> {place: factory}``, once for each sub-layer: a
-sub-layer may have a norm at any of the four places of :class:`NormPlace`, or none, and each is a module of its own. A
-factory makes the module from its width. ``Part.top`` makes the norm on top of the stack.
+A sub-layer may have a norm at any of the places of :class:`NormPlace`, or none; a factory makes each from its width.
 
-Norm module: what stands at these places, a LayerNorm unless this axis has another. A part of it is built with
-``build(site, design) -> factory``, site None for the norm on top, and replaces the factories :func:`layer_norm`,
-:func:`scaled` and :func:`stock_top_norm`; a part of the first axis that has a factory of its own keeps it.
+Norm module: what stands at these places, a LayerNorm unless its axis has another. It replaces the factories
+:func:`layer_norm`, :func:`scaled` and :func:`stock_top_norm`; a norm place with a factory of its own keeps it.
 """
 
 from __future__ import annotations

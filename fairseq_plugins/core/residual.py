@@ -1,9 +1,7 @@
 """Residual connections: where a branch joins the stream.
 
-A layer owns one residual connection for each of its sub-layers, as a module, so that diagnostics can hook it and so
-that its parameters have names next to the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
-``ffn_residual``). A part of this axis is built with ``build(sites, depth, design) -> {site: Residual}``, once a layer,
-so that the sub-layers of a layer can share a parameter. ``Part.extra_streams`` is for parts that keep more streams.
+A layer owns one for each of its sub-layers, as a module, so that diagnostics can hook it and so that its parameters
+have names next to the stock ones. A part builds those of a layer together, so that they can share a parameter.
 """
 
 from __future__ import annotations

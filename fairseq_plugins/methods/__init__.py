@@ -29,7 +29,6 @@ from fairseq_plugins.methods import (  # noqa: F401
     layernorm_scaling,
     looklinear,
     merged_attention,
-    merged_attention_variants,
     mix_ln,
     normformer,
     ode,

@@ -15,8 +15,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.residual import ExtraStreams, Residual, at_each_site, only_branches
-from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import at_least_float32, inverse_rms
+from fairseq_plugins.methods.shared.precision import at_least_float32, inverse_rms, without_autocast
 
 
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:

@@ -15,8 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import ExtraStreams, PlainResidual, Residual, at_each_site, only_branches
-from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import at_least_float32
+from fairseq_plugins.methods.shared.precision import at_least_float32, without_autocast
 
 
 def product(weights: Tensor, streams: Tensor) -> Tensor:

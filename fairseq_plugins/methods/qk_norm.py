@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.attention import AttentionPlan, head_norms, plan_with_normed_heads
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.methods.shared.length import unit
+from fairseq_plugins.methods.shared.precision import unit
 
 
 @part(

@@ -50,10 +50,12 @@ class ResidualAttention(Attention):
         future_mask = None if self.encoder_decoder_attention else given.future_mask
         probabilities = torch.softmax(self.masked(logits, pads, future_mask), dim=-1)
         context = torch.bmm(self.dropout_module(probabilities.type_as(values)), values)
-        output = self.out_proj(by_position(context.unflatten(0, (sentences, -1)), length))
+        output = self.out_proj(by_position(context.view(sentences, -1, *context.shape[1:]), length))
         weights: Tensor | None = None
         if given.need_weights or given.need_head_weights:
-            weights = by_head(probabilities.unflatten(0, (sentences, -1)), length, given.need_head_weights)
+            weights = by_head(
+                probabilities.view(sentences, -1, *probabilities.shape[1:]), length, given.need_head_weights
+            )
         return output, weights, logits
 
     def accumulate(self, queries: Tensor, keys: Tensor, prev_logits: Tensor | None) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
-from fairseq_plugins.methods.shared.length import at_least_float32
+from fairseq_plugins.methods.shared.precision import at_least_float32
 
 
 class RootNorm(nn.RMSNorm):

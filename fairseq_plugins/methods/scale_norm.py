@@ -16,7 +16,7 @@ from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
 from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
 from fairseq_plugins.errors import flag
-from fairseq_plugins.methods.shared.length import unit
+from fairseq_plugins.methods.shared.precision import unit
 from fairseq_plugins.methods.shared.scaled_draw import draw
 
 SHORTEST, SHORTEST_VECTOR = 1e-5, 1e-12

@@ -18,7 +18,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.linear_maps import AffineMap, replace_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.methods.shared.full_precision import without_autocast
+from fairseq_plugins.methods.shared.precision import without_autocast
 
 GAMMA = Option("sigma_gamma", "one", "first gamma: 1, or the first weight's spectral norm", ("one", "norm"))
 SMALLEST = 1e-4

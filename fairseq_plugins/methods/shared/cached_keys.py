@@ -51,10 +51,11 @@ def by_sentence(attention: Any, queries: Tensor, sentences: int) -> Tensor:
 
 def by_position(contexts: Tensor, length: int) -> Tensor:
     """Reshape ``(N, H, W * T, D)``, with T the ``length``, to ``(T, N * W, C)``."""
-    return contexts.unflatten(2, (-1, length)).permute(3, 0, 2, 1, 4).flatten(3).flatten(1, 2)
+    by_step = contexts.view(*contexts.shape[:2], -1, length, contexts.size(3)).permute(3, 0, 2, 1, 4)
+    return by_step.flatten(3).flatten(1, 2)
 
 
 def by_head(probabilities: Tensor, length: int, each: bool) -> Tensor:
     """Return weights ``(H, N * W, T, S)`` of ``(N, H, W * T, S)``; without ``each`` their mean over the heads."""
-    weights = probabilities.transpose(0, 1).unflatten(2, (-1, length)).flatten(1, 2)
+    weights = probabilities.transpose(0, 1).reshape(probabilities.size(1), -1, length, probabilities.size(3))
     return weights if each else weights.mean(dim=0)

@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_plugins.methods.shared.full_precision import without_autocast
+from fairseq_plugins.methods.shared.precision import without_autocast
 
 
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:
