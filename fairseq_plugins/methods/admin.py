@@ -112,21 +112,19 @@ method(
     norm_position="post",
     residual="admin",
     departures=(
-        r"The text gives $`\omega_i^2 = \sum_{j<i} \mathrm{Var}(F_j)`$, that is $`\omega_1 = 0`$; the released "
-        "code starts at 1, counts the variance of the embeddings and measures with the omegas below at work. An "
-        "author confirms the code "
-        "([Transformer-Clinic#18](https://github.com/LiyuanLucasLiu/Transformer-Clinic/issues/18)), so it is "
-        "the default; `--admin-profile paper` is the text.",
-        "The released code profiles in a process of its own, on one device, through a file in the working "
-        "directory, and then draws new weights. Here the first training forward profiles the very weights that "
-        "are trained, on all devices together, and the result is stored in the checkpoint.",
+        r"The text gives $`\omega_i^2 = \sum_{j<i} \mathrm{Var}(F_j)`$, that is $`\omega_1 = 0`$; the released code "
+        "starts at 1, counts the variance of the embeddings and measures with the omegas below at work. An author "
+        "confirms that ([Transformer-Clinic#18](https://github.com/LiyuanLucasLiu/Transformer-Clinic/issues/18)), so "
+        "it is the default, and `--admin-profile paper` the text.",
+        "The released code profiles in its own process on one device, through a file in the working directory, and "
+        "then draws new weights. Here the first training forward profiles the trained weights on all devices, into "
+        "the checkpoint.",
         "The authors' five seeds on IWSLT'14 share one profile, that of seed 1111. Here each training has its own.",
-        r"In the released code weight decay pulls $`\omega`$ to 0. Here it acts on the trained part, which starts "
-        r"at 0, so that $`\omega`$ decays to its profile. With the decay of IWSLT'14, 0.0001, that is a "
-        "difference of 0.3 % at the end of training.",
+        r"In the released code weight decay pulls $`\omega`$ to 0, here, acting on the trained part, to its profile. "
+        "With the decay of IWSLT'14, 0.0001, the two differ by 0.3 % at the end of training.",
         r"Appendix C says that initial weights can be rescaled instead of adding $`\omega`$, with about the same "
         "score and less stability in half precision. This is not supported.",
-        r"Appendix C's formula for folding $`\omega`$ into cross-attention divides $`W_v`$ too, which is a "
-        r"misprint: keys and values come from the encoder, so only $`W_q`$ is divided.",
+        r"Appendix C's formula for folding $`\omega`$ into cross-attention divides $`W_v`$ too, which is a misprint: "
+        "keys and values come from the encoder, so only $`W_q`$ is divided.",
     ),
 )

@@ -81,20 +81,17 @@ method(
     title="Admin-Torch",
     paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
     equation=(
-        r"$`o = \mathrm{LN}(\omega x + F(x))`$; $`\omega^2 = (n + 1) / \ln(n + 1) - 1`$ in a stack of $`n`$ "
-        r"sub-layers, so that its output changes by $`O(\log n)`$; $`\omega^2 = n`$ for a change of $`O(1)`$ and "
-        r"$`\omega = 1`$ for $`O(n)`$"
+        r"$`o = \mathrm{LN}(\omega x + F(x))`$; $`\omega^2 = (n + 1) / \ln(n + 1) - 1`$ for $`n`$ sub-layers, so that "
+        r"the output changes by $`O(\log n)`$; $`\omega^2 = n`$ for $`O(1)`$ and $`\omega = 1`$ for $`O(n)`$"
     ),
     norm_position="post",
     residual="admin_torch",
     departures=(
         r"The paper measures an $`\omega`$ for every sub-layer (`admin`). This method is its authors' later package "
-        "[admin-torch](https://github.com/microsoft/admin-torch), which uses no data. "
-        r"By default the package keeps $`\omega`$ fixed; the authors' scripts and their best scores train it: "
-        "`--admin-torch-omega trained`.",
-        r"The package leaves $`n`$ to its user. Here it is the number of residual sub-layers of the stack: "
-        r"$`2N`$ in the encoder, $`3M`$ in the decoder, $`2M`$ in a decoder with merged attention or without "
-        "cross-attention. The authors' fork of fairseq, which may have counted otherwise and drawn other initial "
-        "weights, was not found.",
+        "[admin-torch](https://github.com/microsoft/admin-torch), which uses no data. By default the package keeps "
+        r"$`\omega`$ fixed; the authors' scripts and their best scores train it: `--admin-torch-omega trained`.",
+        "The package leaves $`n`$ to its user. Here it is the number of residual sub-layers of the stack: $`2N`$ in "
+        "the encoder, $`3M`$ in the decoder, $`2M`$ in a decoder with merged attention or without cross-attention. "
+        "The authors' fork of fairseq, which may have counted and drawn otherwise, was not found.",
     ),
 )

@@ -163,8 +163,8 @@ method(
     paper="Kimi Team, 2026, https://arxiv.org/abs/2603.15031",
     equation=(
         r"$`h_l = \sum_{i < l} \mathrm{softmax}_i(w_l \cdot \mathrm{RMSNorm}(v_i))\, v_i`$ is the input of sub-layer "
-        r"$`l`$ and, with one more $`w`$, the output of the stack (section 3); $`v_0`$ is the embedding, "
-        r"$`v_i = F_i(\mathrm{LN}(h_i))`$ or the sum of the $`F`$ of a block so far, and $`w_l = 0`$ at first"
+        "$`l`$ and, with one more $`w`$, the output of the stack (section 3); $`v_0`$ is the embedding, $`v_i = "
+        r"F_i(\mathrm{LN}(h_i))`$ or the sum of the $`F`$ of a block so far, and $`w_l = 0`$ at first"
     ),
     norm_position="pre",
     residual="attention_residual",

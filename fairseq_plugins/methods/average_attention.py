@@ -39,21 +39,19 @@ method(
     paper="Zhang et al., ACL 2018, https://arxiv.org/abs/1805.00631",
     equation=(
         r"decoder: $`o_t = \mathrm{LN}(x_t + \sigma(i_t) \odot x_t + \sigma(f_t) \odot g_t)`$ instead of "
-        r"self-attention; $`g_t = \frac{1}{t} \sum_{k \leq t} x_k`$ and $`[i_t; f_t] = W [x_t; g_t] + b`$ "
-        "(equations 1 to 3); cross-attention, feed-forward and encoder as Post-LN"
+        r"self-attention; $`g_t = \frac{1}{t} \sum_{k \leq t} x_k`$ and $`[i_t; f_t] = W [x_t; g_t] + b`$ (equations "
+        "1 to 3); cross-attention, feed-forward and encoder as Post-LN"
     ),
     norm_position="post",
     attention="aan",
     departures=(
-        "In equation 1 a feed-forward network transforms the mean. The released code leaves it out, as the "
-        "authors advise and as the parameter counts of the DS-Init paper, which compares with AAN, have it. The "
-        "default has none; `--aan-ffn yes` is the equation, and adds `self_attn.ffn.fc1` and "
-        r"`self_attn.ffn.fc2`, $`2 d f + f + d`$ parameters a layer.",
-        "Dropout of attention weights has nothing to drop here; the dropout after the network's relu is "
-        "`--activation-dropout`.",
+        "In equation 1 a feed-forward network transforms the mean. The released code leaves it out, as the authors "
+        "advise and as the DS-Init paper counts AAN's parameters. `--aan-ffn yes` is the equation, and adds "
+        "`self_attn.ffn.fc1` and `self_attn.ffn.fc2`, $`2 d f + f + d`$ parameters a layer.",
+        "There are no attention weights to drop; the dropout after the network's relu is `--activation-dropout`.",
         "The released code draws q of the cross-attention by itself, and k and v as one matrix. Here all three are "
         r"drawn as one, as in fairseq: q starts at $`\sqrt{1/2} = 0.707`$ of the released bound, k and v at "
-        r"$`\sqrt{3/4} = 0.866`$. `--base-init xavier_apart` draws all three by themselves, q as released. Its biases "
-        "are drawn, too; here they start at 0.",
+        r"$`\sqrt{3/4} = 0.866`$. `--base-init xavier_apart` draws q as released. Its biases are drawn, too; here "
+        "they are 0.",
     ),
 )

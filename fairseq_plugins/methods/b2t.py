@@ -44,10 +44,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse combinations that the paper's equations do not cover."""
     problems = []
     if design.choice(Axis.NORM_POSITION) == "pre":
-        problems.append(
-            "--residual b2t doubles the stream in every layer under --norm-position pre: "
-            "use --norm-position post or none"
-        )
+        problems.append("--residual b2t doubles the stream in every layer under --norm-position pre: use post or none")
     if design.choice(Axis.NORM_POSITION) == "none" and design.options.b2t_skip == "all":
         problems.append("--b2t-skip all skips a LayerNorm that --norm-position none does not have")
     return problems
@@ -101,16 +98,16 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
 
 PAPER = "Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330"
 SCALED = (
-    r"Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does "
-    "not mention: `--b2t-init-scale layers`. The default follows the text."
+    "Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does not "
+    "mention: `--b2t-init-scale layers`. The default follows the text."
 )
 method(
     "b2t",
     title="B2T connection",
     paper=PAPER,
     equation=(
-        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ in the last sub-layer of a layer, the others as "
-        r"Post-LN (equations 5 to 7)"
+        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ in the last sub-layer, others as Post-LN (equations 5 to "
+        "7)"
     ),
     norm_position="post",
     residual="b2t",
@@ -123,9 +120,8 @@ method(
     title="B2T connection without LN",
     paper=PAPER,
     equation=(
-        r"$`o = \alpha x_{\mathrm{layer}} + \beta (x + F(x))`$ in the last sub-layer of a layer and "
-        r"$`x + F(x)`$ in the others, $`\alpha = \min(N / 12, N^{-0.15})`$, $`\beta = d^{-0.2}`$ "
-        "(equations 9 to 11, appendix D)"
+        r"$`o = \alpha x_{\mathrm{layer}} + \beta (x + F(x))`$ in the last sub-layer of a layer and $`x + F(x)`$ in "
+        r"the others, $`\alpha = \min(N / 12, N^{-0.15})`$, $`\beta = d^{-0.2}`$ (equations 9 to 11, appendix D)"
     ),
     norm_position="none",
     residual="b2t",
@@ -142,8 +138,8 @@ method(
     title="B2T connection over all LNs",
     paper=PAPER,
     equation=(
-        r"$`o = x_{\mathrm{layer}} + \mathrm{LN}(x + F(x))`$ in the last sub-layer of a layer, the others as "
-        "Post-LN (footnote 2); reported to be clearly worse"
+        r"$`o = x_{\mathrm{layer}} + \mathrm{LN}(x + F(x))`$ in the last sub-layer of a layer, the others as Post-LN "
+        "(footnote 2); reported to be clearly worse"
     ),
     norm_position="post",
     residual="b2t",
@@ -151,8 +147,7 @@ method(
     base_init="fairseq",
     options={"b2t_skip": "all"},
     departures=(
-        "The footnote describes this variant in words only; the equation is this package's reading of it. The released "
-        "code does not have it.",
+        "The footnote has words alone; the equation is this package's reading. The released code does not have it.",
     ),
 )
 method(
@@ -160,8 +155,8 @@ method(
     title="B2T connection, recipe of 100L-100L",
     paper=PAPER,
     equation=(
-        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times "
-        "0.1, as in the code; dropout 0.5 and word dropout 0.1 (appendix C.1)"
+        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times 0.1, as in "
+        "the code; dropout 0.5 and word dropout 0.1 (appendix C.1)"
     ),
     norm_position="post",
     residual="b2t",
@@ -172,10 +167,10 @@ method(
         'The text multiplies "the initial parameter values, except those for embeddings": '
         r"`--b2t-init-scope parameters`. The code of 2023-05 multiplies matrices alone, by $`N^{-0.5}`$, which is "
         "0.1 at 100 layers; so does the default, where biases and LayerNorms stay.",
-        "The depth is chosen as everywhere: `b2t_deep_transformer_wmt_en_de_100`. The released recipe of the "
-        "18-layer models differs from it only in its initialisation, `--b2t-init-scale layers`.",
+        "The depth is chosen as everywhere: `b2t_deep_transformer_wmt_en_de_100`. The released recipe of the 18-layer "
+        "models differs from it only in its initialisation, `--b2t-init-scale layers`.",
         "The released flags `--sampling-method worddrop --enc-replace-rate 0.1 --dec-replace-rate 0.1` are "
-        "`--word-dropout 0.1,0.1` here. `--decay-val` has no counterpart: it changes only the replacement methods "
-        "of that code, and word dropout has a constant rate.",
+        "`--word-dropout 0.1,0.1` here. `--decay-val` has no counterpart: it changes the replacement methods of that "
+        "code alone.",
     ),
 )

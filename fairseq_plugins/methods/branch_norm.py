@@ -65,20 +65,18 @@ method(
     title="BranchNorm",
     paper="Liu et al., Findings of ACL 2023, https://arxiv.org/abs/2305.02790",
     equation=(
-        r"$`o = \mathrm{LN}(x + \alpha_t F(x))`$, $`\alpha_t = \min(1, t / T)`$ in update $`t`$; $`T = 4000`$, and "
-        "from then on Post-LN"
+        r"$`o = \mathrm{LN}(x + \alpha_t F(x))`$, $`\alpha_t = \min(1, t / T)`$ in update $`t`$; $`T = 4000`$, then "
+        "Post-LN"
     ),
     norm_position="post",
     residual="branch_norm",
     departures=(
         "There is no released code, and only the abstract and summaries of the paper were at hand: that the growth is "
-        r"linear and that $`T`$ is 4000 is from notes on the paper, not from its text.",
-        r"Updates count from 1, so that no update has $`\alpha_t = 0`$, in which nothing inside of the branches would "
-        "get a gradient.",
+        "linear and that $`T`$ is 4000 is from notes on the paper, not from its text.",
+        r"Updates count from 1: with $`\alpha_t = 0`$ nothing inside of the branches would get a gradient.",
         r"A checkpoint holds $`\alpha_t`$: before update $`T`$ it translates with the factor of its training. An "
         "average of checkpoints holds the mean of their factors, which is 1 where all of them are past $`T`$.",
         r"`fairseq-deep fold` turns a model that is past $`T`$ into a stock Post-LN model; before, it refuses.",
-        "The initialisation is not named in the abstract; it is `--base-init xavier`, as of the other deep models for "
-        "translation.",
+        "The abstract names no initialisation; it is `--base-init xavier`, as of other deep translation models.",
     ),
 )

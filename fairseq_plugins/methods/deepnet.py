@@ -87,26 +87,24 @@ method(
     title="DeepNet",
     paper="Wang et al., 2022, https://arxiv.org/abs/2203.00555",
     equation=(
-        r"$`o = \mathrm{LN}(\alpha x + F(x))`$ (DeepNorm, figure 2); with $`N`$ encoder and $`M`$ decoder "
-        r"layers $`\alpha = 0.81 (N^4 M)^{1/16}`$ in the encoder and $`(3M)^{1/4}`$ in the decoder; the matrices of "
-        "the values, of the outputs of attention and of the feed-forward are drawn from "
-        r"$`\mathcal{N}(0, 2 \beta^2 / (d_{\mathrm{in}} + d_{\mathrm{out}}))`$ with "
-        r"$`\beta = 0.87 (N^4 M)^{-1/16}`$ in the encoder and $`(12M)^{-1/4}`$ in the decoder, those of queries and "
-        r"keys with 1 instead of $`\beta`$, biases are 0"
+        r"$`o = \mathrm{LN}(\alpha x + F(x))`$ (DeepNorm, figure 2); with $`N`$ encoder and $`M`$ decoder layers "
+        r"$`\alpha = 0.81 (N^4 M)^{1/16}`$ in the encoder and $`(3M)^{1/4}`$ in the decoder; the matrices of the "
+        r"values, of the outputs of attention and of the feed-forward are drawn from $`\mathcal{N}(0, 2 \beta^2 / "
+        r"(d_{\mathrm{in}} + d_{\mathrm{out}}))`$ with $`\beta = 0.87 (N^4 M)^{-1/16}`$ in the encoder and "
+        r"$`(12M)^{-1/4}`$ in the decoder, those of queries and keys with 1 instead of $`\beta`$, biases are 0"
     ),
     norm_position="post",
     residual="deepnorm",
     init="deepnorm",
     departures=(
         "The released code ([torchscale](https://github.com/microsoft/torchscale)) draws every matrix and bias as "
-        r"`nn.Linear` does, from $`U(-b, b)`$ with $`b = d_{\mathrm{in}}^{-1/2}`$, and then divides the weights "
-        r"and the biases of the values, of the outputs and of the feed-forward by $`1 / \beta`$ "
+        r"`nn.Linear` does, from $`U(-b, b)`$ with $`b = d_{\mathrm{in}}^{-1/2}`$, and then divides the weights and "
+        r"the biases of the values, of the outputs and of the feed-forward by $`1 / \beta`$ "
         "([torchscale#16](https://github.com/microsoft/torchscale/issues/16)). In an encoder below a decoder it "
-        r"divides by $`(N^4 M)^{1/16} / 1.15`$, which makes $`\beta = 1.15 (N^4 M)^{-1/16}`$; the text's 0.87 "
-        "is about 1/1.15, so that constant is inverted. `--deepnorm-init released` does all that.",
-        r"The text gives the decoder's constants for three sub-layers a layer ($`(3M)^{1/4}`$, "
-        r"$`(12M)^{-1/4}`$), and for a decoder or an encoder alone those for two ($`(2M)^{1/4}`$, "
-        r"$`(8M)^{-1/4}`$). Both are $`n^{1/4}`$ and $`(4n)^{-1/4}`$ for $`n`$ sub-layers, and so they are "
-        "computed here; a decoder with merged attention has two a layer, which the text does not treat.",
+        r"divides by $`(N^4 M)^{1/16} / 1.15`$, which makes $`\beta = 1.15 (N^4 M)^{-1/16}`$; the text's 0.87 is "
+        "about 1/1.15, so that constant is inverted. `--deepnorm-init released` does all that.",
+        "The text gives the decoder's constants for three sub-layers a layer ($`(3M)^{1/4}`$, $`(12M)^{-1/4}`$), and "
+        "for a decoder or an encoder alone those for two ($`(2M)^{1/4}`$, $`(8M)^{-1/4}`$). Both are $`n^{1/4}`$ and "
+        "$`(4n)^{-1/4}`$ for $`n`$ sub-layers, as computed here, where merged attention has two a layer.",
     ),
 )

@@ -138,7 +138,7 @@ method(
         r"$`\lambda^2 = 1 - \beta^2`$; one more LayerNorm on top; matrices are drawn from normal distributions, "
         r"queries and keys of variance $`1 / d`$, values and outputs of $`\sqrt{(1 - p) / r} / d`$ with dropout $`p`$ "
         r"and the correlation $`r`$ of the inputs, feed-forward of $`\sqrt{2 (1 - p) / (d f)}`$ with its inner width "
-        r"$`f`$, embeddings of $`(1 - p) / 2`$"
+        "$`f`$, embeddings of $`(1 - p) / 2`$"
     ),
     norm_position="pre",
     residual="deepscale",
@@ -146,18 +146,16 @@ method(
     departures=(
         "The paper was not read; constants and the recursion of $`r`$ are those of the released code "
         "([TranformersGetStable](https://github.com/akhilkedia/TranformersGetStable), revision 7f48e64), which has "
-        r"$`\beta^2 = 0.005`$ for 192 layers: $`k = 2`$ for their 384 sub-layers, or 1 for layers. `--deepscale-k` is "
-        r"$`k`$.",
+        r"$`\beta^2 = 0.005`$ for 192 layers: `--deepscale-k` 2 for their 384 sub-layers, 1 for layers.",
         r"$`\beta^2`$ is at most 0.5 here, so that stacks of one layer keep their stream.",
-        r"The released code writes the variance of the feed-forward as $`\sqrt{(1 - p) / 2} / d`$, which is this "
-        r"package's at $`f = 4 d`$.",
+        r"The released code has a variance of $`\sqrt{(1 - p) / 2} / d`$ in the feed-forward, which is this one at "
+        "$`f = 4 d`$.",
         "The released Post-LN model has a LayerNorm on the embedding: `--norm-position post --layernorm-embedding`.",
-        "The released code is an encoder. In a decoder each attention is followed as theirs; what "
-        "cross-attention sees is the correlation above the encoder's last layer.",
-        r"BERT adds up three tables of embeddings, so the released code has $`(1 - p) / 3`$. Here are two; positions, "
+        "The released code is an encoder. Cross-attention sees the correlation above the encoder's last layer.",
+        "BERT adds up three tables of embeddings, so the released code has $`(1 - p) / 3`$. Here are two; positions, "
         "sinusoidal or learned, keep fairseq's values. It also scales what goes into an output that shares the table, "
-        r"so that its logits have variance 1; here they have $`(1 - p) / 2`$.",
-        "It works with `--norm-position post` as well. Maps of attentions other than softmax attention keep their base "
+        "so that its logits have variance 1; here they have $`(1 - p) / 2`$.",
+        "It works with `--norm-position post`, too. Maps of other attentions than softmax keep their base "
         "initialisation.",
     ),
 )

@@ -69,8 +69,8 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
         NewParameter(
             "history.weight",
             "(N+1, N+1)",
-            "$`1`$ on the diagonal, 0 elsewhere; row $`i`$ is that of the average after layer $`i`$, row 0 and what is "
-            "right of the diagonal are never used",
+            "$`1`$ on the diagonal, 0 elsewhere; row $`i`$ is used after layer $`i`$, row 0 and what is right of the "
+            "diagonal never",
         ),
     ),
     conflicts=conflicts,
@@ -87,7 +87,7 @@ method(
     paper="Pagliardini et al., NeurIPS 2024, https://arxiv.org/abs/2402.02622",
     equation=(
         r"$`x_{i+1} = \sum_{j \leq i} a_{ij} X_j`$ is the input of layer $`i + 1`$ (section 3), $`a_{ii} = 1`$ and "
-        r"$`a_{ij} = 0`$ at first; $`X_0`$ is the embedding, $`X_i`$ the output of layer $`i`$, the layers are Pre-LN, "
+        "$`a_{ij} = 0`$ at first; $`X_0`$ is the embedding, $`X_i`$ the output of layer $`i`$, the layers are Pre-LN, "
         "and the last average goes through the LayerNorm on top of the stack"
     ),
     norm_position="pre",
@@ -95,11 +95,10 @@ method(
     base_init="fairseq",
     departures=(
         "The released code ([DenseFormer](https://github.com/epfml/DenseFormer), revision c99a623) stores only the "
-        "weights that are used; here they are the rows of one matrix, as in DLCL, whose other entries stay as they "
-        r"start. It draws weights from $`\mathcal{N}(0, 0.02^2)`$, those of the outputs of attention and feed-forward "
-        r"over $`\sqrt{2 N}`$; here it is `--base-init fairseq`.",
-        "With a period, the model of its experiments keeps only the outputs of the layers below an average. Its "
-        "package keeps all of them, as here.",
+        "weights that are used; here they are rows of one matrix, whose other entries stay. It draws weights from "
+        r"$`\mathcal{N}(0, 0.02^2)`$, those of the outputs of attention and feed-forward over $`\sqrt{2 N}`$; here it "
+        "is `--base-init fairseq`.",
+        "With a period, its experiments keep only the outputs of layers below an average, its package all, as here.",
         "The paper is about language models; each stack of a translation model has its own averages here.",
     ),
 )

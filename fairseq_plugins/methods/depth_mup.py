@@ -48,9 +48,9 @@ method(
     title="CompleteP",
     paper="Dey et al., NeurIPS 2025, https://arxiv.org/abs/2505.01618",
     equation=(
-        r"$`o = x + m^{-\alpha} F(\mathrm{LN}(x))`$ with $`m = L / L_{\mathrm{base}}`$ and $`\alpha = 1`$; the layers' "
-        r"learning rate is multiplied by $`m^{\alpha - 1}`$ and their $`\epsilon`$ in Adam by $`m^{-\alpha}`$, and one "
-        "more LayerNorm is on top of each stack"
+        r"$`o = x + m^{-\alpha} F(\mathrm{LN}(x))`$ with $`m = L / L_{\mathrm{base}}`$ and $`\alpha = 1`$; the "
+        r"layers' learning rate is multiplied by $`m^{\alpha - 1}`$ and their $`\epsilon`$ in Adam by "
+        r"$`m^{-\alpha}`$, and one more LayerNorm is on top of each stack"
     ),
     norm_position="pre",
     residual="depth_mup",
@@ -62,8 +62,8 @@ method(
         "keeps weights apart heeds rates and epsilons; with `--fp16` add `--fp16-no-flatten-grads`.",
         "This is the depth half: first weights and output do not depend on the width, so a rate holds at one width. "
         "The released code ([nanoGPT-mup](https://github.com/EleutherAI/nanoGPT-mup/tree/completep)) has the half of "
-        "the width too, $`L_{\\mathrm{base}} = 2`$, and no weight decay of biases and norms. Its $`\\epsilon`$ is "
-        r"$`10^{-12}`$, and it scales those of the embeddings and of the last LayerNorm, too.",
+        r"the width too, $`L_{\mathrm{base}} = 2`$, and no weight decay of biases and norms. Its $`\epsilon`$ is "
+        "$`10^{-12}`$, and it scales those of the embeddings and of the last LayerNorm, too.",
         "The papers are about language models; each stack of a translation model scales with its own depth here.",
     ),
 )

@@ -57,18 +57,17 @@ method(
     title="Derf",
     paper="Chen et al., 2025, https://arxiv.org/abs/2512.10938",
     equation=(
-        r"$`o = x + F(\gamma \odot \mathrm{erf}(\alpha x + s) + \beta)`$, $`\alpha = 0.5`$, $`s = 0`$, $`\gamma = 1`$, "
-        r"$`\beta = 0`$ at first; one more on top of each stack"
+        r"$`o = x + F(\gamma \odot \mathrm{erf}(\alpha x + s) + \beta)`$, $`\alpha = 0.5`$, $`s = 0`$, $`\gamma = "
+        r"1`$, $`\beta = 0`$ at first; one more on top of each stack"
     ),
     norm_position="pre",
     norm_type="derf",
     base_init="fairseq",
     departures=(
-        r"The released GPT-2 ([Derf](https://github.com/zlab-princeton/Derf), revision 8dd9ea3) has a start of "
-        r"$`\alpha`$ each for attention, feed-forward and the top, which is 1 for all three: `--derf-alpha 1`. It also "
-        "trains a scalar on the embeddings, which is not supported.",
+        "The released GPT-2 ([Derf](https://github.com/zlab-princeton/Derf), revision 8dd9ea3) has a start of "
+        r"$`\alpha`$ each for attention, feed-forward and the top, which is 1 for all three: `--derf-alpha 1`. It "
+        "also trains a scalar on the embeddings, which is not supported.",
         "The paper has no model for translation.",
-        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
-        "of a second stream remain LayerNorms.",
+        "The LayerNorms of `--layernorm-embedding`, of a history and of a second stream remain.",
     ),
 )

@@ -132,9 +132,9 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
         NewParameter(
             "history.weight",
             "(N+1, N+1, 1)",
-            "$`1 / (l + 1)`$ in row $`l`$ up to column $`l`$, counted from 0, and 0 to the right of it, which is "
-            "never used; with `--dlcl-init one` 1; with `--dlcl-window n` $`1 / n`$ in the last n columns up to "
-            "$`l`$; `(N+1, N+1, C)` with `--dlcl-weights dimension`",
+            "$`1 / (l + 1)`$ in row $`l`$ up to column $`l`$, from 0, and 0 to the right, never used; with "
+            "`--dlcl-init one` 1; with `--dlcl-window n` $`1 / n`$ in the last n columns up to $`l`$; `(N+1, N+1, C)` "
+            "with `--dlcl-weights dimension`",
         ),
         NewParameter("history.layer_norms.I.weight", "(C)", "1"),
         NewParameter("history.layer_norms.I.bias", "(C)", "0"),
@@ -157,19 +157,18 @@ def build(design: StackDesign) -> History:
 
 
 _EXTRAS = (
-    "The released code can also train one weight for each group of dimensions, drop out mixtures and keep the weights "
-    "fixed; these three are not supported.",
-    "In the released code a window only decides which weights start at zero, and training may change them, unless "
-    "the weights are normalised; the start at one ignores it. Here nothing outside the window ever enters a mixture.",
+    "Weights for groups of dimensions, dropout of mixtures and fixed weights, as released, are not supported.",
+    "In the released code a window only decides which weights start at zero, and training may change them, unless the "
+    "weights are normalised; the start at one ignores it. Here nothing outside the window ever enters a mixture.",
 )
 method(
     "dlcl",
     title="DLCL",
     paper=PAPER,
     equation=(
-        r"$`x_{l+1} = \sum_{k \leq l} W_{l+1,k} \mathrm{LN}_k(y_k)`$ is the input of layer $`l + 1`$ "
-        r"(section 4); $`y_0 = x_0`$ is not normalised, $`y_k`$ is the output of layer $`k`$, the layers are Pre-LN, "
-        "and the last mixture goes through the LayerNorm on top of the stack"
+        r"$`x_{l+1} = \sum_{k \leq l} W_{l+1,k} \mathrm{LN}_k(y_k)`$ is the input of layer $`l + 1`$ (section 4); "
+        "$`y_0 = x_0`$ is not normalised, $`y_k`$ is the output of layer $`k`$, the layers are Pre-LN, and the last "
+        "mixture goes through the LayerNorm on top of the stack"
     ),
     norm_position="pre",
     layer_aggregation="dlcl",
@@ -180,17 +179,14 @@ method(
     title="DLCL Post-LN",
     paper=PAPER,
     equation=(
-        r"$`x_{l+1} = \mathrm{LN}_{l+1}(\sum_{k \leq l} W_{l+1,k} y_k)`$ is the input of layer $`l + 1`$ "
-        r"(section 4); $`x_1 = W_{1,0} x_0`$ without a LayerNorm, $`y_k`$ is the output of layer $`k`$, and the "
-        "layers are Post-LN"
+        r"$`x_{l+1} = \mathrm{LN}_{l+1}(\sum_{k \leq l} W_{l+1,k} y_k)`$ is the input of layer $`l + 1`$ (section 4); "
+        "$`x_1 = W_{1,0} x_0`$ without a LayerNorm, $`y_k`$ is the output of layer $`k`$, and the layers are Post-LN"
     ),
     norm_position="post",
     layer_aggregation="dlcl",
     departures=(
         *_EXTRAS,
-        "Where the released code normalises $`y_0`$, it does so twice in this form; here that LayerNorm is "
-        "`--layernorm-embedding`, once and before the dropout.",
-        "This is the form that the B2T paper compares, with the released code (6.1.2), which draws weights as "
-        "`--base-init xavier` does.",
+        "The released code may normalise $`y_0`$, twice; here `--layernorm-embedding` does, once and before dropout.",
+        "The B2T paper (6.1.2) compares this form as released, where weights are drawn as by `--base-init xavier`.",
     ),
 )

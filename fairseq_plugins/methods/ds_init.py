@@ -45,20 +45,18 @@ method(
     title="DS-Init",
     paper="Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365",
     equation=(
-        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, with smaller matrices in deeper layers; those "
-        r"at depth $`l`$ are drawn from $`U(-b, b)`$ with "
+        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, whose matrices at depth $`l`$ are drawn from $`U(-b, b)`$ with "
         r"$`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + d_{\mathrm{out}}}}`$ (equation 15)"
     ),
     norm_position="post",
     init="ds_init",
     departures=(
-        r"The released code scales the bound by $`\sqrt{\alpha}\, l^{-1/4}`$ instead of equation 15's "
-        r"$`\alpha\, l^{-1/2}`$, and the paper's Table 1 agrees with the code: `--ds-init-rule released`. The "
-        "default follows the text.",
-        "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention "
-        r"as one (gain $`1/\sqrt{2}`$ in effect); both are kept here. The Post-LN and Pre-LN models of their "
-        "comparison are drawn in the same way: `--base-init xavier_apart`.",
-        "Both stacks count their layers from 1. `--init ds_init,keep --base-init xavier,xavier_apart` initialises the "
-        "encoder alone.",
+        r"The released code scales the bound by $`\sqrt{\alpha}\, l^{-1/4}`$ instead of equation 15's $`\alpha\, "
+        "l^{-1/2}`$, and the paper's Table 1 agrees with the code: `--ds-init-rule released`.",
+        "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention as "
+        r"one (gain $`1/\sqrt{2}`$ in effect); both are kept here. Their Post-LN and Pre-LN models are drawn so, too: "
+        "`--base-init xavier_apart`.",
+        "Each stack counts from 1. `--init ds_init,keep --base-init xavier,xavier_apart` initialises the encoder "
+        "alone.",
     ),
 )

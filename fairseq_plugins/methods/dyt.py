@@ -53,19 +53,17 @@ method(
     title="DyT",
     paper="Zhu et al., CVPR 2025, https://arxiv.org/abs/2503.10622",
     equation=(
-        r"$`o = x + F(\gamma \odot \tanh(\alpha x) + \beta)`$ (section 4), $`\alpha = 0.5`$, $`\gamma = 1`$, "
-        r"$`\beta = 0`$ at first; one more on top of each stack; no statistic of the batch or of a position enters"
+        r"$`o = x + F(\gamma \odot \tanh(\alpha x) + \beta)`$ (section 4), $`\alpha = 0.5`$, $`\gamma = 1`$, $`\beta "
+        "= 0`$ at first; one more on top of each stack; no statistic of the batch or of a position enters"
     ),
     norm_position="pre",
     norm_type="dyt",
     base_init="fairseq",
     departures=(
-        r"The released language models ([DyT](https://github.com/jiachenzhu/DyT), revision aab5dde) have no "
-        r"$`\beta`$ and start $`\alpha`$ by width, larger at attention: 0.8 there and 0.2 elsewhere at 7 billion "
-        "parameters, `--dyt-attention-alpha 0.8 --dyt-alpha 0.2`. They also have a trained scalar on the embeddings, "
-        "which is not supported.",
+        r"The released language models ([DyT](https://github.com/jiachenzhu/DyT), revision aab5dde) have no $`\beta`$ "
+        r"and start $`\alpha`$ by width, larger at attention: 0.8 there and 0.2 elsewhere at 7 billion parameters, "
+        "`--dyt-attention-alpha 0.8 --dyt-alpha 0.2`. Their trained scalar on the embeddings is not supported.",
         "The paper has no model for translation; cross-attention counts as attention here.",
-        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
-        "of a second stream remain LayerNorms.",
+        "The LayerNorms of `--layernorm-embedding`, of a history and of a second stream remain.",
     ),
 )

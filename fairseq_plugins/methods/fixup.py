@@ -179,10 +179,10 @@ method(
     title="FixUp",
     paper="Zhang et al., ICLR 2019, https://arxiv.org/abs/1901.09321",
     equation=(
-        r"$`o = x + s F(x - b)`$ with scalars $`s = 1`$ and $`b = 0`$ at first, no LayerNorm, $`F = 0`$ at "
-        r"first (section 3); the feed-forward is $`F(y) = W_2 (\mathrm{relu}(W_1 y - b_2) - b_3)`$; in a model of "
-        r"$`L`$ sub-layers Xavier's $`W_q, W_k, W_v`$ start times $`L^{-1/6}`$, $`W_1`$ times $`L^{-1/2}`$, the "
-        "last matrix of a sub-layer and an output projection of its own at zero"
+        "$`o = x + s F(x - b)`$ with scalars $`s = 1`$ and $`b = 0`$ at first, no LayerNorm, $`F = 0`$ at first "
+        r"(section 3); the feed-forward is $`F(y) = W_2 (\mathrm{relu}(W_1 y - b_2) - b_3)`$; in a model of $`L`$ "
+        "sub-layers Xavier's $`W_q, W_k, W_v`$ start times $`L^{-1/6}`$, $`W_1`$ times $`L^{-1/2}`$, the last matrix "
+        "of a sub-layer and an output projection of its own at zero"
     ),
     norm_position="fixup",
     residual="rezero",
@@ -191,15 +191,13 @@ method(
     options={"rezero_alpha": 1.0, "rezero_alpha_per": "sublayer"},
     departures=(
         "The text gives the rule for a branch of any kind; the positions of the scalars in a Transformer, and the "
-        "scale and shift on top of the stacks, follow the authors' code. By the text there would be one more shift "
-        "before the output map of an attention.",
-        "The released cross-attention does not receive the number of sub-layers and takes 12: `--fixup-rule released`. "
-        r"By default $`L`$ counts the sub-layers that exist, $`2 N + 3 M`$ in an encoder-decoder, fewer under "
-        "merged attention, in both stacks.",
-        "An output projection that is tied to the token table, and an adaptive softmax, keep the weights as drawn, "
-        "in the released code too.",
+        "scale and shift on top of the stacks, follow the authors' code. The text would have one more shift before "
+        "the output map.",
+        "The released cross-attention does not receive the number of sub-layers and takes 12: `--fixup-rule "
+        "released`. By default $`L`$ counts the sub-layers that exist, in both stacks, $`2 N + 3 M`$ or fewer.",
+        "A tied output projection, and an adaptive softmax, keep the weights as drawn, in the released code too.",
         "The DS-Init authors have one scalar for all three shifts of the feed-forward, draw the q, k and v of "
-        r"cross-attention with a bound $`\sqrt{2}`$ times larger, scale merged attention by $`L^{-1/8}`$ and "
-        "multiply by $`s`$ before the dropout. None of this is done here.",
+        r"cross-attention with a bound $`\sqrt{2}`$ times larger, scale merged attention by $`L^{-1/8}`$ and multiply "
+        "by $`s`$ before the dropout. None of this is done here.",
     ),
 )

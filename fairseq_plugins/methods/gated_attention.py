@@ -85,8 +85,8 @@ method(
     base_init="fairseq",
     departures=(
         "The released code ([gated_attention](https://github.com/qiuzh20/gated_attention), revision 49645df) has both "
-        r"forms, for dimensions and for heads. It draws every matrix from $`\mathcal{N}(0, 0.02^2)`$; here the gate is "
-        "drawn by Xavier's uniform rule. It also has norms on queries and keys, which `--attention gated` lacks.",
+        r"forms, for dimensions and for heads. It draws every matrix from $`\mathcal{N}(0, 0.02^2)`$; here the gate "
+        "is drawn by Xavier's uniform rule. It also has norms on queries and keys, which `--attention gated` lacks.",
         "The paper is about language models. In cross-attention the gate reads the decoder, as the queries do.",
     ),
 )

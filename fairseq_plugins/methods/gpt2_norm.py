@@ -10,8 +10,8 @@ method(
     norm_position="branch",
     base_init="fairseq",
     departures=(
-        "The text says neither where the dropout is nor whether there is a LayerNorm on top. Here the dropout "
-        "is a part of $`F`$ and there is none on top; `--norm-on-top yes` adds one LayerNorm there.",
+        "The text says neither where the dropout is nor whether there is a LayerNorm on top. Here the dropout is a "
+        "part of $`F`$ and there is none on top; `--norm-on-top yes` adds one LayerNorm there.",
         "The released GPT-2 has its LayerNorms before the branches (`pre_ln`), in spite of the name.",
     ),
 )

@@ -190,7 +190,7 @@ method(
     equation=(
         r"$`h = a H`$, $`H' = M H + w^\top F(\mathrm{LN}(h))`$ for $`K = 4`$ streams $`H`$ (algorithm 2); each stream "
         r"adds $`s \tanh(\mathrm{LN}(H_i) W)`$ to its weights, $`W = 0`$ and $`s = 0.01`$ at first; $`a`$ is one "
-        r"stream, the number of the sub-layer modulo $`K`$, $`M`$ the identity and $`w = 1`$ at first; the sum of the "
+        "stream, the number of the sub-layer modulo $`K`$, $`M`$ the identity and $`w = 1`$ at first; the sum of the "
         "streams goes through the LayerNorm on top"
     ),
     norm_position="pre",
@@ -198,12 +198,11 @@ method(
     base_init="fairseq",
     departures=(
         "The authors' code could not be read; the equations are also those of "
-        "[hyper-connections](https://github.com/lucidrains/hyper-connections), revision 4775103, which has an RMSNorm. "
-        "The LayerNorm of the streams has no gain and no bias here, as in the text's OLMo models.",
+        "[hyper-connections](https://github.com/lucidrains/hyper-connections), revision 4775103, which has an "
+        "RMSNorm. The LayerNorm of the streams has no gain and no bias here, as in the text's OLMo models.",
         r"At first the text scales the last matrix of each branch by a factor of $`\sqrt{K}`$, so that the sum of the "
         "streams keeps its deviation (section 4). That would need a division, which the text does not have: omitted.",
-        r"The text has no weight decay on $`a`$, $`M`$ and $`w`$ as far as they do not depend on the streams. Here "
-        "they decay as all parameters do.",
+        "The text has no weight decay on what $`a`$, $`M`$ and $`w`$ have without the streams; here all decays.",
     ),
 )
 method(
@@ -212,18 +211,17 @@ method(
     paper="Xie et al., 2025, https://arxiv.org/abs/2512.24880",
     equation=(
         r"$`h = a H`$, $`H' = M H + w^\top F(\mathrm{LN}(h))`$ for $`K = 4`$ streams $`H`$, $`M`$ doubly stochastic "
-        r"(section 4); $`a = \sigma(\cdot)`$, $`w = 2 \sigma(\cdot)`$, $`M`$ by 20 steps of Sinkhorn's iteration, each "
-        r"of $`s\, \mathrm{RMSNorm}(\mathrm{vec}\, H) W + b`$, $`W = 0`$ and $`s = 0.01`$ at first"
+        r"(section 4); $`a = \sigma(\cdot)`$, $`w = 2 \sigma(\cdot)`$, $`M`$ by 20 steps of Sinkhorn's iteration, "
+        r"each of $`s\, \mathrm{RMSNorm}(\mathrm{vec}\, H) W + b`$, $`W = 0`$ and $`s = 0.01`$ at first"
     ),
     norm_position="pre",
     residual="mhc",
     base_init="fairseq",
     departures=(
         "The text does not give the starts of $`b`$ and $`W`$. They are those of an independent implementation "
-        "([mhc-lite](https://github.com/FFTYYY/mhc-lite), revision ea19775): 1 for one stream and -1 for the others in "
-        "$`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows. Its "
-        "$`M`$ is the transpose, of which the last step of the iteration makes the sums over outputs exact, not those "
-        "over inputs.",
+        "([mhc-lite](https://github.com/FFTYYY/mhc-lite), revision ea19775): 1 for one stream and -1 for the others "
+        "in $`a`$ and $`w`$, 0 on the diagonal and -8 elsewhere in $`M`$. Its RMSNorm has a gain, and $`W`$ follows. "
+        "Its $`M`$ is the transpose: the last step of the iteration makes the sums over outputs exact.",
         "The streams begin as copies of the embedding, and end in their plain sum. The authors' DeepSeek-V4 (in "
         "[transformers](https://github.com/huggingface/transformers), revision 0197608) ends in a sum by trained "
         r"sigmoids like $`a`$; to $`a`$, $`M`$ and the sums of Sinkhorn's iteration it adds an $`\epsilon`$.",

@@ -46,8 +46,8 @@ method(
     title="Keel",
     paper="Chen and Wei, 2026, https://arxiv.org/abs/2601.19895",
     equation=(
-        r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$ with $`L`$ the number of sub-layers of the stack, but "
-        r"1 in the first layer; $`o = x + F(\mathrm{LN}(x))`$ in the first sub-layer (section 3.1); no LayerNorm on top"
+        r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$ with $`L`$ the number of sub-layers of the stack, but 1 in the "
+        r"first layer; $`o = x + F(\mathrm{LN}(x))`$ in the first sub-layer (section 3.1); no LayerNorm on top"
     ),
     norm_position="keel",
     residual="keel",
@@ -58,8 +58,8 @@ method(
         "feed-forward, where section 3.1 leaves it out. Cross-attention of the first layer is without it here, too.",
         "The text's LayerNorms are RMSNorms without bias (equation 9, section 3.1): `--norm-type rms_norm`. In small "
         "models it tunes the factor instead, above 1: `--keel-alpha`.",
-        r"The paper is about language models, where $`L = 2M`$. A decoder with cross-attention has three sub-layers a "
-        r"layer, so $`L = 3M`$ by the same rule; each stack counts its own.",
+        "The paper is about language models, where $`L = 2M`$. A decoder with cross-attention has three sub-layers a "
+        "layer, so $`L = 3M`$ by the same rule; each stack counts its own.",
         "The paper names no initialisation; the weights are those of `--base-init fairseq`.",
     ),
 )

@@ -163,25 +163,23 @@ def build_average(depth: int, design: StackDesign) -> AttentionPlan:
 PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"
 NOT_RELEASED = "The paper's table 3 names this model without an equation, and its code was not released. "
 WITHOUT_DS_INIT = (
-    "The paper trains this sub-layer without DS-Init, as a variant of row 4: `--init keep`. The architecture adds "
-    "DS-Init, as in the paper's deep models."
+    "The paper trains this variant of row 4 without DS-Init, `--init keep`, which its deep models have, as here."
 )
 method(
     "dsinit_matt",
     title="DS-Init + MAtt",
     paper=PAPER,
     equation=(
-        r"decoder: $`o_t = \mathrm{LN}(x_t + (C_t + \frac{1}{t} \sum_{k \leq t} x_k W_v)\, W_o)`$, then "
-        r"feed-forward (equations 16 and 17); $`C`$ is the cross-attention before its output map $`W_o`$, with the "
-        r"same $`W_v`$; biases are left out here; encoder and initialisation as DS-Init"
+        r"decoder: $`o_t = \mathrm{LN}(x_t + (C_t + \frac{1}{t} \sum_{k \leq t} x_k W_v)\, W_o)`$, then feed-forward "
+        "(equations 16 and 17); $`C`$ is the cross-attention before its output map $`W_o`$, with the same $`W_v`$; "
+        "biases are left out here; encoder and initialisation as DS-Init"
     ),
     norm_position="post",
     attention="matt",
     init="ds_init",
     departures=(
-        r"The text names $`W_o`$ as shared between the two halves; the released code and the parameter counts "
-        r"share $`W_v`$ and $`b_v`$ as well, and so does this package: a decoder layer has $`4 d^2 + 6 d`$ "
-        "parameters fewer.",
+        "The text names $`W_o`$ as shared between the two halves; the released code and the parameter counts share "
+        "$`W_v`$ and $`b_v`$ as well, and so does this package: a decoder layer has $`4 d^2 + 6 d`$ parameters fewer.",
     ),
 )
 method(
@@ -189,9 +187,9 @@ method(
     title="DS-Init + MAtt with self-attention",
     paper=PAPER,
     equation=(
-        r"decoder: $`o = \mathrm{LN}(x + \mathrm{SA}(x) + \mathrm{CA}(x, h))`$, then feed-forward (table 3, "
-        r"row 6); $`\mathrm{SA}`$ and $`\mathrm{CA}`$ are complete self- and cross-attentions, $`h`$ is the encoder's "
-        "output; encoder and initialisation as DS-Init"
+        r"decoder: $`o = \mathrm{LN}(x + \mathrm{SA}(x) + \mathrm{CA}(x, h))`$, then feed-forward (table 3, row 6); "
+        r"$`\mathrm{SA}`$ and $`\mathrm{CA}`$ are complete self- and cross-attentions, $`h`$ is the encoder's output; "
+        "encoder and initialisation as DS-Init"
     ),
     norm_position="post",
     attention="matt_self",
@@ -207,10 +205,9 @@ method(
     title="DS-Init + MAtt with the original AAN",
     paper=PAPER,
     equation=(
-        r"decoder: $`o_t = \mathrm{LN}(x_t + \sigma(i_t) \odot x_t + \sigma(f_t) \odot g_t + "
-        r"\mathrm{CA}(x, h)_t)`$, then feed-forward (table 3, row 7); $`g_t`$, $`i_t`$ and $`f_t`$ as in AAN, without "
-        r"its feed-forward network; $`\mathrm{CA}`$ is a complete cross-attention; encoder and initialisation as "
-        "DS-Init"
+        r"decoder: $`o_t = \mathrm{LN}(x_t + \sigma(i_t) \odot x_t + \sigma(f_t) \odot g_t + \mathrm{CA}(x, h)_t)`$, "
+        "then feed-forward (table 3, row 7); $`g_t`$, $`i_t`$ and $`f_t`$ as in AAN, without its feed-forward "
+        r"network; $`\mathrm{CA}`$ is a complete cross-attention; encoder and initialisation as DS-Init"
     ),
     norm_position="post",
     attention="matt_aan",

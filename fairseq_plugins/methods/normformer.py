@@ -98,8 +98,8 @@ method(
     paper="Shleifer et al., 2021, https://arxiv.org/abs/2110.09456",
     equation=(
         r"$`y = x + \mathrm{LN}([g_1 h_1; \dots; g_H h_H]\, W^O)`$ with $`h_i`$ the heads of an attention of "
-        r"$`\mathrm{LN}(x)`$, $`o = y + \mathrm{LN}(\mathrm{relu}(\mathrm{LN}(y) W_1 + b_1))\, W_2 + b_2`$ "
-        "(section 2); one more LayerNorm on top of each stack"
+        r"$`\mathrm{LN}(x)`$, $`o = y + \mathrm{LN}(\mathrm{relu}(\mathrm{LN}(y) W_1 + b_1))\, W_2 + b_2`$ (section "
+        "2); one more LayerNorm on top of each stack"
     ),
     norm_position="normformer",
     attention="head_scale",
@@ -111,7 +111,6 @@ method(
         "are heads: `--head-scale-at output`. Its norm on attention stands before the dropout; here, as under "
         "`--norm-position branch`, the dropout is a part of the branch.",
         "The paper's smaller models also scale the stream at the feed-forward: `--residual res_scale`.",
-        "The paper is about language models. Cross-attention has the norm and the factors of self-attention here; in "
-        "fairseq's layers it has neither.",
+        "Cross-attention has the norm and the factors of self-attention here; in fairseq's layers it has neither.",
     ),
 )

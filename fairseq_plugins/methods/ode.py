@@ -87,25 +87,22 @@ def fourth_order(design: StackDesign) -> Solver:
 
 
 DEPARTURES = (
-    "The introduction of the paper writes a layer as $`y + F(y)`$, so $`F`$ is what it adds to its input: that is the "
-    "default. The released code ([ODE-Transformer](https://github.com/libeineu/ODE-Transformer), revision bcf51e8) "
-    "takes the whole layer with its residual connections for $`F`$, so even order 1 would be "
-    r"$`2 y + \ldots`$: `--ode-function layer`.",
-    "Its decoder is a plain one, and so it is here: a search keeps one cache for each attention. A language model has "
-    "no encoder, so this method refuses it.",
-    "The released code does not run as it is: a colon is missing, and behind it order 4 and `standard` stop with an "
-    "error; before bcf51e8 so does order 2 with the gate. Its recipes also mix the layers of both stacks by DLCL, "
-    "`--layer-aggregation dlcl`, and have relative positions up to 8, which are not supported, a rate of 0.002, and "
-    "0.9 and 0.997 as Adam's betas.",
-    "A step evaluates each encoder layer two or four times, and keeps more for the backward pass; a search does "
-    "so once a sentence, and its steps cost what they cost without.",
+    "The paper's introduction writes a layer as $`y + F(y)`$, so $`F`$ is what it adds to its input, the default. The "
+    "released code ([ODE-Transformer](https://github.com/libeineu/ODE-Transformer), revision bcf51e8) takes the whole "
+    r"layer for $`F`$, so even order 1 would be $`2 y + \ldots`$: `--ode-function layer`.",
+    "As released, the decoder is plain: its cache holds one evaluation. A language model has no encoder: refused.",
+    "The released code lacks a colon; behind it order 4 and `standard` stop with an error, before bcf51e8 order 2 "
+    "with the gate, too. Its recipes mix layers by DLCL, `--layer-aggregation dlcl`, and have a rate of 0.002, Adam's "
+    "betas 0.9 and 0.997, and relative positions up to 8, which are not supported.",
+    "A step evaluates each encoder layer two or four times, and keeps more for the backward pass; a search does so "
+    "once.",
 )
 method(
     "ode",
     title="ODE Transformer, RK2",
     paper=PAPER,
     equation=(
-        r"encoder $`y' = y + g F_1 + (1 - g) F_2`$ with $`F_1 = F(y)`$, $`F_2 = F(y + F_1)`$ (section 3), $`F`$ what a "
+        "encoder $`y' = y + g F_1 + (1 - g) F_2`$ with $`F_1 = F(y)`$, $`F_2 = F(y + F_1)`$ (section 3), $`F`$ what a "
         r"Pre-LN layer adds to its input and $`g = \sigma(W [F_1, F_2] + b)`$; the decoder is Pre-LN"
     ),
     norm_position="pre",
@@ -117,9 +114,8 @@ method(
     title="ODE Transformer, RK4",
     paper=PAPER,
     equation=(
-        r"encoder $`y' = y + \frac{1}{6} (F_1 + 2 F_2 + 2 F_3 + F_4)`$ with $`F_1 = F(y)`$, "
-        r"$`F_2 = F(y + \frac{1}{2} F_1)`$, $`F_3 = F(y + \frac{1}{2} F_2)`$, $`F_4 = F(y + F_3)`$ (section 3); the "
-        "decoder is Pre-LN"
+        r"encoder $`y' = y + \frac{1}{6} (F_1 + 2 F_2 + 2 F_3 + F_4)`$ with $`F_1 = F(y)`$, $`F_2 = F(y + \frac{1}{2} "
+        r"F_1)`$, $`F_3 = F(y + \frac{1}{2} F_2)`$, $`F_4 = F(y + F_3)`$ (section 3); the decoder is Pre-LN"
     ),
     norm_position="pre",
     solver="ode_rk4,euler",

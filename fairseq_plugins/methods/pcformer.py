@@ -117,9 +117,9 @@ method(
     paper="Li et al., NeurIPS 2024, https://arxiv.org/abs/2411.03042",
     equation=(
         r"encoder $`P = y + \sum_{i \leq n} \alpha (1 - \alpha)^{n - i} F_i`$ with the $`F_i`$ of ODE Transformer, "
-        r"then $`y' = \sum_{k \leq m} w_{mk} c_k`$ with "
-        r"$`c_m = \mathrm{LN}_m(L(\sum_{k < m} v_{mk} c_k + v_{mm} \mathrm{LN}'_m(P)))`$ at layer $`m`$, whose "
-        r"function is $`L`$; $`c_0`$ is the embedding, $`n`$ is 2 or 4, and the decoder is Pre-LN"
+        r"then $`y' = \sum_{k \leq m} w_{mk} c_k`$ with $`c_m = \mathrm{LN}_m(L(\sum_{k < m} v_{mk} c_k + v_{mm} "
+        r"\mathrm{LN}'_m(P)))`$ at layer $`m`$, whose function is $`L`$; $`c_0`$ is the embedding, $`n`$ is 2 or 4, "
+        "and the decoder is Pre-LN"
     ),
     norm_position="pre",
     solver="pcformer,euler",
@@ -129,16 +129,14 @@ method(
         "([Neurips-PCformer](https://github.com/rangehow/Neurips-PCformer), revision 6806f97): a special case of DLCL "
         "before and after the last evaluation. In its translation code the second set of weights is commented out but "
         "read, so that it stops with an error; here they are those of its language model.",
-        r"$`F`$ is what a layer adds to its input, as in ODE Transformer; the released code takes the whole layer: "
-        "`--pcformer-function layer`. Its LayerNorms on the evaluations (`--rk-norm`, off unless set), and an alpha "
-        "for each layer or dimension, are not here.",
+        "$`F`$ is what a layer adds to its input, as in ODE Transformer; the released code takes the whole layer: "
+        "`--pcformer-function layer`. Its `--rk-norm`, off unless set, and an alpha for each layer or dimension are "
+        "not here.",
         "The decoder evaluates each layer once, as in the released code for translation, whose recipes also mix its "
-        "layers by DLCL: `--layer-aggregation last,dlcl`. A search keeps one cache for each attention. A language "
-        "model has no encoder, so this method refuses it.",
+        "layers by DLCL: `--layer-aggregation last,dlcl`. Language models, without an encoder, are refused.",
         "Its translation code runs on a fairseq whose layers draw weights as `--base-init fairseq` does. Its "
         "architectures for WMT have order 4 and those for IWSLT order 2, as here. Those whose names begin with "
         "`relative_` have relative positions, which are not supported.",
-        "A step evaluates each encoder layer three times, with order 4 five times; a search does so once a sentence, "
-        "and its steps cost what they cost without.",
+        "A step evaluates each encoder layer three times, with order 4 five times; a search does so once.",
     ),
 )

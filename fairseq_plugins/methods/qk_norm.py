@@ -16,7 +16,7 @@ from fairseq_plugins.methods.shared.precision import unit
 @part(
     Axis.ATTENTION,
     "qk_norm",
-    summary="softmax attention with a norm on the queries and on the keys of each head, the norm module of the stack",
+    summary="softmax attention with the stack's norm on the queries and on the keys of each head",
     parameters=head_norms("q_proj", "k_proj"),
     no_fold="stock fairseq has no norm on queries and keys",
 )
@@ -59,8 +59,8 @@ method(
     "qk_norm",
     title="QK-norm",
     paper=(
-        "Dehghani et al., ICML 2023, https://arxiv.org/abs/2302.05442; "
-        "Henry et al., Findings of EMNLP 2020, https://arxiv.org/abs/2010.04245"
+        "Dehghani et al., ICML 2023, https://arxiv.org/abs/2302.05442; Henry et al., Findings of EMNLP 2020, "
+        "https://arxiv.org/abs/2010.04245"
     ),
     equation=(
         r"weights $`\mathrm{softmax}(\mathrm{LN}(q)\, \mathrm{LN}(k)^\top / \sqrt{d_{\mathrm{head}}})`$, the "
@@ -90,8 +90,8 @@ method(
     init="small",
     departures=(
         "The released code ([QKNorm](https://github.com/CyndxAI/QKNorm), revision c628cb5) is that of ScaleNorm + "
-        "FixNorm, with LayerNorms; it takes $`L`$, the 97.5th percentile of the lengths of sentences, as a setting, 72 "
-        "to 79: `--cosine-length`. Its configurations have a warm-up of 8,000 updates, those of ScaleNorm + FixNorm "
-        "have none.",
+        "FixNorm, with LayerNorms; it takes $`L`$, the 97.5th percentile of the lengths of sentences, as a setting, "
+        "72 to 79: `--cosine-length`. Unlike those of ScaleNorm + FixNorm its settings have a warm-up of 8,000 "
+        "updates.",
     ),
 )

@@ -102,15 +102,15 @@ method(
     title="RealFormer",
     paper="He et al., Findings of ACL 2021, https://arxiv.org/abs/2012.11747",
     equation=(
-        r"$`S_l = Q_l K_l^\top / \sqrt{d_{\mathrm{head}}} + S_{l-1}`$, weights $`\mathrm{softmax}(S_l)`$ "
-        r"(section 3); $`S_0 = 0`$, the layers are Post-LN, and masks are added to $`S_l`$ inside the softmax only"
+        r"$`S_l = Q_l K_l^\top / \sqrt{d_{\mathrm{head}}} + S_{l-1}`$, weights $`\mathrm{softmax}(S_l)`$ (section 3); "
+        "$`S_0 = 0`$, the layers are Post-LN, and masks are added to $`S_l`$ inside the softmax only"
     ),
     norm_position="post",
     attention="realformer",
     base_init="fairseq",
     departures=(
-        "The released code is an encoder. The paper also translates, but only its abstract was read. Here there is one "
-        "chain of logits each for the encoder's self-attention, the decoder's and the cross-attention.",
+        "The released code is an encoder. The paper also translates, but only its abstract was read. Here there is "
+        "one chain of logits each for the encoder's self-attention, the decoder's and the cross-attention.",
         "The authors draw weights from a truncated normal distribution of deviation 0.02, as BERT does; the code of "
         "the B2T paper, which compares the method for translation, draws as `--base-init fairseq`, the default.",
         "The released code adds -10000 where attention is masked; this package adds minus infinity.",

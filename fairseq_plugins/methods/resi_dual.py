@@ -128,17 +128,17 @@ method(
     title="ResiDual",
     paper="Xie et al., 2023, https://arxiv.org/abs/2304.14802",
     equation=(
-        r"$`o = \mathrm{LN}(x + F(x))`$, and $`x_L + \mathrm{LN}(x_0 + \sum_k F_k)`$ on top (section 3); the sum takes "
-        "the branches as they are, after their dropout and before any LayerNorm"
+        r"$`o = \mathrm{LN}(x + F(x))`$, and $`x_L + \mathrm{LN}(x_0 + \sum_k F_k)`$ on top (section 3); the sum "
+        "takes the branches as they are, after their dropout and before any LayerNorm"
     ),
     norm_position="post",
     residual="resi_dual",
     base_init="fairseq",
     departures=(
-        "The released code ([ResiDual](https://github.com/microsoft/ResiDual), revision 8682f75) multiplies the "
-        "embedding and the branches in the sum by 0.05 in its 18-layer models in half precision, where the sum would "
-        "leave the range of numbers: `--resi-dual-scale 0.05`. The LayerNorm takes the factor out again, except that "
-        r"its $`\epsilon = 10^{-7}`$ weighs more.",
+        "The released code ([ResiDual](https://github.com/microsoft/ResiDual), revision 8682f75) multiplies embedding "
+        "and branches in the sum by 0.05 in its 18-layer models, against overflow in half precision: "
+        r"`--resi-dual-scale 0.05`. The LayerNorm takes the factor out again, except that its $`\epsilon = 10^{-7}`$ "
+        "weighs more.",
         "The released code builds the sum of the decoder in the same way, from its own embedding; keys and values of "
         "the cross-attention read the encoder's output, both streams added.",
     ),
@@ -149,7 +149,7 @@ method(
     paper="Li et al., ICML 2026, https://arxiv.org/abs/2602.08064",
     equation=(
         r"$`O = F(\mathrm{LN}(x + \mathrm{LN}(y)))`$, $`o = \mathrm{LN}(x + O / c)`$, $`y' = y + O`$; $`c`$ is the "
-        r"root of the number of sub-layers up to the end of the layer, $`x_0 = y_0`$ the embedding, and "
+        "root of the number of sub-layers up to the end of the layer, $`x_0 = y_0`$ the embedding, and "
         r"$`\mathrm{LN}(x + \mathrm{LN}(y))`$ the output of the stack"
     ),
     norm_position="siamese",
@@ -161,9 +161,8 @@ method(
         r"could be read, which have $`c = \sqrt{l + 1}`$ with $`l`$ the number of the sub-layer, and no norm on top.",
         r"The released code normalises $`x_0`$ but not $`y_0`$, as no option does: `--layernorm-embedding` does both.",
         "The released language models have a second form, `hybrid_pre`, which is not supported. Its first stream has "
-        "HybridNorm's places: norms on queries, keys and values, none before attention, one after its sum, and none "
-        "after that of the feed-forward.",
-        r"The released $`c`$ is $`\sqrt{2 l}`$ at depth $`l`$; a decoder with cross-attention has three sub-layers a "
-        r"layer, so $`c = \sqrt{3 l}`$ by the same rule.",
+        "HybridNorm's norms: on queries, keys and values, and after the sum of attention.",
+        r"The released $`c`$ is $`\sqrt{2 l}`$ at depth $`l`$; with cross-attention $`c = \sqrt{3 l}`$ by the same "
+        "rule.",
     ),
 )

@@ -83,9 +83,9 @@ method(
     departures=(
         r"The authors' package multiplies by $`\alpha`$ before the dropout in the encoder and after it in the "
         "decoder; both have the same distribution, and here it is always after.",
-        "The authors' package takes PyTorch's default weights, which are closest to `--base-init fairseq`, but "
-        r"for the output of attention, $`\sqrt{3}`$ times smaller there, and the biases of q, k and v, which are 0; "
-        "the experiments of the Admin paper take `--base-init xavier`.",
+        "The authors' package takes PyTorch's default weights, which are closest to `--base-init fairseq`, but for "
+        r"the output of attention, $`\sqrt{3}`$ times smaller there, and the biases of q, k and v, which are 0; the "
+        "experiments of the Admin paper take `--base-init xavier`.",
     ),
 )
 method(

@@ -54,9 +54,7 @@ method(
         r"The text has no $`\epsilon`$; implementations add one to the mean square, here as large as that of "
         "LayerNorm, `--rms-norm-epsilon`. The authors' code for PyTorch (revision 2e726f1) adds 1e-8 to the root, "
         "which moves logits by about 2e-5: `--rms-norm-epsilon-in root --rms-norm-epsilon 1e-8`.",
-        "The paper's Transformer is a Post-LN model, `--norm-position post --norm-type rms_norm`; this architecture is "
-        "Pre-LN, as the models that took the module up.",
-        "It replaces the LayerNorms of `--norm-position`. That of `--layernorm-embedding`, those of a history and that "
-        "of a second stream remain LayerNorms.",
+        "The paper's Transformer is Post-LN, `--norm-position post`; this architecture is Pre-LN, as later models are.",
+        "The LayerNorms of `--layernorm-embedding`, of a history and of a second stream remain.",
     ),
 )

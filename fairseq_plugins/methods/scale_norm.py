@@ -142,13 +142,13 @@ method(
     "scale_norm",
     title="ScaleNorm + FixNorm",
     paper=(
-        "Nguyen and Salazar, IWSLT 2019, https://arxiv.org/abs/1910.05895; "
-        "Nguyen and Chiang, NAACL 2018, https://arxiv.org/abs/1710.01329"
+        "Nguyen and Salazar, IWSLT 2019, https://arxiv.org/abs/1910.05895; Nguyen and Chiang, NAACL 2018, "
+        "https://arxiv.org/abs/1710.01329"
     ),
     equation=(
-        r"$`o = x + F(g\, x / \Vert x \Vert)`$ with one trained number $`g`$, $`\sqrt{d}`$ at first; "
-        "one more on top of each stack; word vectors and the rows of the output projection have length 1 (FixNorm); "
-        r"matrices of attention are drawn from $`\mathcal{N}(0, 2 / 5d)`$ (SmallInit)"
+        r"$`o = x + F(g\, x / \Vert x \Vert)`$ with one trained number $`g`$, $`\sqrt{d}`$ at first; one more on top "
+        "of each stack; word vectors and the rows of the output projection have length 1 (FixNorm); matrices of "
+        r"attention are drawn from $`\mathcal{N}(0, 2 / 5d)`$ (SmallInit)"
     ),
     norm_position="pre",
     norm_type="scale_norm",
@@ -156,12 +156,12 @@ method(
     init="small",
     departures=(
         "The released code ([transformers_without_tears](https://github.com/tnq177/transformers_without_tears), "
-        "revision c2dfaaa) draws the numbers of word vectors between -0.01 and 0.01; here those of fairseq are brought "
-        "to the same mean square, and those of `--encoder-embed-path` are multiplied by the same number. Its biases of "
-        "the output, vectors of languages and words replaced by `<unk>` are not supported.",
+        "revision c2dfaaa) draws the numbers of word vectors between -0.01 and 0.01; here those of fairseq are "
+        "brought to the same mean square, and those of `--encoder-embed-path` are multiplied by the same number. Its "
+        "biases of the output, vectors of languages and words replaced by `<unk>` are not supported.",
         "`--reparam plain` leaves FixNorm out, `--norm-type layer_norm` ScaleNorm; FixNorm alone can be folded.",
-        "The released code trains without warm-up (`--lr-scheduler reduce_lr_on_plateau`): the rate is 3e-4, times 0.8 "
-        "after 3 validations without a better BLEU, until it is below 5e-5. It clips the gradient at 1.0, with "
+        "The released code trains without warm-up (`--lr-scheduler reduce_lr_on_plateau`): the rate is 3e-4, times "
+        "0.8 after 3 validations without a better BLEU, until it is below 5e-5. It clips the gradient at 1.0, with "
         "dropouts of 0.3, word dropout of 0.1 and betas of 0.9 and 0.999.",
     ),
 )

@@ -204,8 +204,8 @@ method(
     title="σReparam",
     paper="Zhai et al., ICML 2023, https://arxiv.org/abs/2303.06296",
     equation=(
-        r"$`x_{l+1} = \mathrm{LN}(x_l + F(x_l))`$, each matrix of $`F`$ replaced by "
-        r"$`\frac{\gamma}{\sigma(W)} W`$ with its spectral norm $`\sigma(W)`$ and a trained $`\gamma`$"
+        r"$`x_{l+1} = \mathrm{LN}(x_l + F(x_l))`$, each matrix of $`F`$ replaced by $`\frac{\gamma}{\sigma(W)} W`$ "
+        r"with its spectral norm $`\sigma(W)`$ and a trained $`\gamma`$"
     ),
     reparam="sigma",
     init="sigma",

@@ -73,8 +73,8 @@ method(
     equation=(
         r"$`o = x + W\,\mathrm{LN}(f(\mathrm{LN}(x)))`$ with $`W`$ the last matrix of the branch (figure 2); in "
         "cross-attention as Pre-LN; one more LayerNorm on top of each stack; the matrices of the values, of the "
-        r"outputs and of the feed-forward, except those of cross-attention, have Xavier's gain "
-        r"$`\sqrt{\ln(3M) \ln(2N) / 3}`$ in the encoder and $`\sqrt{\ln(3M)}`$ in the decoder of a translation model, "
+        r"outputs and of the feed-forward, except those of cross-attention, have Xavier's gain $`\sqrt{\ln(3M) "
+        r"\ln(2N) / 3}`$ in the encoder and $`\sqrt{\ln(3M)}`$ in the decoder of a translation model, "
         r"$`\sqrt{\ln(2M)}`$ in a language model"
     ),
     norm_position="sub",
@@ -83,10 +83,9 @@ method(
     departures=(
         "The released code ([torchscale](https://github.com/microsoft/torchscale), revision 4d1e0e8) draws every "
         "matrix and bias as `nn.Linear` does, and multiplies those of the values, of the outputs and of the "
-        "feed-forward by the gain: `--sub-ln-init released`. Its attention has a rule of its own, which it never "
-        "calls. The default draws every matrix by Xavier's rule, which the text takes as an example; that it is the "
-        "normal one is recalled.",
-        "The text counts three sub-layers in a layer of the decoder. A decoder with merged attention has two, "
-        r"and its gain is $`\sqrt{\ln(2M)}`$ here.",
+        "feed-forward by the gain: `--sub-ln-init released`. Its attention has a rule that it never calls. The "
+        "default is Xavier's rule, an example of the text; that it is the normal one is recalled.",
+        "The text counts three sub-layers a layer in the decoder; with merged attention the gain is "
+        r"$`\sqrt{\ln(2M)}`$ here.",
     ),
 )

@@ -71,20 +71,19 @@ method(
     title="T-Fixup",
     paper="Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html",
     equation=(
-        r"$`o = x + F(x)`$, no LayerNorm, no warm-up, small weights at first (section 3); Xavier's matrices "
-        r"of values, outputs and feed-forward times $`0.67\, N^{-1/4}`$ in the encoder and $`(9 M)^{-1/4}`$ in the "
-        r"decoder of $`M`$ layers; embeddings $`\mathcal{N}(0, 1 / d)`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$"
+        "$`o = x + F(x)`$, no LayerNorm, no warm-up, small weights at first (section 3); Xavier's matrices of values, "
+        r"outputs and feed-forward times $`0.67\, N^{-1/4}`$ in the encoder and $`(9 M)^{-1/4}`$ in the decoder of "
+        r"$`M`$ layers; embeddings $`\mathcal{N}(0, 1 / d)`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$"
     ),
     norm_position="none",
     init="t_fixup",
     departures=(
-        r"The text draws every matrix by Xavier's rule. The released code keeps fairseq's gain $`1/\sqrt{2}`$ for "
-        "q and k (not for v, which it multiplies back) and draws the biases of q, k and v at random: "
-        "`--t-fixup-rule released --base-init xavier_biased`. The default follows the text.",
-        "The text has one depth for both stacks. As in the released code, each stack has its own here, and a "
-        "table that both share is scaled once, by the encoder's.",
+        r"The text draws every matrix by Xavier's rule. The released code keeps fairseq's gain $`1/\sqrt{2}`$ for q "
+        "and k (not for v, which it multiplies back) and draws the biases of q, k and v at random: `--t-fixup-rule "
+        "released --base-init xavier_biased`. The default follows the text.",
+        "Each stack has its own depth, as in the code, not the text; a table of both is scaled once, by the encoder's.",
         "The released decoder layers keep a LayerNorm that nothing uses; here there is none.",
-        "An output projection that is tied to the token table is just as small at first, in the released code too. "
-        "If the encoder's input is not text, there is no table to scale.",
+        "An output projection that is tied to the token table is just as small at first, in the released code too. If "
+        "the encoder's input is not text, there is no table to scale.",
     ),
 )

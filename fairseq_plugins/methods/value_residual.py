@@ -88,8 +88,7 @@ method(
     departures=(
         "The released code ([Value-Residual-Learning](https://github.com/Zcchill/Value-Residual-Learning), revision "
         "95652f6) has the constants; the text also trains them: `--value-residual-mix trained`, which adds "
-        "`v_proj.mixing.factors` to each attention above the first layer. SVFormer of the same paper, in which all "
-        "layers share $`V_1`$, is not supported.",
+        "`v_proj.mixing.factors` above the first layer. SVFormer, in which all layers share $`V_1`$, is not supported.",
         "The paper is about language models; here there is one chain each for the encoder's self-attention, the "
         "decoder's and the cross-attention, as in RealFormer. With LayerDrop the lowest layer that runs gives $`V_1`$.",
     ),
