@@ -4,8 +4,6 @@ Every method is an architecture of every family, in every size and depth; a nons
 reason. No method is named here.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import nullcontext

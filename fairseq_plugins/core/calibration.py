@@ -7,8 +7,6 @@ them back at the first step, which silently undoes anything written into a param
 they are saved with the checkpoint, so the pass is not repeated on resume.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable

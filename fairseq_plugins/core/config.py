@@ -4,8 +4,6 @@ A configuration is read as plain data from any source; all problems in it are re
 built. Its flat dataclass is made in :mod:`fairseq_plugins.core.fields`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from argparse import Namespace

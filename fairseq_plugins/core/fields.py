@@ -9,8 +9,6 @@ Every setting that an architecture may preset has the dataclass default ``None``
 same by flag and by YAML: in both, an architecture's value fills what the user left unset.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from argparse import Namespace

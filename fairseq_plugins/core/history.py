@@ -1,7 +1,5 @@
 """History: what a layer takes as its input, given the outputs of the layers below."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

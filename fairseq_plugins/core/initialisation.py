@@ -5,8 +5,6 @@ the feed-forward matrices in 2020-03), so the papers' numbers and today's stock 
 base is therefore a choice of its own. Parts of both axes change the weights of one stack in place, the encoder's first.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ The first norm of a sub-layer has fairseq's name at any place; a later one is na
 Legend: T time, S source time, B batch, C width.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase

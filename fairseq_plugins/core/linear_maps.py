@@ -4,8 +4,6 @@ Parts of both axes change the maps of one new layer in place: ``q_proj, k_proj, 
 ``fc1`` and ``fc2``; the weight form when all other parts have been built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -10,8 +10,6 @@ Words used everywhere (never a synonym):
 * **history**: the outputs of the layers below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum

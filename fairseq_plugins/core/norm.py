@@ -6,8 +6,6 @@ Norm module: what stands at these places, a LayerNorm unless its axis has anothe
 :func:`layer_norm`, :func:`scaled` and :func:`stock_top_norm`; a norm place with a factory of its own keeps it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum

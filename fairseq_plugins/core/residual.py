@@ -4,8 +4,6 @@ A layer owns one for each of its sub-layers, as a module, so that diagnostics ca
 have names next to the stock ones. A part builds those of a layer together, so that they can share a parameter.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 A residual stream is Euler's method for an ordinary differential equation: one evaluation of a layer is one step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

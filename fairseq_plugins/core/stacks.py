@@ -7,8 +7,6 @@ and because a solver evaluates a layer several times. They track ``TransformerEn
 Legend: T time, S source time, B batch, C width, H heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

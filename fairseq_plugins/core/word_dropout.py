@@ -5,8 +5,6 @@ paper. Its released code calls it ``--sampling-method worddrop``, with ``--enc-r
 ``--dec-replace-rate``; here it is ``--word-dropout ENCODER,DECODER``.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

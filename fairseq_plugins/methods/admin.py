@@ -1,7 +1,5 @@
 """Admin: adaptive initialisation. Post-LN whose stream is scaled by omega, measured on the first training batch."""
 
-from __future__ import annotations
-
 import math
 
 import torch

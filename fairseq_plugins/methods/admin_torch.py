@@ -1,7 +1,5 @@
 """Admin-Torch: Admin without profiling. One omega for a whole stack, from its number of sub-layers alone."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 Legend: T time, B batch, C width, K finished blocks; v_0 is the embedding, v_i the sum of the branches of block i.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """AAN, average attention: a gate between the target word and the mean of all so far, instead of self-attention."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

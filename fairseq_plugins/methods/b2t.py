@@ -1,7 +1,5 @@
 """B2T connection: the layer's input is added once more, just before its last LayerNorm."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

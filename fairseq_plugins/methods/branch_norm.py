@@ -1,7 +1,5 @@
 """BranchNorm: Post-LN whose branches are multiplied by a factor that grows to 1 in the first updates."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

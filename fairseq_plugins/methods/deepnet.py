@@ -1,7 +1,5 @@
 """DeepNet: Post-LN whose stream is multiplied by a constant, with smaller values, outputs and feed-forward at first."""
 
-from __future__ import annotations
-
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part

@@ -4,8 +4,6 @@ The first weights keep the variance of every branch at 1. That of values and out
 inputs of an attention, which :func:`correlations` follows through the stack as the released code does.
 """
 
-from __future__ import annotations
-
 import math
 
 from torch import nn

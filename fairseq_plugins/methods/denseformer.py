@@ -1,7 +1,5 @@
 """DenseFormer: after each layer a trained weighted average over its output and the outputs of all layers below."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

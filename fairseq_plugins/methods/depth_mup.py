@@ -3,8 +3,6 @@
 What is tuned on a model of L_base layers then holds at every depth.
 """
 
-from __future__ import annotations
-
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, scale_rates
 from fairseq_plugins.core.method import Axis, Option, Site, method, part

@@ -1,7 +1,5 @@
 """Derf, dynamic erf: the error function with a trained slope and shift replaces LayerNorm."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 Legend: T time, B batch, C width, L layers; y_0 is the output of the embedding and y_k that of layer k.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """DS-Init: depth-scaled initialisation. The deeper a layer, the smaller its initial matrices."""
 
-from __future__ import annotations
-
 import math
 
 from fairseq_plugins.core.design import StackDesign

@@ -1,7 +1,5 @@
 """DyT, dynamic tanh: a bounded function with a trained slope replaces LayerNorm."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

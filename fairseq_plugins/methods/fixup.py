@@ -4,8 +4,6 @@ The shifts before the branches and on top of the stacks replace the LayerNorms; 
 replace its biases; the factor of a branch is that of another part and starts at 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

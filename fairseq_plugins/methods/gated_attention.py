@@ -1,7 +1,5 @@
 """Gated attention: a sigmoid of the query's input multiplies the output of each head (position G1 of the paper)."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """GTrans: the layers form groups, and the output of a stack is a trained mean of the groups' outputs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

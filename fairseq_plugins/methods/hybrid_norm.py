@@ -1,7 +1,5 @@
 """HybridNorm: norms on queries, keys and values instead of one before attention, and a norm after its sum."""
 
-from __future__ import annotations
-
 from fairseq_plugins.core.attention import AttentionPlan, head_norms, plan_with_normed_heads
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Site, method, part

@@ -3,8 +3,6 @@
 Legend: T time, B batch, C width, K streams; H the streams ``(K, C)`` of a position.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Keel: Post-LN on a scaled stream, whose branches have a LayerNorm of their own."""
 
-from __future__ import annotations
-
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
 from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters

@@ -1,7 +1,5 @@
 """LayerNorm Scaling: Pre-LN whose LayerNorms are divided by the square root of the depth of their layer."""
 
-from __future__ import annotations
-
 import math
 
 from fairseq_plugins.core.design import StackDesign

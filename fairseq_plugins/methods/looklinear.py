@@ -5,8 +5,6 @@ normal distribution function) and its approximation (g = (1 + tanh(v)) / 2, v od
 gives 2 B A x, still linear. tanh gives 2 B tanh(Ax), odd but not linear: refused.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq_plugins.core.design import StackDesign

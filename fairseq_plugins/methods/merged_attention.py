@@ -8,8 +8,6 @@ is one LayerNorm, so both attentions keep all their maps.
 Legend: T target time, S source time, N sentences, W hypotheses of each, C width, H heads, D width of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

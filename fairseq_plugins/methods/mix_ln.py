@@ -1,7 +1,5 @@
 """Mix-LN: Post-LN in the first layers of a stack, Pre-LN in the others."""
 
-from __future__ import annotations
-
 import math
 
 from fairseq_plugins.core.design import StackDesign

@@ -1,7 +1,5 @@
 """NormFormer: Pre-LN with a factor for each head, a norm on the output of attention and one inside the feed-forward."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """ODE Transformer: each encoder layer is evaluated two or four times, as in a Runge-Kutta method."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -4,8 +4,6 @@ The predictor weights the evaluations by an exponential moving average; the corr
 states of the layers below.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

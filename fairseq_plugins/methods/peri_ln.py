@@ -1,7 +1,5 @@
 """Peri-LN: a LayerNorm before each branch and one behind it, before the sum; Gemma 2 has the same places."""
 
-from __future__ import annotations
-
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Site, method, part
 from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, stock_top_norm

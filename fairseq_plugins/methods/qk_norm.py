@@ -1,7 +1,5 @@
 """QK-norm: queries and keys are normalised in each head, so that no logit of an attention can grow without bound."""
 
-from __future__ import annotations
-
 import math
 
 import torch

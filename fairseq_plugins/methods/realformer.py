@@ -6,8 +6,6 @@ its weights for the backward pass, like every attention that is not fused.
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -3,8 +3,6 @@
 SiameseNorm: branches read both streams.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """ReZero: no LayerNorm; every branch is multiplied by a trained scalar that starts at zero. LayerScale: by a vector."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """RMSNorm: a norm that divides by the root of the mean square, and neither subtracts the mean nor adds a bias."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

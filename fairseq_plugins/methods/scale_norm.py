@@ -1,7 +1,5 @@
 """ScaleNorm and FixNorm: activations and word vectors of a length of their own, for small corpora."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

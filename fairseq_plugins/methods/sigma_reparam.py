@@ -6,8 +6,6 @@ follows W: ``v = W u / |W u|``, ``u = W^T v / |W^T v|``. Gradients flow through 
 u and v. The gammas bound the logits of an attention, which then cannot collapse to a single word by growing weights.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """SpanNorm: Post-LN whose last sum of a layer starts from the layer's input, so that the residual spans the layer."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fairseq_plugins.core.design import StackDesign

@@ -1,7 +1,5 @@
 """Sub-LN: Pre-LN with a second LayerNorm inside each branch, and maps that start larger in deeper stacks."""
 
-from __future__ import annotations
-
 import math
 
 from fairseq_plugins.core.design import StackDesign

@@ -1,7 +1,5 @@
 """T-Fixup: no LayerNorm and no warm-up; embeddings, values, outputs and feed-forward start smaller in deeper stacks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

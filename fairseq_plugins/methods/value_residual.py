@@ -3,8 +3,6 @@
 Decoding caches the mixed values, so that V_1 of earlier steps is not needed. Legend: T time, B batch, C width.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -9,8 +9,6 @@ Legend: B sentences of the batch, N of them still in it, K hypotheses of a sente
 step, K afterwards), C candidates of a sentence, T time, S source time, V words.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ Legend: N sentences still in the batch, K hypotheses of a sentence (the beam), W
 afterwards), C candidates of a sentence.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -11,8 +11,6 @@ At each step all open hypotheses have the same length, so a length penalty has n
 the search itself is fairseq's, with its own stopping rule, and the penalty ranks the results of the search.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

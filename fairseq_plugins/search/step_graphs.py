@@ -8,8 +8,6 @@ recorded and replayed: the replay must have the same numbers bit for bit, or the
 Legend: N sentences still in the batch, K hypotheses of each, V words.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

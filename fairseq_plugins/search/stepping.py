@@ -8,8 +8,6 @@ Legend: N sentences still in the batch, K hypotheses of a sentence, W of them so
 S source time, V words.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ average and of merged attention (Zhang, Xiong and Su, ACL 2018, https://arxiv.or
 Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365).
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 

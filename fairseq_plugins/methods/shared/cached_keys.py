@@ -4,8 +4,6 @@ In a search B may be W times the number N of sentences whose keys the cache hold
 together, as if they were W times T positions.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

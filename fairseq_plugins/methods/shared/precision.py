@@ -1,7 +1,5 @@
 """Precision: lengths of vectors in the range of half precision, whose squares overflow from 256 on; no autocast."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 
 import torch

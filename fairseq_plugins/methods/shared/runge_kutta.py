@@ -1,7 +1,5 @@
 """The evaluations of a layer by Runge-Kutta methods of order 2 (Heun's) and 4, which the solvers combine."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fairseq_plugins.core.solver import Layer

@@ -19,8 +19,6 @@ where a second derivative is asked for.
 Legend: L layers, N numbers in a state, for instance T B C.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
