@@ -1,7 +1,5 @@
 """Admin's profile: measured once, in the first training forward, right in every precision, and kept for good."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import re

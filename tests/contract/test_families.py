@@ -1,7 +1,5 @@
 """What methods promise in the other families, too: language models, and models for speech."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

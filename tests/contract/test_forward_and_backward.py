@@ -1,7 +1,5 @@
 """What every method promises of its outputs, gradients and weights, whatever it is made of."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

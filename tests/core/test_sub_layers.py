@@ -1,7 +1,5 @@
 """Sub-layers by name, in the order in which they run."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Word dropout: whole vectors, at the rate asked for, in training only, before anything is added to them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Language models under fairseq's ``language_modeling`` task: as stock where they are stock, and every method."""
 
-from __future__ import annotations
-
 import logging
 import math
 from pathlib import Path

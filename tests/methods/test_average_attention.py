@@ -4,8 +4,6 @@ AAN, merged attention, and a self-attention or a gated average beside the cross-
 position by position; ``test_equations.py`` has their layers and gradients.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

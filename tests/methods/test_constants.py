@@ -1,7 +1,5 @@
 """The constants that papers print or give in closed form, and the sub-layers that a model counts for them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """DeepScaleLM: its sum, its recursion by hand, and the variance that they are made to keep."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """DLCL: first weights, and memory that grows linearly with depth."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

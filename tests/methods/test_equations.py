@@ -1,7 +1,5 @@
 """Every method against its equation, written out in plain torch: both stacks and a language model, with gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

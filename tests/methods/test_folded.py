@@ -1,7 +1,5 @@
 """Methods that stock fairseq computes once they are folded, and what the fold has done to them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Expectations are written out here from the papers' formulas; width 64, feed-forward width 96, so that no two fans agree.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """ScaleNorm, FixNorm, SmallInit and the cosines of QKNorm."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

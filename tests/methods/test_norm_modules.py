@@ -1,7 +1,5 @@
 """What stands where a LayerNorm would: RMSNorm, DyT, Derf, at every place of every norm."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

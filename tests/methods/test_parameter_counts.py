@@ -1,7 +1,5 @@
 """Numbers of parameters that papers, public logs and arithmetic give; no model here is given memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.models import count

@@ -1,7 +1,5 @@
 """What a method refuses: combinations that its paper does not cover, and numbers that make no sense, in one line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.config.test_refusals import problems

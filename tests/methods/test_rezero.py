@@ -1,7 +1,5 @@
 """ReZero: the identity at first, exactly; one trained scalar a layer or a sub-layer."""
 
-from __future__ import annotations
-
 import itertools
 
 import torch

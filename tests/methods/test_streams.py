@@ -1,7 +1,5 @@
 """Side streams: hyper-connections, mHC, attention residuals; and what attentions carry for a moment."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 A method, a flag or an architecture that is lost fails here, and so does a new one until ``make record``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

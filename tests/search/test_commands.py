@@ -1,7 +1,5 @@
 """The GNMT form through the commands: the scores that they print, with models of fairseq and of this package."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

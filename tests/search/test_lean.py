@@ -1,7 +1,5 @@
 """The lean search with every setting of a search, with other models, and what it leaves as it was."""
 
-from __future__ import annotations
-
 import itertools
 from argparse import Namespace
 from typing import Any

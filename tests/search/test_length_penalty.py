@@ -1,7 +1,5 @@
 """The GNMT form: equation 14 in numbers, the score of every hypothesis, and what wins by it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """``lenpen_form``: how it is set, what it goes with, what it is refused with; without it fairseq stays fairseq."""
 
-from __future__ import annotations
-
 import math
 from argparse import Namespace
 from typing import Any

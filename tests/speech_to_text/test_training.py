@@ -1,7 +1,5 @@
 """Speech to text under fairseq's ``speech_to_text`` task: as stock where it is stock, and every method."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
