@@ -1,10 +1,8 @@
 """Initialisation from data: one pass of the first training batch through the model.
 
 A residual connection takes part if it is a :class:`Calibrated`. The pass runs inside the first training forward,
-without gradients, in training mode, and restores the random state afterwards. Its results are stored in buffers, never
-in parameters: half-precision optimizers build their float32 copies of the parameters before the first forward and write
-them back at the first step, which silently undoes anything written into a parameter here. Buffers have no such copy;
-they are saved with the checkpoint, so the pass is not repeated on resume.
+without gradients, and restores the random state. Its results are buffers: half-precision optimizers write their float32
+copies of the parameters back at the first step. Buffers are saved, so that the pass is not repeated on resume.
 """
 
 import contextlib

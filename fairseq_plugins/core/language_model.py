@@ -139,14 +139,9 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
         return cls.build_embedding(flat, dictionary, flat.decoder_input_dim)
 
     def forward(self, src_tokens: Tensor, **kwargs: Any) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Predict the next token at every position.
+        """Predict the next token at every position of ``(B, T)``; further arguments are those of fairseq's decoder.
 
-        Args:
-            src_tokens: ``(B, T)``.
-            kwargs: those of fairseq's decoder.
-
-        Returns:
-            logits ``(B, T, V)``, or features ``(B, T, C)`` if the softmax is adaptive; and a dictionary.
+        Returns logits ``(B, T, V)``, or features ``(B, T, C)`` if the softmax is adaptive; and a dictionary.
         """
         self.see_first_batch(src_tokens)
         return self.decoder(src_tokens, **kwargs)

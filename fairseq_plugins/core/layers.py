@@ -1,10 +1,8 @@
 """The encoder layer and the decoder layer: fairseq's layers, assembled from the parts of a design.
 
-Every stock parameter keeps its name. Every sub-layer has the same lines: norm before the branch; branch with its
-dropout; norm on the branch; residual connection; norm after the sum. Each norm exists only where the design has one,
-and a residual connection only with its sub-layer, so that no parameter is ever without a gradient.
-
-The first norm of a sub-layer has fairseq's name at any place; a later one is named after its place.
+Every stock parameter keeps its name. Each norm exists only where the design has one, a residual connection only with
+its sub-layer, so that no parameter is ever without a gradient. The first norm of a sub-layer has fairseq's name at any
+place; a later one is named after its place.
 
 Legend: T time, S source time, B batch, C width.
 """
@@ -141,15 +139,10 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
     def forward(
         self, x: Tensor, encoder_padding_mask: Tensor | None, *below: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """Encode.
+        """Encode ``x`` ``(T, B, C)``, whose padding mask ``(B, T)`` is true for pads.
 
-        Args:
-            x: ``(T, B, C)``.
-            encoder_padding_mask: ``(B, T)``, true for pads.
-            below: :class:`Carried`, from the layer below.
-
-        Returns:
-            output ``(T, B, C)``, then :class:`Carried` for the layer above.
+        ``below`` is :class:`Carried`, from the layer below. Returns the output ``(T, B, C)``, then :class:`Carried` for
+        the layer above.
         """
         layer_input = x
         logits, _, extra = Carried(*below)

@@ -152,13 +152,7 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
         return model
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> tuple[Tensor, Any]:
-        """Transcribe or translate under teacher forcing.
-
-        Args:
-            src_tokens: features ``(B, S, F)``.
-            src_lengths: ``(B)``.
-            prev_output_tokens: ``(B, T)``, the target shifted right.
-        """
+        """Transcribe or translate features ``(B, S, F)`` of lengths ``(B)``; the target ``(B, T)`` is shifted right."""
         self.see_first_batch(src_tokens, src_lengths, prev_output_tokens)
         return super().forward(src_tokens, src_lengths, prev_output_tokens)
 

@@ -1,8 +1,7 @@
 """Word dropout: set whole word vectors to zero in training.
 
-Takase and Kiyono, NAACL 2021, https://arxiv.org/abs/2104.01853, section 2. It regularises the deep models of the B2T
-paper. Its released code calls it ``--sampling-method worddrop``, with ``--enc-replace-rate`` and
-``--dec-replace-rate``; here it is ``--word-dropout ENCODER,DECODER``.
+Takase and Kiyono, NAACL 2021, https://arxiv.org/abs/2104.01853, section 2; ``--sampling-method worddrop`` with
+``--enc-replace-rate`` and ``--dec-replace-rate`` in the released code of B2T.
 """
 
 import torch
@@ -18,13 +17,8 @@ GENERAL_OPTIONS["word_dropout"] = Option(
 class WordDropout(nn.Module):
     """Set each vector of ``(B, T, C)`` to zero with probability ``rate``, without rescaling the others.
 
-    It follows the look-up in the table, before the vectors are scaled by sqrt(C) and positions are added, so that the
-    position of a dropped word remains. It is off in evaluation. As in the released code, nothing is kept in the
-    encoder, neither the end of the sentence nor pads, whose vectors are zero anyway.
-
-    Args:
-        rate: at least 0, below 1.
-        keep_first: never drop the first position, the decoder's start symbol.
+    They are neither scaled by sqrt(C) nor have positions yet, so that the position of a dropped word remains. As in the
+    released code, an encoder keeps nothing, and a decoder, by ``keep_first``, its start symbol.
     """
 
     def __init__(self, rate: float, keep_first: bool = False) -> None:

@@ -14,13 +14,8 @@ from fairseq_plugins.core.residual import Residual, at_each_site, needs_norm_aft
 class AdminResidual(Calibrated):
     """omega * stream + branch, to be followed by LayerNorm. Shapes ``(T, B, C)``.
 
-    omega = omega_profiled (buffer, measured) + omega_trained (parameter, starts at zero). A frozen omega has no
-    trained part.
-
-    Args:
-        size: C for an element-wise omega, 1 for a scalar.
-        rule: ``released`` or ``paper``, see :meth:`observe`.
-        trained: whether omega has a trained part.
+    omega, element-wise ``(C)`` or a scalar ``(1)``, is omega_profiled (buffer, measured by the ``rule``) plus
+    omega_trained (parameter, starts at zero), which a frozen omega lacks.
     """
 
     omega_profiled: Tensor

@@ -11,13 +11,7 @@ from fairseq_plugins.core.residual import Residual, at_each_site, needs_norm_aft
 
 
 class AdminTorchResidual(Residual):
-    """omega * stream + branch, to be followed by LayerNorm. Shapes ``(T, B, C)``.
-
-    Args:
-        omega: its initial value.
-        width: C.
-        trained: whether omega is a parameter ``(C)``; else it is a buffer ``(1)``.
-    """
+    """omega * stream + branch, ``(T, B, C)``; a trained omega is a parameter ``(C)``, else it is a buffer ``(1)``."""
 
     omega: Tensor
 

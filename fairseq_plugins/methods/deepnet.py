@@ -19,10 +19,7 @@ text multiplies, and inverts the depths, but the constant once too often."""
 def alpha(design: StackDesign, sub_layers: int) -> float:
     """Return the factor of the stream, figure 2: 0.81 (N^4 M)^(1/16) in an encoder below a decoder, else n^(1/4).
 
-    Args:
-        design: N encoder and M decoder layers; 0 if the stack is missing.
-        sub_layers: residual sub-layers of one layer of the stack. n is their number in the whole stack: 3M in the
-            decoder of a translation model, 2M in a language model, 2N in an encoder alone.
+    n counts the residual sub-layers of the stack, ``sub_layers`` in each layer: 3M in a translation model's decoder.
     """
     if design.stack is Stack.ENCODER and design.decoder_layers:
         return 0.81 * _of_both_depths(design)

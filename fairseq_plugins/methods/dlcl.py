@@ -30,9 +30,8 @@ def initial_weights(states: int, window: int, start: str) -> Tensor:
 class LinearCombination(History):
     """The weights W and the L LayerNorms of one stack. Shapes ``(T, B, C)``.
 
-    Autograd saves each state once, however many mixtures it enters, so memory grows linearly with depth. Mixtures of
-    all states by scalars are one product each (:mod:`fairseq_plugins.methods.shared.state_buffer`). Those of a window
-    or with a weight in each dimension are added up state by state.
+    Mixtures of all states by scalars are one product each (:mod:`fairseq_plugins.methods.shared.state_buffer`). Others
+    are sums, state by state.
 
     Args:
         layers: L.

@@ -14,13 +14,9 @@ STANDARD = {2: (1 / 2, 1 / 2), 4: (1 / 6, 1 / 3, 1 / 3, 1 / 6)}
 
 
 class RungeKutta(Solver):
-    """y + sum_i gamma_i F_i. Shapes ``(T, B, C)``.
+    """y + sum_i gamma_i F_i. Shapes ``(T, B, C)``; :func:`evaluations` has the other arguments.
 
-    Args:
-        width: C.
-        order: number of evaluations, 2 or 4.
-        coefficients: ``gate``, ``trained`` or ``standard``; the first two for order 2.
-        whole: F is the layer with its residual connections.
+    Its ``coefficients`` are ``gate``, ``trained`` or ``standard``; the first two for order 2.
     """
 
     def __init__(self, width: int, order: int, coefficients: str, whole: bool) -> None:

@@ -19,14 +19,7 @@ from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, evaluations
 
 
 class PredictorCorrector(Solver):
-    """The predictor and the corrector of a stack. Shapes ``(T, B, C)``.
-
-    Args:
-        layers: number of layers N.
-        width: C.
-        order: evaluations of the predictor, 2 or 4.
-        whole: F is the layer with its residual connections.
-    """
+    """The predictor and the corrector of a stack; ``order`` and ``whole`` are those of :func:`evaluations`."""
 
     def __init__(self, layers: int, width: int, order: int, whole: bool) -> None:
         super().__init__()

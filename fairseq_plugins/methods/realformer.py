@@ -21,15 +21,9 @@ from fairseq_plugins.methods.shared.cached_keys import by_head, by_position, by_
 class ResidualAttention(Attention):
     """softmax((Q K^T / sqrt(D) + S) / terms + masks) V, where S are the unmasked logits of the layer below.
 
-    Logits are passed on before masking: minus infinity would stay in all layers above, and each layer adds the mask
-    that it needs. They are float32 even in half precision, in which a sum over many layers would lose its last digits.
-    In decoding, S of the current step is computed within the step, so the state is that of stock attention, keys and
-    values.
-
-    Args:
-        terms: divisor of S inside the softmax: 1 for the sum, the depth for the mean.
-
-    The other arguments are those of :class:`fairseq.modules.MultiheadAttention`.
+    Logits are passed on before masking: minus infinity would stay in all layers above. They are float32 even in half
+    precision, in which a sum over many layers would lose its last digits. In decoding, S is computed within the step.
+    ``terms`` divides S inside the softmax: 1 for the sum, the depth for the mean.
     """
 
     beams_share_source = True

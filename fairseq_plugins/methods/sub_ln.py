@@ -16,10 +16,7 @@ LARGER = ("v_proj", "out_proj", "fc1", "fc2")
 def gamma(design: StackDesign, sub_layers: int) -> float:
     """Return the gain: sqrt(ln(3M) ln(2N) / 3) in an encoder below a decoder, else sqrt(ln n). Figure 2.
 
-    Args:
-        design: N encoder and M decoder layers; 0 if the stack is missing.
-        sub_layers: residual sub-layers of one layer of the stack. n is their number in the whole stack: 3M in the
-            decoder of a translation model, 2M in a language model, 2N in an encoder alone.
+    n counts the residual sub-layers of the stack, ``sub_layers`` in each layer.
     """
     if design.stack is Stack.ENCODER and design.decoder_layers:
         return math.sqrt(math.log(3 * design.decoder_layers) * math.log(2 * design.encoder_layers) / 3)

@@ -1,9 +1,8 @@
-"""A leaner beam search: fairseq's hypotheses and scores, for less time and memory.
+"""A leaner beam search: fairseq's hypotheses and scores, for less time and memory; docs/decoding.md says how.
 
-``fairseq.sequence_generator.SequenceGenerator`` copies the encoder's output at every step, keeps attention weights that
-nobody reads, runs the first step once a hypothesis and asks the device several questions a step. This search keeps its
-rules, in the same order, and does none of that. What it does not know, fairseq's search does: sampling, diverse search,
-constraints, alignments, ``--match-source-len``, a language model besides the ensemble, and attentions that are unknown.
+It keeps the rules of ``fairseq.sequence_generator.SequenceGenerator``, in the same order. What it does not know,
+fairseq's search does: sampling, diverse search, constraints, alignments, ``--match-source-len``, a language model
+besides the ensemble, and models whose attention it does not know.
 
 Legend: B sentences of the batch, N of them still in it, K hypotheses of a sentence, W of them so far (1 at the first
 step, K afterwards), C candidates of a sentence, T time, S source time, V words.

@@ -1,7 +1,6 @@
 """The state of a beam search: words and scores of its hypotheses, those that have ended, and who continues whom.
 
-Legend: N sentences still in the batch, K hypotheses of a sentence (the beam), W of them so far (1 at the first step, K
-afterwards), C candidates of a sentence.
+Legend: N sentences still in the batch, K hypotheses of each, W so far (1 at first, then K), C candidates of each.
 """
 
 from typing import Any, NamedTuple
@@ -111,15 +110,11 @@ class Finished:
 
 
 class Ancestry:
-    """Which cached positions of its sentence each hypothesis continues.
+    """Which cached positions of its sentence each hypothesis continues, on the model's device.
 
     The caches of :mod:`fairseq_plugins.search.step_attention` hold keys and values of all hypotheses of a sentence side
     by side, in the order in which they were computed, and are never moved when hypotheses continue others. What moves
     is this table: minus infinity where a cached position belongs to another hypothesis.
-
-    Args:
-        sentences: N.
-        device: of the model.
     """
 
     def __init__(self, sentences: int, device: torch.device) -> None:

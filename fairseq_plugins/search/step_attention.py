@@ -1,9 +1,7 @@
 """fairseq's attention, one step of a search at a time: caches that are written in place and never re-ordered.
 
-``fairseq.modules.MultiheadAttention`` keeps keys and values of each hypothesis apart. Each step copies all of them to
-append one word, and again to follow the beams; keys and values of the source are projected and held once a hypothesis.
-Here those of a sentence are held once, and its hypotheses attend together: one product instead of K thin ones. For
-self-attention :class:`fairseq_plugins.search.hypotheses.Ancestry` tells who may see what.
+``fairseq.modules.MultiheadAttention`` keeps keys and values of each hypothesis apart, and copies them twice a step. Those
+of a sentence are held here once, and its hypotheses attend together: one product instead of K thin ones.
 
 Legend: N sentences, W hypotheses of each, L cached target positions of a sentence, S source time, C width, H heads, D
 width of a head.

@@ -1,8 +1,6 @@
 """A model of an ensemble, one step of a search at a time.
 
-fairseq's search copies what the encoder returns once a hypothesis, and again at every step. The hypotheses of a
-sentence share it, so a copy changes nothing until a sentence leaves. The first step runs on sentences instead of
-hypotheses, which are still equal.
+The hypotheses of a sentence share what the encoder returns. The first step runs on sentences, since all are equal.
 
 Legend: N sentences still in the batch, K hypotheses of a sentence, W of them so far (1 at the first step, K after it),
 S source time, V words.

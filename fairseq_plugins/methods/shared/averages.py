@@ -1,8 +1,7 @@
 """Averages over the target so far, for attentions without weights: over whole sequences and step by step.
 
-Legend: T time, B batch, C width. Pads never enter an average, and the rows of pads are zero, as in the released code of
-average and of merged attention (Zhang, Xiong and Su, ACL 2018, https://arxiv.org/abs/1805.00631; Zhang, Titov and
-Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365).
+Pads never enter an average, and the rows of pads are zero, as in the released code of AAN and of merged attention.
+Legend: T time, B batch, C width.
 """
 
 from collections import OrderedDict
@@ -59,8 +58,7 @@ def full_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
 class RunningAverage(FairseqIncrementalState, nn.Module):
     """Mean over the positions so far. In decoding each step costs O(1) time and memory.
 
-    The decoding state is the sum ``(B, C)`` and the count ``(B, 1)`` of the steps so far, float32. It differs between
-    the beams of a sentence and follows them at every step.
+    The state is the sum ``(B, C)`` and the count ``(B, 1)`` of the steps so far, float32, which follow the beams.
     """
 
     if TYPE_CHECKING:  # mypy cannot see them behind ``nn.Module.__getattr__``
@@ -118,15 +116,9 @@ def average_feed_forward(width: int, ffn_width: int, activation_dropout: float) 
 class AverageAttention(nn.Module):
     """sigmoid(i) * z + sigmoid(f) * g with [i; f] = W [z; g] + b; g is the mean of the inputs z so far.
 
-    With a feed-forward network, g is its output for that mean. Zhang, Xiong and Su, ACL 2018,
-    https://arxiv.org/abs/1805.00631, equations 1 to 3. It replaces a self-attention and has no heads and no dropout of
-    attention weights; W, ``(2C, 2C)``, is drawn from Xavier's uniform distribution and b starts at zero.
-
-    Args:
-        width: C.
-        heads: heads that a self-attention would have; kept because layers read the number from their self-attention.
-        ffn_width: inner width of the feed-forward network; 0 for none.
-        activation_dropout: rate of the dropout after its relu.
+    Zhang, Xiong and Su, ACL 2018, https://arxiv.org/abs/1805.00631, equations 1 to 3; with an ``ffn_width`` g is the
+    output of a feed-forward network for the mean. W, ``(2C, 2C)``, is drawn from Xavier's uniform distribution and b
+    starts at zero. ``heads`` is kept because layers read the number from their self-attention.
     """
 
     def __init__(self, width: int, heads: int, ffn_width: int = 0, activation_dropout: float = 0.0) -> None:
