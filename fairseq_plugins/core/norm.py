@@ -185,35 +185,26 @@ def no_other_norm(design: StackDesign, config: Any) -> list[str]:
     return [f"--norm-position {norm} leaves no LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
 
 
-@part(Axis.NORM_POSITION, "post", summary="LayerNorm after the sum")
-def post(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
-    return {NormPlace.AFTER: layer_norm}
+def norms_at(name: str, *places: NormPlace, **record: Any) -> None:
+    """Register a norm position whose every sub-layer has LayerNorms at ``places``; ``record`` as of :func:`part`."""
+    part(Axis.NORM_POSITION, name, **record)(lambda site, depth, design: dict.fromkeys(places, layer_norm))
 
 
-@part(
-    Axis.NORM_POSITION, "pre", summary="LayerNorm before the branch, one more on top", top=lambda design: stock_top_norm
+# Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1.
+norms_at("post", NormPlace.AFTER, summary="LayerNorm after the sum")
+norms_at(
+    "pre", NormPlace.BEFORE, summary="LayerNorm before the branch, one more on top", top=lambda design: stock_top_norm
 )
-def pre(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """LayerNorm before each branch, stock fairseq's ``normalize_before``."""
-    return {NormPlace.BEFORE: layer_norm}
-
-
-@part(
-    Axis.NORM_POSITION,
+# Bachlechner et al. 2021, https://arxiv.org/abs/2003.04887, table 2.
+norms_at(
     "branch",
+    NormPlace.BRANCH,
     summary="LayerNorm on the branch, after its dropout and before the sum",
     top=_top_if_asked,
     options=(TOP_NORM,),
     no_fold="stock fairseq has no LayerNorm between a branch and its sum",
 )
-def branch(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Bachlechner et al. 2021, https://arxiv.org/abs/2003.04887, table 2."""
-    return {NormPlace.BRANCH: layer_norm}
-
-
-@part(
-    Axis.NORM_POSITION,
+norms_at(
     "none",
     summary="no LayerNorm in the layers",
     top=_top_if_asked,
@@ -221,9 +212,6 @@ def branch(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     conflicts=no_other_norm,
     no_fold="stock fairseq has no Transformer without LayerNorm",
 )
-def nowhere(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """No place has a norm."""
-    return {}
 
 
 @part(Axis.NORM_TYPE, "layer_norm", summary="LayerNorm, as in the original Transformer")

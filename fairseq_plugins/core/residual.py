@@ -39,11 +39,11 @@ class Residual(nn.Module):
         """Return s if this computes just ``stream + s * branch``, else ``None``. Shape (C) or (1)."""
         return None
 
-    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
-        """Return the input of the sub-layer, before any LayerNorm, from all streams; by default the stream."""
-        return stream
+    def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
+        """Return the input of the sub-layer, before any LayerNorm, and what :meth:`post` takes; by default both."""
+        return stream, extra
 
-    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: Any) -> Tensor:
         """Return the extra streams after this sub-layer, by default unchanged; the others as in :meth:`forward`."""
         return extra
 

@@ -61,10 +61,6 @@ class AdminResidual(Calibrated):
         if self.rule == "paper":
             self.omega_profiled.fill_(self.pending_omega)
 
-    def table_row(self) -> tuple[float, float]:
-        """Var F and the mean of omega."""
-        return float(self.branch_variance), float(self.stream_scale().detach().mean())
-
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Load a plain Post-LN checkpoint, which has none of these entries, as calibrated, with omega = 1."""
         for key, value in self.state_dict().items():

@@ -101,9 +101,9 @@ class AttentionResidual(Residual):
         self.query = None if lowest else nn.Parameter(torch.zeros(width))
         self.begins = begins
 
-    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
+    def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
         """Mix the blocks so far into the input of the branch."""
-        return stream if self.query is None else mixture(self.query, stream, extra)
+        return stream if self.query is None else mixture(self.query, stream, extra), extra
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Begin a block with the branch, or add it to the block."""

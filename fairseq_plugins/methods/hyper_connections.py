@@ -4,6 +4,7 @@ Legend: T time, B batch, C width, K streams; H the streams ``(K, C)`` of a posit
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -31,9 +32,6 @@ class HyperConnection(PlainResidual):
     0, first reads the stream of that number, modulo K.
     """
 
-    later: tuple[Tensor, Tensor]
-    """M H and w, between the reading and the writing."""
-
     def __init__(self, width: int, streams: int, number: int) -> None:
         super().__init__()
         self.read_weights = nn.Parameter(torch.eye(streams)[number % streams].unsqueeze(0))
@@ -44,18 +42,16 @@ class HyperConnection(PlainResidual):
         """Return a above M, and w, here the same for every word. Row i of the parameter is what stream i gives."""
         return torch.cat([self.read_weights, self.mix_weights.t()]), self.write_weights.unsqueeze(1)
 
-    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
-        """Mix the streams into one, and for :meth:`post` into as many."""
+    def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
+        """Mix the streams into one, and for :meth:`post` into as many, M H, with w."""
         reading_and_mixing, writing = self.weights(extra)
         read, mixed = torch.split(product(reading_and_mixing, extra), [1, extra.size(2)], dim=2)
-        self.later = mixed, writing
-        return read.squeeze(2)
+        return read.squeeze(2), (mixed, writing)
 
-    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: tuple[Tensor, Tensor]) -> Tensor:
         """Add the branch to each of the mixed streams."""
-        mixed, writing = self.later
-        del self.later
-        return mixed + product(writing, branch.unsqueeze(2).type_as(extra))
+        mixed, writing = extra
+        return mixed + product(writing, branch.unsqueeze(2).type_as(mixed))
 
 
 def normed_map(norm: Callable[..., Tensor], x: Tensor, matrix: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ SiameseNorm: branches read both streams.
 """
 
 import math
+from typing import Any
 
 import torch
 from fairseq.modules import LayerNorm
@@ -11,14 +12,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
-from fairseq_plugins.core.norm import (
-    NormPlace,
-    NormPlaces,
-    layer_norm,
-    layer_norm_parameters,
-    norm_module,
-    stock_top_norm,
-)
+from fairseq_plugins.core.norm import NormPlace, layer_norm_parameters, norm_module, norms_at, stock_top_norm
 from fairseq_plugins.core.residual import ConstantSum, ExtraStreams, PlainResidual, Residual, needs_norm_after
 
 EPSILON = 1e-7
@@ -60,9 +54,9 @@ class SiameseResidual(ConstantSum):
         super().__init__(branch=1 / divisor)
         self.norm = norm
 
-    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
+    def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
         """Add the norm of the extra stream."""
-        return stream + self.norm(extra)
+        return stream + self.norm(extra), extra
 
     def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
         """Add the branch to the sum of all branches."""
@@ -93,17 +87,15 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     return {site: DualResidual(design.options.resi_dual_scale) for site in sites}
 
 
-@part(
-    Axis.NORM_POSITION,
+norms_at(
     "siamese",
+    NormPlace.BEFORE,
+    NormPlace.AFTER,
     summary="LayerNorm before the branch and after the sum, one on top",
     top=lambda design: stock_top_norm,
     parameters=layer_norm_parameters(*(f"{site.value}_after_norm" for site in Site)),
     no_fold="stock fairseq has one LayerNorm a sub-layer",
 )
-def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Both places at every site."""
-    return {NormPlace.BEFORE: layer_norm, NormPlace.AFTER: layer_norm}
 
 
 @part(

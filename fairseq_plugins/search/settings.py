@@ -93,11 +93,7 @@ def build_search(
         if type(generator) not in KNOWN:
             raise UserError(_other_search(task, type(generator)))
         in_gnmt_form(generator, alpha)
-    return with_graphs(generator, args)
-
-
-def with_graphs(generator: Any, args: Any) -> Any:
-    """Return the search with graphs; without where ``args`` has no such setting, as in a validation in training."""
+    # Without graphs where there is no such setting, as in a validation in training.
     if isinstance(generator, LeanSearch) and not getattr(args, "no_search_graphs", True):
         generator.graphs = [StepGraphs() for _ in generator.model.models]
     return generator

@@ -1,6 +1,6 @@
 """fairseq's attention, one step of a search at a time: caches that are written in place and never re-ordered.
 
-``fairseq.modules.MultiheadAttention`` keeps keys and values of each hypothesis apart, and copies them twice a step. Those
+``fairseq.modules.MultiheadAttention`` keeps keys and values of each hypothesis apart, and copies them all twice. Those
 of a sentence are held here once, and its hypotheses attend together: one product instead of K thin ones.
 
 Legend: N sentences, W hypotheses of each, L cached target positions of a sentence, S source time, C width, H heads, D
