@@ -84,14 +84,6 @@ def test_normalised_streams_are_not_kept() -> None:
     assert sum(kept.values()) < 0.5 * streams.nbytes
 
 
-def test_attention_residuals_start_as_the_mean() -> None:
-    """Queries of zero give each block the same weight."""
-    parameters = tiny("attention_residuals_transformer").named_parameters()
-    queries = [query for name, query in parameters if name.endswith(".query")]
-    assert len(queries) == 2 * (5 + 1)  # the lowest of the six sub-layers has none; one on top
-    assert not torch.cat(queries).any()
-
-
 def test_attention_residuals_keep_each_block_once() -> None:
     """Copies of all blocks below, in each of 24 sub-layers, would be more than twelve times as much."""
     kept: dict[int, int] = {}

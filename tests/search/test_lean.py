@@ -10,11 +10,9 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_plugins.search.beam import LeanSearch
-from fairseq_plugins.search.hypotheses import BLOCK, Ancestry, best_candidates, best_of_rows
-from fairseq_plugins.search.step_attention import Cached
+from fairseq_plugins.search.hypotheses import BLOCK, best_candidates, best_of_rows
 from tests import models
 from tests.models import WORDS
-from tests.refusals import refused
 from tests.search.searching import outspoken, scores, search, settings, words
 
 KINDS = (LeanSearch, SequenceGenerator)
@@ -146,37 +144,3 @@ def test_nan_is_never_the_best() -> None:
     found = best_candidates(numbers, torch.zeros(1, 2), sentences=1, count=3)
     assert found.parents.tolist() == [[1, 1, 1]]
     assert found.words.tolist() == [[5, 4, 3]]
-
-
-def test_ancestry_by_hand() -> None:
-    """Two steps of one sentence with two hypotheses, both of which continue the second one of the first step."""
-    ancestry = Ancestry(1, torch.device("cpu"))
-    ancestry.begin_step()
-    ancestry.follow(None, torch.tensor([[0, 0]]))
-    ancestry.begin_step()
-    ancestry.follow(None, torch.tensor([[1, 1]]))
-    ancestry.begin_step()
-    seen = ancestry.bias(torch.float32)[0, 0].eq(0)
-    assert seen.tolist() == [[True, False, True, True, False], [True, False, True, False, True]]
-
-
-def test_a_cache_grows_and_shrinks_in_place() -> None:
-    keys = torch.arange(3 * 5 * 2, dtype=torch.float).view(3, 5, 1, 2)
-    cached = Cached.of_target(keys[:, :1], -keys[:, :1], room=2)
-    for step in range(5):
-        cached.append(keys[:, step : step + 1], -keys[:, step : step + 1])
-    cached.keep([0, 2], torch.tensor([0, 2]))
-    found = cached.by_head()
-    assert torch.equal(found[0], keys[[0, 2]].transpose(1, 2))
-    assert torch.equal(found[1], -keys[[0, 2]].transpose(1, 2))
-
-
-# Settings
-
-
-def test_mistakes_are_refused() -> None:
-    model = outspoken()
-    for values, message in (
-        ({"search": "leen"}, "unknown --search 'leen' (did you mean 'lean'?); legal values: fairseq, lean"),
-    ):
-        assert refused(models.task().build_generator, [model], settings(**values)).startswith(message)

@@ -71,6 +71,7 @@ def test_what_is_unknown_or_contradicts_is_refused() -> None:
     for values, message in (
         *unknown,
         ({"lenpen_form": "gnmd"}, "unknown --lenpen-form 'gnmd' (did you mean 'gnmt'?); legal values: fairseq, gnmt"),
+        ({"search": "leen"}, "unknown --search 'leen' (did you mean 'lean'?); legal values: fairseq, lean"),
         ({"unnormalized": True}, "--lenpen-form gnmt asks for a length penalty and --unnormalized for none: drop one"),
         *(({"lenpen": alpha}, f"--lenpen {alpha}: ") for alpha in (-0.6, math.nan, math.inf)),
     ):
