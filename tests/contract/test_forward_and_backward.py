@@ -134,29 +134,6 @@ def test_more_padding_changes_nothing(case: str) -> None:
             assert_same_to_rounding(single[0], expected[row, :length])
 
 
-AVERAGING = [case for case in models.CASES if ("matt" in case or "aan" in case) and not case.endswith("_self")]
-
-
-@pytest.mark.parametrize("case", AVERAGING)
-def test_pads_before_the_target_change_nothing_in_an_average(case: str) -> None:
-    """``--left-pad-target True``. Self-attention, in stock fairseq too, has no position to look at from such a pad."""
-    data = models.batch()
-    previous = torch.cat([torch.full((data.source.size(0), 2), PAD), data.previous], dim=1)
-    valid = data.previous.ne(PAD)
-    # With a cache, fairseq's position of a token counts the pads before it: without positions there.
-    model, unordered = models.trained(case), models.trained(case, "--no-token-positional-embeddings")
-    with torch.no_grad():
-        expected, found = model(*data.inputs)[0], model(data.source, data.lengths, previous)[0][:, 2:]
-        assert_same_to_rounding(found[valid], expected[valid])
-        expected, encoder_out = unordered(*data.inputs)[0], unordered.encoder(data.source, data.lengths)
-        cache: dict[str, dict[str, Tensor]] = {}
-        for step in range(1, previous.size(1) + 1):
-            found = unordered.decoder(previous[:, :step], encoder_out, incremental_state=cache)[0]
-            if step > 2:
-                now = valid[:, step - 3]
-                assert_same_to_rounding(found[now, 0], expected[now, step - 3])
-
-
 def test_the_seed_decides_the_weights() -> None:
     """LayerDrop does not: every layer is drawn, also where a forward pass would leave it out."""
     drop = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")

@@ -83,13 +83,3 @@ def test_every_kind_of_search_is_fairseq_s_with_other_scores(name: str) -> None:
 def positional(hypotheses: list[dict[str, Any]]) -> list[Any]:
     """Tokens and their scores in an order of their own; diverse groups may hold the same tokens twice."""
     return sorted((one["tokens"].tolist(), one["positional_scores"].tolist()) for one in hypotheses)
-
-
-def test_each_hypothesis_keeps_its_own_alignment() -> None:
-    data, members = models.batch(), [outspoken()]
-    ours = search(members, data, beam=6, lenpen=2.0, print_alignment="hard", **FORM)
-    stock = stock_search(members, data, beam=6, lenpen=0.0, print_alignment="hard")
-    assert [words(ranked) for ranked in ours] != [words(ranked) for ranked in stock]
-    for mine, theirs in zip(ours, stock, strict=True):
-        alignment = {tuple(one["tokens"].tolist()): one["alignment"] for one in theirs}
-        assert [one["alignment"] for one in mine] == [alignment[tuple(one["tokens"].tolist())] for one in mine]
