@@ -192,9 +192,7 @@ def norms_at(name: str, *places: NormPlace, **record: Any) -> None:
 
 # Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1.
 norms_at("post", NormPlace.AFTER, summary="LayerNorm after the sum")
-norms_at(
-    "pre", NormPlace.BEFORE, summary="LayerNorm before the branch, one more on top", top=lambda design: stock_top_norm
-)
+norms_at("pre", NormPlace.BEFORE, summary="LayerNorm before the branch, one on top", top=lambda design: stock_top_norm)
 # Bachlechner et al. 2021, https://arxiv.org/abs/2003.04887, table 2.
 norms_at(
     "branch",

@@ -46,13 +46,10 @@ class DepthWeightedAverage(History):
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse a period after which no mixture would be left."""
-    period = design.options.denseformer_period
-    if period <= design.layers or design.layers == 0:
-        return []
-    return [
-        f"--denseformer-period {period} is more than the {design.layers} layers of the {design.stack.value}, which "
-        "leaves no average"
-    ]
+    period, layers = design.options.denseformer_period, design.layers
+    if 0 < layers < period:
+        return [f"--denseformer-period {period} is more than the {layers} layers of the {design.stack.value}"]
+    return []
 
 
 @part(

@@ -4,7 +4,6 @@ The shifts before the branches and on top of the stacks replace the LayerNorms; 
 replace its biases; the factor of a branch is that of another part and starts at 1.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.linear_maps import AffineMap
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
 from fairseq_plugins.core.norm import AffineNorm, NormPlace, NormPlaces, no_other_norm
-from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
+from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS, sites_of
 
 RELEASED_CROSS_BRANCHES = 12
 """L in the authors' attention if its caller does not pass it, as for their cross-attention."""
@@ -95,16 +94,6 @@ def branch_factor(branches: int, matrices: int) -> float:
     return float(branches ** (-1 / (2 * matrices - 2))) if matrices > 1 else 1.0
 
 
-def _maps_of_branches(layer: Any) -> Iterator[tuple[Site, list[nn.Linear], nn.Linear | None]]:
-    """Yield every branch of a layer: its linear maps, and its last one if it ends in a linear map."""
-    for site in (Site.SELF, Site.CROSS):
-        attention = getattr(layer, site.value, None)
-        if attention is not None:
-            maps = [linear for _, linear in linear_maps(attention)]
-            yield site, maps, getattr(attention, "out_proj", None)
-    yield Site.FFN, [layer.fc1, layer.fc2], layer.fc2
-
-
 SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
 
 
@@ -162,7 +151,10 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     end in a linear map has all its matrices scaled and none at zero.
     """
     for layer in weights.layers:
-        for site, maps, last in _maps_of_branches(layer):
+        for site in sites_of(layer):
+            branch = None if site is Site.FFN else getattr(layer, site.value)
+            maps = [layer.fc1, layer.fc2] if branch is None else [linear for _, linear in linear_maps(branch)]
+            last = layer.fc2 if branch is None else getattr(branch, "out_proj", None)
             released = site is Site.CROSS and design.options.fixup_rule == "released"
             factor = branch_factor(RELEASED_CROSS_BRANCHES if released else weights.branches, len(maps))
             for linear in maps:
