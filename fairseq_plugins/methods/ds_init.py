@@ -43,8 +43,9 @@ method(
     title="DS-Init",
     paper="Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365",
     equation=(
-        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, whose matrices at depth $`l`$ are drawn from $`U(-b, b)`$ with "
-        r"$`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + d_{\mathrm{out}}}}`$ (equation 15)"
+        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, with smaller matrices in deeper layers; at depth $`l`$ they are "
+        r"drawn from $`U(-b, b)`$ with $`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + "
+        r"d_{\mathrm{out}}}}`$ (equation 15)"
     ),
     norm_position="post",
     init="ds_init",

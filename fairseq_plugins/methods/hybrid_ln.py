@@ -10,7 +10,8 @@ method(
     title="Post-LN encoder, Pre-LN decoder",
     paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
     equation=(
-        r"encoder $`o = \mathrm{LN}(x + F(x))`$, decoder $`o = x + F(\mathrm{LN}(x))`$ (table 1), one more on top"
+        r"encoder $`o = \mathrm{LN}(x + F(x))`$, decoder $`o = x + F(\mathrm{LN}(x))`$ (table 1); one more LayerNorm "
+        "on top of the decoder"
     ),
     norm_position="post,pre",
     base_init="fairseq",

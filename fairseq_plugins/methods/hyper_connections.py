@@ -196,7 +196,7 @@ method(
         "RMSNorm. The LayerNorm of the streams has no gain and no bias here, as in the text's OLMo models.",
         r"At first the text scales the last matrix of each branch by a factor of $`\sqrt{K}`$, so that the sum of the "
         "streams keeps its deviation (section 4). That would need a division, which the text does not have: omitted.",
-        "The text has no weight decay on what $`a`$, $`M`$ and $`w`$ have without the streams; here all decays.",
+        "The text has no weight decay on the parts of $`a`$, $`M`$ and $`w`$ that ignore the streams; here all decay.",
     ),
 )
 method(

@@ -161,7 +161,7 @@ def build_average(depth: int, design: StackDesign) -> AttentionPlan:
 PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"
 NOT_RELEASED = "The paper's table 3 names this model without an equation, and its code was not released. "
 WITHOUT_DS_INIT = (
-    "The paper trains this variant of row 4 without DS-Init, `--init keep`, which its deep models have, as here."
+    "The paper trains this variant of row 4 without DS-Init (`--init keep`); its deep models have DS-Init, as here."
 )
 method(
     "dsinit_matt",

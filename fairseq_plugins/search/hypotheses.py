@@ -86,12 +86,9 @@ class Finished:
         return len(self.hypotheses[sentence]) == self.beam
 
     def add(self, sentence: int, **hypothesis: Tensor) -> None:
-        """Add a hypothesis in fairseq's form, unless the sentence is full.
+        """Add a hypothesis to the sentence of this number in the batch, in fairseq's form, unless the sentence is full.
 
-        Args:
-            sentence: its number in the batch.
-            hypothesis: ``tokens`` ``(T)``, the end mark included; ``score``, a number; ``positional_scores``, the
-                log-probability of each token, ``(T)``; ``attention`` ``(S, T)``, where it was asked for.
+        Its ``tokens`` ``(T)`` have the end mark; ``positional_scores`` ``(T)`` are their log-probabilities.
         """
         if not self.is_full(sentence):
             defaults = {"attention": torch.empty(0), "alignment": torch.empty(0)}
