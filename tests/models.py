@@ -49,7 +49,8 @@ TINY_SPEECH_TO_TEXT = {
     **{**TINY, "conv_channels": 12, "conv_out_channels": 6, "input_feat_per_channel": FEATURES, "input_channels": 1},
     **{"max_source_positions": 80, "max_target_positions": 40},
 }
-SIZES = [word for name, value in TINY.items() for word in (flag(name), str(value))]
+# The decoder is as wide as the encoder.
+SIZES = [word for name in TINY if name != "decoder_embed_dim" for word in (flag(name), str(TINY[name]))]
 COMBINATIONS: dict[str, str] = {
     "word_dropout": "--word-dropout 0.2,0.3",
     "norm_on_top": "--norm-position none --residual b2t --norm-on-top yes",
