@@ -4,8 +4,6 @@ Legend: T target time, S source time, B batch, C width. ``seen[b][t]`` lists the
 may look at.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

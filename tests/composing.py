@@ -5,8 +5,6 @@ frames of pytest longer still. Most of the first is the same each time. So that 
 or optimizer brings replaces a part of it, and the values are set by Hydra itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

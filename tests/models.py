@@ -29,47 +29,28 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.core.model import MODEL_NAME, DeepTransformerModel
 from fairseq_plugins.core.residual import Residual
+from fairseq_plugins.errors import flag
 
 WORDS = 44
 """Size of the vocabulary of models that are made from settings."""
 FEATURES = 8
 """Width of a frame of speech."""
-TINY: dict[str, Any] = {
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 32,
-    "encoder_layers": 3,
-    "encoder_attention_heads": 2,
-    "decoder_embed_dim": 16,
-    "decoder_ffn_embed_dim": 32,
-    "decoder_layers": 2,
-    "decoder_attention_heads": 2,
-}
+
+
+def _stack(name: str, layers: int) -> dict[str, Any]:
+    sizes = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": layers, "attention_heads": 2}
+    return {f"{name}_{size}": value for size, value in sizes.items()}
+
+
+TINY = {**_stack("encoder", 3), **_stack("decoder", 2)}
 """Unequal depths, so that a mix-up of the two stacks shows."""
-TINY_LANGUAGE_MODEL: dict[str, Any] = {
-    "decoder_embed_dim": 16,
-    "decoder_ffn_embed_dim": 32,
-    "decoder_layers": 3,
-    "decoder_attention_heads": 2,
-    "max_target_positions": 64,
+TINY_LANGUAGE_MODEL = {**_stack("decoder", 3), "max_target_positions": 64}
+TINY_SPEECH_TO_TEXT = {
+    **{**TINY, "conv_channels": 12, "conv_out_channels": 6, "input_feat_per_channel": FEATURES, "input_channels": 1},
+    **{"max_source_positions": 80, "max_target_positions": 40},
 }
-TINY_SPEECH_TO_TEXT: dict[str, Any] = {
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 32,
-    "encoder_layers": 3,
-    "encoder_attention_heads": 2,
-    "decoder_layers": 2,
-    "decoder_attention_heads": 2,
-    "conv_channels": 12,
-    "conv_out_channels": 6,
-    "input_feat_per_channel": FEATURES,
-    "input_channels": 1,
-    "max_source_positions": 80,
-    "max_target_positions": 40,
-}
-SIZES = (
-    "--encoder-layers 3 --decoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32"
-    " --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2"
-)
+# The decoder is as wide as the encoder.
+SIZES = [word for name in TINY if name != "decoder_embed_dim" for word in (flag(name), str(TINY[name]))]
 COMBINATIONS: dict[str, str] = {
     "word_dropout": "--word-dropout 0.2,0.3",
     "norm_on_top": "--norm-position none --residual b2t --norm-on-top yes",
@@ -264,7 +245,7 @@ class Batch(NamedTuple):
 @functools.cache
 def _parse(flags: tuple[str, ...]) -> Namespace:
     parser = options.get_training_parser()
-    return options.parse_args_and_arch(parser, ["data", *SIZES.split(), *flags])
+    return options.parse_args_and_arch(parser, ["data", *SIZES, *flags])
 
 
 def configuration(*flags: str) -> Namespace:

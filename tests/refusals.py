@@ -1,7 +1,5 @@
 """What a call says that refuses what a user has given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -7,8 +7,6 @@ an option in a new use, brings a representative of its own without an edit. Prom
 read what a model stores.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping

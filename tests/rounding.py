@@ -1,7 +1,5 @@
 """Tolerances for single precision on another processor, which adds in another order."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The quick way to a configuration of fairseq gives what Hydra gives."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

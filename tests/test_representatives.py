@@ -1,7 +1,5 @@
 """The cases that stand for the others have every structure between them, and a new structure comes in by itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from fairseq_plugins.core.method import METHODS, PARTS, Axis, Method, Option, Part

@@ -4,8 +4,6 @@ Every method is an architecture of every family, in every size and depth; a nons
 reason. No method is named here.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -57,10 +55,9 @@ def rename(config: Any) -> None:
 
 
 def fill_unset(config: Any, family: Family, stock_arch: str, preset: Mapping[str, Any]) -> None:
-    """Fill unset values of ``config`` (a Namespace or a DictConfig): from ``preset``, then as fairseq completes it.
+    """Fill unset values of ``config``, a Namespace or DictConfig: from ``preset``, then as fairseq's architecture does.
 
-    Some stock defaults depend on values that the user has set, the decoder's width on the encoder's for instance, so
-    fairseq's own architecture function fills those.
+    Some stock defaults depend on values that the user has set, such as the decoder's width on the encoder's.
 
     Raises:
         UserError: a setting has two values, one by an earlier name.

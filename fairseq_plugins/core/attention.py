@@ -1,7 +1,6 @@
 """Attention: which attention sub-layers a layer has, and how they attend.
 
-Every attention has the signature of :meth:`Attention.attend`, so that the code of a layer does not depend on it. A part
-of this axis is built with ``build(depth, design) -> AttentionPlan``, once a layer.
+Every attention has the signature of :meth:`Attention.attend`, so that the code of a layer does not depend on it.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
@@ -22,6 +21,31 @@ from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Site, Stack, part
 from fairseq_plugins.core.norm import layer_norm_parameters, norm_module
 
+Attended = tuple[Tensor, Tensor | None, Tensor | None]
+"""Output ``(T, B, C)``; weights ``(B, T, S)`` or ``(H, B, T, S)`` or None; the logits for the layer above."""
+
+
+class Given(NamedTuple):
+    """What :meth:`Attention.attend` takes behind queries and keys.
+
+    Attributes:
+        key_padding_mask: ``(B, S)``, true for pads among the keys.
+        query_padding_mask: ``(B, T)``, true for pads among the queries; for attentions that use it.
+        future_mask: ``(T, T)``, minus infinity above the diagonal; None for whole-sequence attention.
+        incremental_state: fairseq's decoding cache, or None.
+        need_weights: also return the weights, averaged over the heads.
+        need_head_weights: return the weights of each head instead.
+        prev_logits: attention logits of the layer below, for attentions that use them.
+    """
+
+    key_padding_mask: Tensor | None = None
+    query_padding_mask: Tensor | None = None
+    future_mask: Tensor | None = None
+    incremental_state: dict[str, dict[str, Tensor | None]] | None = None
+    need_weights: bool = False
+    need_head_weights: bool = False
+    prev_logits: Tensor | None = None
+
 
 class Attention(MultiheadAttention):
     """Stock softmax attention with the package's signature. Keeps ``q_proj, k_proj, v_proj, out_proj``.
@@ -40,47 +64,21 @@ class Attention(MultiheadAttention):
     beams_share_source = False
     """Whether keys of N sentences serve the queries of N * W hypotheses, W to a sentence and side by side."""
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None = None,
-        query_padding_mask: Tensor | None = None,
-        future_mask: Tensor | None = None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
-        need_weights: bool = False,
-        need_head_weights: bool = False,
-        prev_logits: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Attend.
-
-        Args:
-            query: ``(T, B, C)``.
-            key: keys and values, ``(S, B, C)``.
-            key_padding_mask: ``(B, S)``, true for pads among the keys.
-            query_padding_mask: ``(B, T)``, true for pads among the queries; for attentions that use it.
-            future_mask: ``(T, T)``, minus infinity above the diagonal; None for whole-sequence attention.
-            incremental_state: fairseq's decoding cache, or None.
-            need_weights: also return the weights, averaged over the heads.
-            need_head_weights: return the weights of each head instead.
-            prev_logits: attention logits of the layer below, for attentions that use them.
-
-        Returns:
-            output ``(T, B, C)``; weights ``(B, T, S)`` or ``(H, B, T, S)`` or None; the logits for the layer above.
-        """
-        static_keys = self.encoder_decoder_attention
+    def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
+        """Attend from ``query`` ``(T, B, C)`` to keys and values ``key`` ``(S, B, C)``; further :class:`Given`."""
+        given, static_keys = Given(*args, **kwargs), self.encoder_decoder_attention
         output, weights = self.forward(
             query,
             key,
             key,
-            key_padding_mask=key_padding_mask,
-            incremental_state=incremental_state,
-            need_weights=need_weights,
+            key_padding_mask=given.key_padding_mask,
+            incremental_state=given.incremental_state,
+            need_weights=given.need_weights,
             static_kv=static_keys,
-            attn_mask=None if static_keys else future_mask,
-            need_head_weights=need_head_weights,
+            attn_mask=None if static_keys else given.future_mask,
+            need_head_weights=given.need_head_weights,
         )
-        return output, weights, prev_logits
+        return output, weights, given.prev_logits
 
 
 class ThreeMapsAttention(Attention):

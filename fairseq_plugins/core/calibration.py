@@ -1,16 +1,11 @@
 """Initialisation from data: one pass of the first training batch through the model.
 
 A residual connection takes part if it is a :class:`Calibrated`. The pass runs inside the first training forward,
-without gradients, in training mode, and restores the random state afterwards. Its results are stored in buffers, never
-in parameters: half-precision optimizers build their float32 copies of the parameters before the first forward and write
-them back at the first step, which silently undoes anything written into a parameter here. Buffers have no such copy;
-they are saved with the checkpoint, so the pass is not repeated on resume.
+without gradients, and restores the random state. Its results are buffers: half-precision optimizers write their float32
+copies of the parameters back at the first step. Buffers are saved, so that the pass is not repeated on resume.
 """
 
-from __future__ import annotations
-
 import contextlib
-import logging
 from collections.abc import Callable
 
 import torch
@@ -20,9 +15,6 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.tables import tabulated
-
-logger = logging.getLogger(__name__)
 
 
 class Calibrated(Residual):
@@ -48,10 +40,6 @@ class Calibrated(Residual):
     def settle(self) -> None:
         """Called on every residual connection once the whole network has been observed; does nothing by default."""
 
-    def table_row(self) -> tuple[float, float]:
-        """Branch variance and resulting stream scale, for the log."""
-        raise NotImplementedError
-
 
 def population_variance(x: Tensor) -> float:
     """Return the variance of all elements of ``x`` around their common mean, in float64, over all processes."""
@@ -69,7 +57,7 @@ def pending(model: nn.Module) -> bool:
 
 
 def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Callable[[], object]) -> None:
-    """Run ``forward`` once under observation and log the results, one row per sub-layer.
+    """Run ``forward`` once under observation.
 
     Args:
         stacks: name and module of each stack that takes part; the carried value starts at 1 at the bottom of each.
@@ -90,7 +78,6 @@ def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Ca
             if isinstance(m, Calibrated):
                 m.settle()
                 m.calibrated.fill_(1.0)
-    _log_table(stacks)
 
 
 def _observers(stack: nn.Module) -> list[RemovableHandle]:
@@ -102,15 +89,3 @@ def _observers(stack: nn.Module) -> list[RemovableHandle]:
         carried["value"] = residual.observe(branch, stream, carried["value"])
 
     return [m.register_forward_pre_hook(see) for m in stack.modules() if isinstance(m, Calibrated)]
-
-
-def _log_table(stacks: list[tuple[str, nn.Module]]) -> None:
-    rows = [("layer", "sub-layer", "Var f", "omega")]
-    for stack_name, stack in stacks:
-        for name, m in stack.named_modules():
-            if isinstance(m, Calibrated):
-                layer, _, residual = name.rpartition(".")
-                variance, omega = m.table_row()
-                site = residual.removesuffix("_residual")
-                rows.append((f"{stack_name}.{layer}", site, f"{variance:.4f}", f"{omega:.4f}"))
-    logger.info("profile of the first training batch\n%s", tabulated(rows, left=(0, 1)))

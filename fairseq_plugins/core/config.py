@@ -4,8 +4,6 @@ A configuration is read as plain data from any source; all problems in it are re
 built. Its flat dataclass is made in :mod:`fairseq_plugins.core.fields`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from argparse import Namespace
@@ -31,12 +29,11 @@ SIZES = tuple(
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 SIZE_FIELDS = SIZES + DROPOUTS
 
-BUILDS_NOTHING = ("scale_fc", "scale_attn", "scale_heads", "scale_resids")
-"""Settings that stock fairseq accepts, and ignores."""
 # fairseq settings that are not supported; each value but the default is an error, never ignored.
 UNSUPPORTED = (
     *("cross_self_attention", "character_embeddings", "base_layers", "quant_noise_pq", "quant_noise_scalar"),
-    *("encoder_xformers_att_config", "decoder_xformers_att_config", *BUILDS_NOTHING),
+    *("encoder_xformers_att_config", "decoder_xformers_att_config"),
+    *("scale_fc", "scale_attn", "scale_heads", "scale_resids"),  # stock accepts these, and builds nothing of them
 )
 STOCK = flat_fields(
     TransformerConfig, {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
@@ -144,18 +141,12 @@ def _noting(problems: list[str]) -> Iterator[None]:
 def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
     problems = []
     for stack in stacks:
-        sizes = {name: getattr(config, f"{stack.value}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim")}
-        problems += [
-            f"{flag(stack.value + '_' + name)} must be at least 1, not {value}"
-            for name, value in sizes.items()
-            if value < 1
-        ]
-        heads = getattr(config, f"{stack.value}_attention_heads")
-        if heads < 1 or sizes["embed_dim"] % heads:
-            problems.append(
-                f"--{stack.value}-embed-dim {sizes['embed_dim']} is not a multiple of "
-                f"--{stack.value}-attention-heads {heads}"
-            )
+        of = stack.value
+        sizes = {f"{of}_{name}": getattr(config, f"{of}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim")}
+        problems += [f"{flag(name)} must be at least 1, not {value}" for name, value in sizes.items() if value < 1]
+        width, heads = sizes[f"{of}_embed_dim"], getattr(config, f"{of}_attention_heads")
+        if heads < 1 or width % heads:
+            problems.append(f"--{of}-embed-dim {width} is not a multiple of --{of}-attention-heads {heads}")
     return problems
 
 
@@ -178,23 +169,14 @@ def _idle_problems(chosen: Mapping[Stack, Mapping[Axis, Part]], options: Mapping
             continue
         is_set = any(getattr(values, option.name) != option.default for values in options.values())
         if is_set and option not in read:
-            owners = [
-                f"{flag(axis.value)} {name}"
-                for axis, parts in PARTS.items()
-                for name, part in parts.items()
-                if option in part.options
-            ]
-            problems.append(f"{flag(option.name)} has no effect here: it belongs to {' and '.join(owners)}")
+            owners = [part for parts in PARTS.values() for part in parts.values() if option in part.options]
+            names = " and ".join(f"{flag(part.axis.value)} {part.name}" for part in owners)
+            problems.append(f"{flag(option.name)} has no effect here: it belongs to {names}")
     return problems
 
 
 def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> list[str]:
-    ignored = ": fairseq itself builds nothing of it, --norm-position and --attention choose such norms and factors"
-    problems = [
-        f"{flag(name)} is not supported{ignored if name in BUILDS_NOTHING else ''}"
-        for name in UNSUPPORTED
-        if getattr(config, name, None)
-    ]
+    problems = [f"{flag(name)} is not supported" for name in UNSUPPORTED if getattr(config, name, None)]
     for stack, design in designs.items():
         history = design.choice(Axis.LAYER_AGGREGATION)
         if getattr(config, f"{stack.value}_normalize_before") and not has_stock_top(design):
@@ -223,14 +205,13 @@ def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]
     ]
 
 
-def resolve(config: Namespace, family: Family | None = None) -> dict[Stack, StackDesign]:
-    """Turn a complete configuration into the designs of a family's stacks; without a family, of both stacks.
+def resolve(config: Namespace, family: Family) -> dict[Stack, StackDesign]:
+    """Turn a complete configuration into the designs of a family's stacks.
 
     Raises:
         UserError: every problem of the configuration, all reported together, before a module is built.
     """
-    stacks = family.stacks if family else tuple(Stack)
-    problems = family.problems(config) if family else []
+    stacks, problems = family.stacks, family.problems(config)
     chosen: dict[Stack, dict[Axis, Part]] = {}
     options: dict[Stack, SimpleNamespace] = {}
     for stack in stacks:

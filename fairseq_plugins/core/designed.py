@@ -1,7 +1,5 @@
 """Code that all models share: configuration to designs, first weights, first batch."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any

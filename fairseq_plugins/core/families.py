@@ -1,7 +1,5 @@
 """All families of models, their registration with fairseq, and the error for an unknown architecture."""
 
-from __future__ import annotations
-
 import functools
 
 from fairseq.models import ARCH_MODEL_REGISTRY

@@ -1,15 +1,9 @@
 """Families of models, and the flat dataclass of each: its flags and its YAML keys.
 
-A family describes a kind of fairseq model: which stacks it has, where its settings come from and which sizes its
-architectures have. The stock fields are generated from fairseq's own dataclass or parser, so that they cannot drift; a
-nested dataclass (``encoder.layers``) becomes a flat one (``encoder_layers``), since the flat form is what both
-``fairseq-train`` and ``fairseq-hydra-train`` can read.
-
-Every setting that an architecture may preset has the dataclass default ``None``, "unset". Therefore presets mean the
-same by flag and by YAML: in both, an architecture's value fills what the user left unset.
+Stock fields are generated from fairseq's own dataclass or parser, so that they cannot drift; a nested dataclass
+(``encoder.layers``) becomes a flat one (``encoder_layers``), which ``fairseq-train`` and ``fairseq-hydra-train`` read.
+Every setting that an architecture may preset has the default ``None``, "unset": in both, the architecture fills it.
 """
-
-from __future__ import annotations
 
 import argparse
 import dataclasses

@@ -1,9 +1,4 @@
-"""History: what a layer takes as its input, given the outputs of the layers below.
-
-A part of this axis is built with ``build(design) -> History``, once for a stack.
-"""
-
-from __future__ import annotations
+"""History: what a layer takes as its input, given the outputs of the layers below."""
 
 import contextlib
 from typing import Any
@@ -37,16 +32,10 @@ class LastState(History):
 
 
 def mixing_weights(stack: Any) -> Tensor:
-    """Return the weight of state k in the input of layer l + 1 at row l, column k; row L is the stack's output.
+    """Return the weight of state k in the input of layer l + 1, ``(L + 1, L + 1)``; row L is the output of the stack.
 
-    The weights are means over the width. Without its LayerNorms a history is linear, so each weight is the output for a
-    one in place of that state.
-
-    Args:
-        stack: a stack of L layers.
-
-    Returns:
-        ``(L + 1, L + 1)``; zero right of the diagonal.
+    The weights are means over the width, zero right of the diagonal. Without LayerNorms a history is linear, so each is
+    the output for a one in place of that state.
     """
     size, width = len(stack.layers) + 1, stack.design.width
     like = next(stack.history.parameters(), torch.empty(0))

@@ -2,11 +2,8 @@
 
 fairseq has changed its own default twice without announcing it (the Xavier gain and the biases of q, k, v in 2019-10,
 the feed-forward matrices in 2020-03), so the papers' numbers and today's stock model start from different networks. The
-base is therefore a choice of its own. Parts of both axes are built with ``build(weights, design)``, which changes the
-weights of one stack in place, under ``torch.no_grad``; the encoder comes first.
+base is therefore a choice of its own. Parts of both axes change the weights of one stack in place, the encoder's first.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence

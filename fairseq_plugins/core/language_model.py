@@ -52,24 +52,16 @@ def cutoffs(text: str | None) -> tuple[int, ...] | None:
     return numbers
 
 
-def _cutoff_problems(config: Namespace) -> list[str]:
+def _problems(config: Namespace) -> list[str]:
+    """Problems of embedding and output projection, of each and with each other."""
     problems = []
     for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
         try:
             cutoffs(getattr(config, name))
         except ValueError:
-            problems.append(
-                f"{flag(name)} takes increasing numbers of words separated by commas, for instance "
-                f"20000,60000, not '{getattr(config, name)}'"
-            )
+            problems.append(f"{flag(name)} takes increasing numbers such as 20000,60000, not '{getattr(config, name)}'")
     if config.adaptive_input and config.adaptive_input_cutoff is None:
         problems.append("--adaptive-input needs --adaptive-input-cutoff, for instance 20000,60000")
-    return problems
-
-
-def _end_problems(config: Namespace) -> list[str]:
-    """Problems of embedding and output projection with each other."""
-    problems = []
     pairs = ("adaptive_input_factor", "adaptive_softmax_factor"), ("adaptive_input_cutoff", "adaptive_softmax_cutoff")
     alike = all(getattr(config, first) == getattr(config, second) for first, second in pairs)
     one_width = config.decoder_input_dim == config.decoder_output_dim
@@ -111,7 +103,7 @@ LANGUAGE_MODEL = Family(
     fallbacks={"add_bos_token": False, "tokens_per_sample": 1024, "max_target_positions": None, "tpu": False},
     fixed={"encoder_layers": 0, "no_cross_attention": True},
     complete=_complete,
-    problems=lambda config: _cutoff_problems(config) + _end_problems(config),
+    problems=_problems,
 )
 
 
@@ -122,11 +114,7 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> DeepTransformerLanguageModel:
-        """Build from a flat configuration.
-
-        Raises:
-            UserError: every problem of the configuration, before a module is built.
-        """
+        """Build from a flat configuration; raises what :meth:`parse_config` does."""
         flat, nested = cls.parse_config(cfg)
         if flat.decoder_layers_to_keep:
             nested.decoder.layers = len(flat.decoder_layers_to_keep.split(","))
@@ -151,14 +139,9 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
         return cls.build_embedding(flat, dictionary, flat.decoder_input_dim)
 
     def forward(self, src_tokens: Tensor, **kwargs: Any) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Predict the next token at every position.
+        """Predict the next token at every position of ``(B, T)``; further arguments are those of fairseq's decoder.
 
-        Args:
-            src_tokens: ``(B, T)``.
-            kwargs: those of fairseq's decoder.
-
-        Returns:
-            logits ``(B, T, V)``, or features ``(B, T, C)`` if the softmax is adaptive; and a dictionary.
+        Returns logits ``(B, T, V)``, or features ``(B, T, C)`` if the softmax is adaptive; and a dictionary.
         """
         self.see_first_batch(src_tokens)
         return self.decoder(src_tokens, **kwargs)

@@ -1,15 +1,11 @@
 """The encoder layer and the decoder layer: fairseq's layers, assembled from the parts of a design.
 
-Every stock parameter keeps its name. Every sub-layer has the same lines: norm before the branch; branch with its
-dropout; norm on the branch; residual connection; norm after the sum. Each norm exists only where the design has one,
-and a residual connection only with its sub-layer, so that no parameter is ever without a gradient.
-
-The first norm of a sub-layer has fairseq's name at any place; a later one is named after its place.
+Every stock parameter keeps its name. Each norm exists only where the design has one, a residual connection only with
+its sub-layer, so that no parameter is ever without a gradient. The first norm of a sub-layer has fairseq's name at any
+place; a later one is named after its place.
 
 Legend: T time, S source time, B batch, C width.
 """
-
-from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,15 +83,15 @@ class Layer(nn.Module):
             setattr(self, NORM_OF[site], None)
         return names
 
-    def pre(self, site: Site, stream: Tensor, extra: Tensor | None) -> Tensor:
-        """Begin a sub-layer: return the input of its branch, ``(T, B, C)``, after the norm before the branch."""
+    def pre(self, site: Site, stream: Tensor, extra: Tensor | None) -> tuple[Tensor, Any]:
+        """Begin a sub-layer: return the input of its branch, ``(T, B, C)``, after its norm, and what ``post`` takes."""
         if extra is not None:
-            stream = getattr(self, RESIDUAL_OF[site]).pre(stream, extra)
+            stream, extra = getattr(self, RESIDUAL_OF[site]).pre(stream, extra)
         norms = self.norm_names[site]
-        return getattr(self, norms[NormPlace.BEFORE])(stream) if NormPlace.BEFORE in norms else stream
+        return getattr(self, norms[NormPlace.BEFORE])(stream) if NormPlace.BEFORE in norms else stream, extra
 
     def post(
-        self, site: Site, output: Tensor, stream: Tensor, layer_input: Tensor, extra: Tensor | None
+        self, site: Site, output: Tensor, stream: Tensor, layer_input: Tensor, extra: Any
     ) -> tuple[Tensor, Tensor | None]:
         """End a sub-layer: dropout, norm on the branch, residual connection, norm after the sum.
 
@@ -104,7 +100,7 @@ class Layer(nn.Module):
             output: output of the last map of the sub-layer, ``(T, B, C)``, the shape of the others too.
             stream: input of the sub-layer, before any LayerNorm.
             layer_input: input of the layer, before any LayerNorm.
-            extra: the extra streams, if the stack has any.
+            extra: what :meth:`pre` returned for the extra streams, if the stack has any.
 
         Returns:
             the stream and the extra streams after the sub-layer.
@@ -143,27 +139,22 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
     def forward(
         self, x: Tensor, encoder_padding_mask: Tensor | None, *below: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """Encode.
+        """Encode ``x`` ``(T, B, C)``, whose padding mask ``(B, T)`` is true for pads.
 
-        Args:
-            x: ``(T, B, C)``.
-            encoder_padding_mask: ``(B, T)``, true for pads.
-            below: :class:`Carried`, from the layer below.
-
-        Returns:
-            output ``(T, B, C)``, then :class:`Carried` for the layer above.
+        ``below`` is :class:`Carried`, from the layer below. Returns the output ``(T, B, C)``, then :class:`Carried` for
+        the layer above.
         """
         layer_input = x
         logits, _, extra = Carried(*below)
 
-        seen = self.pre(Site.SELF, x, extra)
+        seen, extra = self.pre(Site.SELF, x, extra)
         output, _, logits = self.self_attn.attend(
             seen, seen, encoder_padding_mask, query_padding_mask=encoder_padding_mask, prev_logits=logits
         )
         x, extra = self.post(Site.SELF, output, x, layer_input, extra)
 
-        output = self.feed_forward(self.pre(Site.FFN, x, extra))
-        x, extra = self.post(Site.FFN, output, x, layer_input, extra)
+        seen, extra = self.pre(Site.FFN, x, extra)
+        x, extra = self.post(Site.FFN, self.feed_forward(seen), x, layer_input, extra)
         return contiguous_output(x), *Carried(logits, None, extra)
 
 
@@ -229,7 +220,7 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
         self_logits, cross_logits, extra = Carried(*below)
 
         if self.self_attn is not None:
-            seen = self.pre(Site.SELF, x, extra)
+            seen, extra = self.pre(Site.SELF, x, extra)
             output, _, self_logits = self.self_attn.attend(
                 seen,
                 seen,
@@ -242,8 +233,9 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
             x, extra = self.post(Site.SELF, output, x, layer_input, extra)
 
         if self.encoder_attn is not None and encoder_out is not None:
+            seen, extra = self.pre(Site.CROSS, x, extra)
             output, weights, cross_logits = self.encoder_attn.attend(
-                self.pre(Site.CROSS, x, extra),
+                seen,
                 encoder_out,
                 encoder_padding_mask,
                 query_padding_mask=self_attn_padding_mask,
@@ -255,6 +247,6 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
             )
             x, extra = self.post(Site.CROSS, output, x, layer_input, extra)
 
-        output = self.feed_forward(self.pre(Site.FFN, x, extra))
-        x, extra = self.post(Site.FFN, output, x, layer_input, extra)
+        seen, extra = self.pre(Site.FFN, x, extra)
+        x, extra = self.post(Site.FFN, self.feed_forward(seen), x, layer_input, extra)
         return contiguous_output(x), weights, *Carried(self_logits, cross_logits, extra)

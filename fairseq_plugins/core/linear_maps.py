@@ -1,11 +1,8 @@
 """Linear maps of a layer: what they add to their product (bias), and what they multiply by (weight form).
 
-A part of either axis is built with ``build(layer, design) -> None``, which changes the maps of one new layer in place:
-``q_proj, k_proj, v_proj, out_proj`` of its attentions, ``fc1`` and ``fc2``; the weight form when all other parts have
-been. ``Part.ends`` is for weight forms that change the embedding and the output projection, too.
+Parts of both axes change the maps of one new layer in place: ``q_proj, k_proj, v_proj, out_proj`` of its attentions,
+``fc1`` and ``fc2``; the weight form when all other parts have been built.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any

@@ -1,16 +1,9 @@
 """The vocabulary of the package: stacks, sites, parts of a Transformer, and methods made of them.
 
-A *method* is a frozen record that names one *part* on each of ten axes. Nothing in ``core`` knows a method by
-name: parts and methods register themselves here when :mod:`fairseq_plugins.methods` is imported.
-
-Words used everywhere (never a synonym):
-
-* **stream**: the skip path; **branch**: a sub-layer's output after its dropout;
-* **site**: which sub-layer; **depth**: the number of a layer in its stack, counted from 1;
-* **history**: the outputs of the layers below.
+A *method* is a frozen record that names one *part* on each of ten axes. Nothing in ``core`` knows a method by name:
+parts and methods register themselves here when :mod:`fairseq_plugins.methods` is imported. docs/architecture.md
+explains the terms: stream, branch, site, depth, history.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

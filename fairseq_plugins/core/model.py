@@ -59,11 +59,7 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> DeepTransformerModel:
-        """Build from a flat configuration.
-
-        Raises:
-            UserError: every problem of the configuration, before a module is built.
-        """
+        """Build from a flat configuration; raises what :meth:`parse_config` does."""
         _, nested = cls.parse_config(cfg)
         model = super().build_model(nested, task)
         model.init_weights()
@@ -84,14 +80,8 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Translate under teacher forcing.
 
-        Args:
-            src_tokens: ``(B, S)``, left-padded.
-            src_lengths: ``(B)``.
-            prev_output_tokens: ``(B, T)``, the target shifted right.
-            options: those of fairseq's model.
-
-        Returns:
-            logits ``(B, T, V)`` and a dictionary with ``attn`` and ``inner_states``.
+        Sources ``(B, S)`` are left-padded, lengths ``(B)``; the target ``(B, T)`` is shifted right. Returns logits
+        ``(B, T, V)`` and a dictionary with ``attn`` and ``inner_states``.
         """
         self.see_first_batch(src_tokens, src_lengths, prev_output_tokens)
         return super().forward(src_tokens, src_lengths, prev_output_tokens, **options)

@@ -1,15 +1,10 @@
 """Norm: where a sub-layer and the top of a stack have LayerNorms, and what replaces them.
 
-A part of this axis is built with ``build(site, depth, design) -> {place: factory}``, once for each sub-layer: a
-sub-layer may have a norm at any of the four places of :class:`NormPlace`, or none, and each is a module of its own. A
-factory makes the module from its width. ``Part.top`` makes the norm on top of the stack.
+A sub-layer may have a norm at any of the places of :class:`NormPlace`, or none; a factory makes each from its width.
 
-Norm module: what stands at these places, a LayerNorm unless this axis has another. A part of it is built with
-``build(site, design) -> factory``, site None for the norm on top, and replaces the factories :func:`layer_norm`,
-:func:`scaled` and :func:`stock_top_norm`; a part of the first axis that has a factory of its own keeps it.
+Norm module: what stands at these places, a LayerNorm unless its axis has another. It replaces the factories
+:func:`layer_norm`, :func:`scaled` and :func:`stock_top_norm`; a norm place with a factory of its own keeps it.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -190,35 +185,24 @@ def no_other_norm(design: StackDesign, config: Any) -> list[str]:
     return [f"--norm-position {norm} leaves no LayerNorm, but --layernorm-embedding asks for one: drop one of the two"]
 
 
-@part(Axis.NORM_POSITION, "post", summary="LayerNorm after the sum")
-def post(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
-    return {NormPlace.AFTER: layer_norm}
+def norms_at(name: str, *places: NormPlace, **record: Any) -> None:
+    """Register a norm position whose every sub-layer has LayerNorms at ``places``; ``record`` as of :func:`part`."""
+    part(Axis.NORM_POSITION, name, **record)(lambda site, depth, design: dict.fromkeys(places, layer_norm))
 
 
-@part(
-    Axis.NORM_POSITION, "pre", summary="LayerNorm before the branch, one more on top", top=lambda design: stock_top_norm
-)
-def pre(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """LayerNorm before each branch, stock fairseq's ``normalize_before``."""
-    return {NormPlace.BEFORE: layer_norm}
-
-
-@part(
-    Axis.NORM_POSITION,
+# Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1.
+norms_at("post", NormPlace.AFTER, summary="LayerNorm after the sum")
+norms_at("pre", NormPlace.BEFORE, summary="LayerNorm before the branch, one on top", top=lambda design: stock_top_norm)
+# Bachlechner et al. 2021, https://arxiv.org/abs/2003.04887, table 2.
+norms_at(
     "branch",
+    NormPlace.BRANCH,
     summary="LayerNorm on the branch, after its dropout and before the sum",
     top=_top_if_asked,
     options=(TOP_NORM,),
     no_fold="stock fairseq has no LayerNorm between a branch and its sum",
 )
-def branch(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Bachlechner et al. 2021, https://arxiv.org/abs/2003.04887, table 2."""
-    return {NormPlace.BRANCH: layer_norm}
-
-
-@part(
-    Axis.NORM_POSITION,
+norms_at(
     "none",
     summary="no LayerNorm in the layers",
     top=_top_if_asked,
@@ -226,9 +210,6 @@ def branch(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     conflicts=no_other_norm,
     no_fold="stock fairseq has no Transformer without LayerNorm",
 )
-def nowhere(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """No place has a norm."""
-    return {}
 
 
 @part(Axis.NORM_TYPE, "layer_norm", summary="LayerNorm, as in the original Transformer")

@@ -1,7 +1,5 @@
 """Code shared by the CUDA graphs of training and of the search: which modules can be recorded, and what is kept."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import warnings

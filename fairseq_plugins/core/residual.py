@@ -1,12 +1,8 @@
 """Residual connections: where a branch joins the stream.
 
-A layer owns one residual connection for each of its sub-layers, as a module, so that diagnostics can hook it and so
-that its parameters have names next to the stock ones (``self_attn_residual``, ``encoder_attn_residual``,
-``ffn_residual``). A part of this axis is built with ``build(sites, depth, design) -> {site: Residual}``, once a layer,
-so that the sub-layers of a layer can share a parameter. ``Part.extra_streams`` is for parts that keep more streams.
+A layer owns one for each of its sub-layers, as a module, so that diagnostics can hook it and so that its parameters
+have names next to the stock ones. A part builds those of a layer together, so that they can share a parameter.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -14,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.design import Constant, StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Site, part
+from fairseq_plugins.core.method import PARTS, Axis, NewParameter, Site, part
 from fairseq_plugins.core.norm import NormPlace, norms_always
 
 
@@ -43,11 +39,11 @@ class Residual(nn.Module):
         """Return s if this computes just ``stream + s * branch``, else ``None``. Shape (C) or (1)."""
         return None
 
-    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
-        """Return the input of the sub-layer, before any LayerNorm, from all streams; by default the stream."""
-        return stream
+    def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
+        """Return the input of the sub-layer, before any LayerNorm, and what :meth:`post` takes; by default both."""
+        return stream, extra
 
-    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: Any) -> Tensor:
         """Return the extra streams after this sub-layer, by default unchanged; the others as in :meth:`forward`."""
         return extra
 
@@ -111,13 +107,12 @@ class ConstantSum(Residual):
 
 
 def needs_norm_after(design: StackDesign, config: Any) -> list[str]:
-    """``Part.conflicts`` of scaled streams: without a LayerNorm after the sum, each multiplies all layers above."""
-    if norms_always(design, NormPlace.AFTER):
-        return []
+    """``Part.conflicts`` where a LayerNorm has to follow each sum: that of Post-LN, or of a norm place of that name."""
     name, place = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM_POSITION)
-    return [
-        f"--residual {name} scales the stream for the LayerNorm after it: it needs --norm-position post, not {place}"
-    ]
+    if place == name or norms_always(design, NormPlace.AFTER):
+        return []
+    wanted = f"{name} or post" if name in PARTS[Axis.NORM_POSITION] else "post"
+    return [f"--residual {name} needs a LayerNorm after each sum: use --norm-position {wanted}, not {place}"]
 
 
 def only_branches(design: StackDesign, config: Any) -> list[str]:

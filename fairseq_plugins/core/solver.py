@@ -1,11 +1,7 @@
 """Solver: how a stack goes from one state to the next with a layer, if it evaluates the layer more than once.
 
-A residual stream is Euler's method for an ordinary differential equation: one evaluation of a layer is one step. A part
-of this axis is built with ``build(design) -> Solver``, once a stack, or None for Euler's method, a plain Transformer.
-Solver is a separate axis because no other axis controls how often a layer is evaluated.
+A residual stream is Euler's method for an ordinary differential equation: one evaluation of a layer is one step.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any

@@ -51,17 +51,11 @@ def _problems(config: Namespace) -> list[str]:
     problems = []
     kernels = [size.strip() for size in config.conv_kernel_sizes.split(",")]
     if not all(size.isdecimal() and int(size) > 0 for size in kernels):
-        problems.append(
-            "--conv-kernel-sizes takes positive numbers separated by commas, for instance 5,5, "
-            f"not '{config.conv_kernel_sizes}'"
-        )
+        problems.append(f"--conv-kernel-sizes takes positive numbers such as 5,5, not '{config.conv_kernel_sizes}'")
     if config.conv_channels < 2 or config.conv_channels % 2:
         problems.append(f"--conv-channels must be even, since its gate halves them, not {config.conv_channels}")
-    dropouts = [rate.strip() for rate in config.word_dropout.split(",")]
-    if len(dropouts) == 2 and dropouts[0] != dropouts[1]:
-        problems.append(
-            "--word-dropout takes a single value here, for the decoder: the speech encoder has no word embeddings"
-        )
+    if len({rate.strip() for rate in config.word_dropout.split(",")}) == 2:
+        problems.append("--word-dropout takes one value here, for the decoder: the speech encoder embeds no words")
     return problems
 
 
@@ -143,11 +137,7 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> DeepS2TTransformerModel:
-        """Build from a flat configuration.
-
-        Raises:
-            UserError: every problem of the configuration, before a module is built; or an encoder that does not fit.
-        """
+        """Build from a flat configuration; raises what :meth:`parse_config` and :func:`load_encoder` do."""
         flat, nested = cls.parse_config(cfg)
         words: Dictionary = task.target_dictionary
         embed_tokens = Embedding(len(words), flat.decoder_embed_dim, words.pad())
@@ -157,19 +147,12 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
         pretrained = getattr(flat, PRETRAINED)
         if pretrained:
             load_encoder(encoder, Path(pretrained))
-            # From now on the weights are in the model's own checkpoints, and loading those must not need the file
-            # again.
+            # From now on the weights are in the model's own checkpoints, whose loading must not need the file.
             setattr(cfg, PRETRAINED, None)
         return model
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor) -> tuple[Tensor, Any]:
-        """Transcribe or translate under teacher forcing.
-
-        Args:
-            src_tokens: features ``(B, S, F)``.
-            src_lengths: ``(B)``.
-            prev_output_tokens: ``(B, T)``, the target shifted right.
-        """
+        """Transcribe or translate features ``(B, S, F)`` of lengths ``(B)``; the target ``(B, T)`` is shifted right."""
         self.see_first_batch(src_tokens, src_lengths, prev_output_tokens)
         return super().forward(src_tokens, src_lengths, prev_output_tokens)
 

@@ -1,13 +1,11 @@
 """The encoder and the decoder: fairseq's own, with the package's loop over the layers.
 
-This file has its own loops because the input of a layer (history), the attention logits and extra streams cross layers,
-and because a solver evaluates a layer several times. They track ``TransformerEncoderBase.forward_scriptable`` and
-``TransformerDecoderBase.extract_features_scriptable`` of fairseq 0.12; a test holds them equal to stock bit for bit.
+History, attention logits, extra streams and solvers need loops of their own. They track fairseq 0.12's
+``TransformerEncoderBase.forward_scriptable`` and ``TransformerDecoderBase.extract_features_scriptable``; a test holds
+them equal to stock bit for bit.
 
 Legend: T time, S source time, B batch, C width, H heads.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A name is the one in the state dict, ``encoder.layers.2.ffn``, so layers count f
 this name; depth, which counts from 1, is for formulas.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,11 +1,8 @@
 """Word dropout: set whole word vectors to zero in training.
 
-Takase and Kiyono, NAACL 2021, https://arxiv.org/abs/2104.01853, section 2. It regularises the deep models of the B2T
-paper. Its released code calls it ``--sampling-method worddrop``, with ``--enc-replace-rate`` and
-``--dec-replace-rate``; here it is ``--word-dropout ENCODER,DECODER``.
+Takase and Kiyono, NAACL 2021, https://arxiv.org/abs/2104.01853, section 2; ``--sampling-method worddrop`` with
+``--enc-replace-rate`` and ``--dec-replace-rate`` in the released code of B2T.
 """
-
-from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
@@ -13,23 +10,15 @@ from torch import Tensor, nn
 from fairseq_plugins.core.method import GENERAL_OPTIONS, Option
 
 GENERAL_OPTIONS["word_dropout"] = Option(
-    "word_dropout",
-    0.0,
-    "rate at which word vectors are zeroed in training; the decoder's start symbol is kept",
-    rate=True,
+    "word_dropout", 0.0, "rate at which word vectors are zeroed in training, but for the start symbol", rate=True
 )
 
 
 class WordDropout(nn.Module):
     """Set each vector of ``(B, T, C)`` to zero with probability ``rate``, without rescaling the others.
 
-    It follows the look-up in the table, before the vectors are scaled by sqrt(C) and positions are added, so that the
-    position of a dropped word remains. It is off in evaluation. As in the released code, nothing is kept in the
-    encoder, neither the end of the sentence nor pads, whose vectors are zero anyway.
-
-    Args:
-        rate: at least 0, below 1.
-        keep_first: never drop the first position, the decoder's start symbol.
+    They are neither scaled by sqrt(C) nor have positions yet, so that the position of a dropped word remains. As in the
+    released code, an encoder keeps nothing, and a decoder, by ``keep_first``, its start symbol.
     """
 
     def __init__(self, rate: float, keep_first: bool = False) -> None:

@@ -1,4 +1,7 @@
-"""The methods, one file each. A new one needs one line here; see docs/adding_a_method.md."""
+"""The methods, one file each. A new one needs one line here; see docs/adding_a_method.md.
+
+The record at the end of a file names the paper, and what is implemented of it; equations and sections are the paper's.
+"""
 
 from fairseq_plugins.methods import (  # noqa: F401
     admin,
@@ -26,7 +29,6 @@ from fairseq_plugins.methods import (  # noqa: F401
     layernorm_scaling,
     looklinear,
     merged_attention,
-    merged_attention_variants,
     mix_ln,
     normformer,
     ode,

@@ -1,9 +1,4 @@
-"""Admin: adaptive initialisation. Post-LN whose stream is scaled by omega, measured on the first training batch.
-
-Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249, section 4.
-"""
-
-from __future__ import annotations
+"""Admin: adaptive initialisation. Post-LN whose stream is scaled by omega, measured on the first training batch."""
 
 import math
 
@@ -19,13 +14,8 @@ from fairseq_plugins.core.residual import Residual, at_each_site, needs_norm_aft
 class AdminResidual(Calibrated):
     """omega * stream + branch, to be followed by LayerNorm. Shapes ``(T, B, C)``.
 
-    omega = omega_profiled (buffer, measured) + omega_trained (parameter, starts at zero). A frozen omega has no
-    trained part.
-
-    Args:
-        size: C for an element-wise omega, 1 for a scalar.
-        rule: ``released`` or ``paper``, see :meth:`observe`.
-        trained: whether omega has a trained part.
+    omega, element-wise ``(C)`` or a scalar ``(1)``, is omega_profiled (buffer, measured by the ``rule``) plus
+    omega_trained (parameter, starts at zero), which a frozen omega lacks.
     """
 
     omega_profiled: Tensor
@@ -71,10 +61,6 @@ class AdminResidual(Calibrated):
         if self.rule == "paper":
             self.omega_profiled.fill_(self.pending_omega)
 
-    def table_row(self) -> tuple[float, float]:
-        """Var F and the mean of omega."""
-        return float(self.branch_variance), float(self.stream_scale().detach().mean())
-
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Load a plain Post-LN checkpoint, which has none of these entries, as calibrated, with omega = 1."""
         for key, value in self.state_dict().items():
@@ -87,20 +73,9 @@ class AdminResidual(Calibrated):
     "admin",
     summary="omega * stream + branch, omega measured on the first training batch",
     options=(
-        Option(
-            "admin_profile",
-            "released",
-            "rule for omega: as in the released code (omega_1 = 1, variance of the input counted, running) or "
-            "the paper's formula (omega_1 = 0)",
-            choices=("released", "paper"),
-        ),
+        Option("admin_profile", "released", "rule for omega: the released code's or the text's", ("released", "paper")),
         Option("admin_omega", "trained", "train omega, or keep it as measured", choices=("trained", "frozen")),
-        Option(
-            "admin_scale",
-            "elementwise",
-            "one omega for each of the C dimensions, or one for all of them",
-            choices=("elementwise", "scalar"),
-        ),
+        Option("admin_scale", "elementwise", "one omega for each dimension, or one for all", ("elementwise", "scalar")),
     ),
     conflicts=needs_norm_after,
     parameters=at_each_site("omega_trained", "(C)", "0; absent with `--admin-omega frozen`")

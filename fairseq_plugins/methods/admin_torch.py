@@ -1,10 +1,4 @@
-"""Admin-Torch: Admin without profiling. One omega for a whole stack, from its number of sub-layers alone.
-
-The package admin-torch of Admin's authors, https://github.com/microsoft/admin-torch; the method is that of
-Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249.
-"""
-
-from __future__ import annotations
+"""Admin-Torch: Admin without profiling. One omega for a whole stack, from its number of sub-layers alone."""
 
 import math
 
@@ -17,13 +11,7 @@ from fairseq_plugins.core.residual import Residual, at_each_site, needs_norm_aft
 
 
 class AdminTorchResidual(Residual):
-    """omega * stream + branch, to be followed by LayerNorm. Shapes ``(T, B, C)``.
-
-    Args:
-        omega: its initial value.
-        width: C.
-        trained: whether omega is a parameter ``(C)``; else it is a buffer ``(1)``.
-    """
+    """omega * stream + branch, ``(T, B, C)``; a trained omega is a parameter ``(C)``, else it is a buffer ``(1)``."""
 
     omega: Tensor
 
@@ -61,19 +49,8 @@ def omega_of(sub_layers: int, change: str) -> float:
     "admin_torch",
     summary="omega * stream + branch, omega from the number of sub-layers of the stack",
     options=(
-        Option(
-            "admin_torch_change",
-            "logn",
-            "how the output change of a new stack grows with its sub-layers: O(logn), O(1) or O(n) "
-            "as in the package; O(n) is Post-LN",
-            choices=("logn", "constant", "linear"),
-        ),
-        Option(
-            "admin_torch_omega",
-            "fixed",
-            "one constant for all C dimensions, or C trained numbers",
-            choices=("fixed", "trained"),
-        ),
+        Option("admin_torch_change", "logn", "how the output change of a stack grows", ("logn", "constant", "linear")),
+        Option("admin_torch_omega", "fixed", "one constant, or C trained numbers", ("fixed", "trained")),
     ),
     conflicts=needs_norm_after,
     parameters=at_each_site(
@@ -96,9 +73,8 @@ method(
     title="Admin-Torch",
     paper="Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249",
     equation=(
-        r"$`o = \mathrm{LN}(\omega x + F(x))`$; $`\omega^2 = (n + 1) / \ln(n + 1) - 1`$ in a stack of $`n`$ "
-        r"sub-layers, so that its output changes by $`O(\log n)`$; $`\omega^2 = n`$ for a change of $`O(1)`$ and "
-        r"$`\omega = 1`$ for $`O(n)`$"
+        r"$`o = \mathrm{LN}(\omega x + F(x))`$; $`\omega^2 = (n + 1) / \ln(n + 1) - 1`$ for $`n`$ sub-layers, so that "
+        r"the output changes by $`O(\log n)`$; $`\omega^2 = n`$ for $`O(1)`$ and $`\omega = 1`$ for $`O(n)`$"
     ),
     norm_position="post",
     residual="admin_torch",

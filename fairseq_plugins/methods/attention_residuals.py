@@ -1,12 +1,7 @@
 """Attention residuals: every sub-layer reads a softmax mixture of the outputs of the sub-layers, or blocks, below it.
 
-Kimi Team 2026, https://arxiv.org/abs/2603.15031, section 3. With v_0 the embedding and v_i the sum of the branches of
-block i so far, the input of sub-layer l is ``sum_i softmax_i(w_l . RMSNorm(v_i)) v_i``.
-
-Legend: T time, B batch, C width, K finished blocks.
+Legend: T time, B batch, C width, K finished blocks; v_0 is the embedding, v_i the sum of the branches of block i.
 """
-
-from __future__ import annotations
 
 import math
 from typing import Any
@@ -18,8 +13,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.core.residual import ExtraStreams, Residual, at_each_site, only_branches
-from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import at_least_float32, inverse_rms
+from fairseq_plugins.methods.shared.precision import at_least_float32, inverse_rms, without_autocast
 
 
 def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
@@ -107,9 +101,9 @@ class AttentionResidual(Residual):
         self.query = None if lowest else nn.Parameter(torch.zeros(width))
         self.begins = begins
 
-    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
+    def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
         """Mix the blocks so far into the input of the branch."""
-        return stream if self.query is None else mixture(self.query, stream, extra)
+        return stream if self.query is None else mixture(self.query, stream, extra), extra
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Begin a block with the branch, or add it to the block."""
@@ -142,9 +136,7 @@ class Blocks(ExtraStreams):
     "attention_residual",
     summary="each branch reads a softmax mixture of the outputs of all sub-layers below, or of blocks of them",
     options=(
-        Option(
-            "attention_residual_blocks", 0, "most blocks of a stack, of equal size; 0: each sub-layer is one", least=0
-        ),
+        Option("attention_residual_blocks", 0, "most blocks of a stack, of equal size; 0: one a sub-layer", least=0),
         Option("attention_residual_begin", "layer", "where a block may begin", ("layer", "sub_layer")),
     ),
     parameters=(
@@ -169,8 +161,8 @@ method(
     paper="Kimi Team, 2026, https://arxiv.org/abs/2603.15031",
     equation=(
         r"$`h_l = \sum_{i < l} \mathrm{softmax}_i(w_l \cdot \mathrm{RMSNorm}(v_i))\, v_i`$ is the input of sub-layer "
-        r"$`l`$ and, with one more $`w`$, the output of the stack (section 3); $`v_0`$ is the embedding, "
-        r"$`v_i = F_i(\mathrm{LN}(h_i))`$ or the sum of the $`F`$ of a block so far, and $`w_l = 0`$ at first"
+        "$`l`$ and, with one more $`w`$, the output of the stack (section 3); $`v_0`$ is the embedding, $`v_i = "
+        r"F_i(\mathrm{LN}(h_i))`$ or the sum of the $`F`$ of a block so far, and $`w_l = 0`$ at first"
     ),
     norm_position="pre",
     residual="attention_residual",

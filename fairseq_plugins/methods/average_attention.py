@@ -1,10 +1,4 @@
-"""AAN, average attention: a gate between the target word and the mean of all so far, instead of self-attention.
-
-Zhang, Xiong and Su, ACL 2018, https://arxiv.org/abs/1805.00631, equations 1 to 3. A step of decoding costs the same
-however long the translation is.
-"""
-
-from __future__ import annotations
+"""AAN, average attention: a gate between the target word and the mean of all so far, instead of self-attention."""
 
 from typing import Any
 
@@ -20,14 +14,7 @@ from fairseq_plugins.methods.shared.averages import AverageAttention
     Axis.ATTENTION,
     "aan",
     summary="a gated mean of the inputs so far in place of the decoder's self-attention",
-    options=(
-        Option(
-            "aan_ffn",
-            "no",
-            "whether a feed-forward network with relu, as wide inside as the layer's own, transforms the mean",
-            choices=("no", "yes"),
-        ),
-    ),
+    options=(Option("aan_ffn", "no", "whether a feed-forward network with relu transforms the mean", ("no", "yes")),),
     parameters=(
         NewParameter("self_attn.gate.weight", "(2C, 2C)", "drawn: Xavier uniform"),
         NewParameter("self_attn.gate.bias", "(2C)", "0"),
@@ -50,8 +37,8 @@ method(
     paper="Zhang et al., ACL 2018, https://arxiv.org/abs/1805.00631",
     equation=(
         r"decoder: $`o_t = \mathrm{LN}(x_t + \sigma(i_t) \odot x_t + \sigma(f_t) \odot g_t)`$ instead of "
-        r"self-attention; $`g_t = \frac{1}{t} \sum_{k \leq t} x_k`$ and $`[i_t; f_t] = W [x_t; g_t] + b`$ "
-        "(equations 1 to 3); cross-attention, feed-forward and encoder as Post-LN"
+        r"self-attention; $`g_t = \frac{1}{t} \sum_{k \leq t} x_k`$ and $`[i_t; f_t] = W [x_t; g_t] + b`$ (equations "
+        "1 to 3); cross-attention, feed-forward and encoder as Post-LN"
     ),
     norm_position="post",
     attention="aan",

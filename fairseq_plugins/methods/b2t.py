@@ -1,10 +1,4 @@
-"""B2T connection: the layer's input is added once more, just before its last LayerNorm.
-
-Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330, equations 5 to 7 and, without LayerNorm,
-9 to 11 (appendix D).
-"""
-
-from __future__ import annotations
+"""B2T connection: the layer's input is added once more, just before its last LayerNorm."""
 
 from typing import Any
 
@@ -48,10 +42,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse combinations that the paper's equations do not cover."""
     problems = []
     if design.choice(Axis.NORM_POSITION) == "pre":
-        problems.append(
-            "--residual b2t doubles the stream in every layer under --norm-position pre: "
-            "use --norm-position post or none"
-        )
+        problems.append("--residual b2t doubles the stream in every layer under --norm-position pre: use post or none")
     if design.choice(Axis.NORM_POSITION) == "none" and design.options.b2t_skip == "all":
         problems.append("--b2t-skip all skips a LayerNorm that --norm-position none does not have")
     return problems
@@ -62,12 +53,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     "b2t",
     summary="plain sums; the last one of a layer also adds the layer's input",
     options=(
-        Option(
-            "b2t_skip",
-            "residual",
-            "where the layer's input joins: before the last LayerNorm, or after it (footnote 2)",
-            choices=("residual", "all"),
-        ),
+        Option("b2t_skip", "residual", "the layer's input joins before the last norm, or after", ("residual", "all")),
     ),
     conflicts=conflicts,
     no_fold="stock fairseq has no connection from the bottom of a layer to its top",
@@ -91,20 +77,8 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     "b2t",
     summary="initial values scaled by one constant per stack",
     options=(
-        Option(
-            "b2t_init_scale",
-            "none",
-            "factor on the initial values of a stack: none as in the text, layers^-0.5 as in the code of 2023-05, "
-            "or the 0.1 of the 100-layer models",
-            choices=("none", "layers", "0.1"),
-        ),
-        Option(
-            "b2t_init_scope",
-            "matrices",
-            "what the factor multiplies: matrices of the linear maps, as in the code of 2023-05, or every "
-            "parameter of the layers, with biases and LayerNorms, as the text of appendix C.1 says",
-            choices=("matrices", "parameters"),
-        ),
+        Option("b2t_init_scale", "none", "factor on initial values; layers: layers^-0.5", ("none", "layers", "0.1")),
+        Option("b2t_init_scope", "matrices", "scales matrices, or all parameters", ("matrices", "parameters")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
@@ -122,16 +96,16 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
 
 PAPER = "Takase et al., Findings of ACL 2023, https://arxiv.org/abs/2206.00330"
 SCALED = (
-    r"Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does "
-    "not mention: `--b2t-init-scale layers`. The default follows the text."
+    "Since 2023-05 the released code multiplies all matrices of a layer by $`N^{-0.5}`$, which the text does not "
+    "mention: `--b2t-init-scale layers`. The default follows the text."
 )
 method(
     "b2t",
     title="B2T connection",
     paper=PAPER,
     equation=(
-        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ in the last sub-layer of a layer, the others as "
-        r"Post-LN (equations 5 to 7)"
+        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ in the last sub-layer, others as Post-LN (equations 5 to "
+        "7)"
     ),
     norm_position="post",
     residual="b2t",
@@ -144,9 +118,8 @@ method(
     title="B2T connection without LN",
     paper=PAPER,
     equation=(
-        r"$`o = \alpha x_{\mathrm{layer}} + \beta (x + F(x))`$ in the last sub-layer of a layer and "
-        r"$`x + F(x)`$ in the others, $`\alpha = \min(N / 12, N^{-0.15})`$, $`\beta = d^{-0.2}`$ "
-        "(equations 9 to 11, appendix D)"
+        r"$`o = \alpha x_{\mathrm{layer}} + \beta (x + F(x))`$ in the last sub-layer of a layer and $`x + F(x)`$ in "
+        r"the others, $`\alpha = \min(N / 12, N^{-0.15})`$, $`\beta = d^{-0.2}`$ (equations 9 to 11, appendix D)"
     ),
     norm_position="none",
     residual="b2t",
@@ -163,8 +136,8 @@ method(
     title="B2T connection over all LNs",
     paper=PAPER,
     equation=(
-        r"$`o = x_{\mathrm{layer}} + \mathrm{LN}(x + F(x))`$ in the last sub-layer of a layer, the others as "
-        "Post-LN (footnote 2); reported to be clearly worse"
+        r"$`o = x_{\mathrm{layer}} + \mathrm{LN}(x + F(x))`$ in the last sub-layer of a layer, the others as Post-LN "
+        "(footnote 2); reported to be clearly worse"
     ),
     norm_position="post",
     residual="b2t",
@@ -172,8 +145,7 @@ method(
     base_init="fairseq",
     options={"b2t_skip": "all"},
     departures=(
-        "The footnote describes this variant in words only; the equation is this package's reading of it. The released "
-        "code does not have it.",
+        "The footnote has words alone; the equation is this package's reading. The released code does not have it.",
     ),
 )
 method(
@@ -181,8 +153,8 @@ method(
     title="B2T connection, recipe of 100L-100L",
     paper=PAPER,
     equation=(
-        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times "
-        "0.1, as in the code; dropout 0.5 and word dropout 0.1 (appendix C.1)"
+        r"$`o = \mathrm{LN}(x_{\mathrm{layer}} + x + F(x))`$ as the B2T connection, initial matrices times 0.1, as in "
+        "the code; dropout 0.5 and word dropout 0.1 (appendix C.1)"
     ),
     norm_position="post",
     residual="b2t",
@@ -193,10 +165,10 @@ method(
         'The text multiplies "the initial parameter values, except those for embeddings": '
         r"`--b2t-init-scope parameters`. The code of 2023-05 multiplies matrices alone, by $`N^{-0.5}`$, which is "
         "0.1 at 100 layers; so does the default, where biases and LayerNorms stay.",
-        "The depth is chosen as everywhere: `b2t_deep_transformer_wmt_en_de_100`. The released recipe of the "
-        "18-layer models differs from it only in its initialisation, `--b2t-init-scale layers`.",
+        "The depth is chosen as everywhere: `b2t_deep_transformer_wmt_en_de_100`. The released recipe of the 18-layer "
+        "models differs from it only in its initialisation, `--b2t-init-scale layers`.",
         "The released flags `--sampling-method worddrop --enc-replace-rate 0.1 --dec-replace-rate 0.1` are "
-        "`--word-dropout 0.1,0.1` here. `--decay-val` has no counterpart: it changes only the replacement methods "
-        "of that code, and word dropout has a constant rate.",
+        "`--word-dropout 0.1,0.1` here. `--decay-val` has no counterpart: it changes the replacement methods of that "
+        "code alone.",
     ),
 )

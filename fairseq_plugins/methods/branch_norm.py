@@ -1,9 +1,4 @@
-"""BranchNorm: Post-LN whose branches are multiplied by a factor that grows to 1 in the first updates.
-
-Liu et al., Findings of ACL 2023, https://arxiv.org/abs/2305.02790: ``x' = LN(x + a_t F(x))``, ``a_t = min(1, t / T)``.
-"""
-
-from __future__ import annotations
+"""BranchNorm: Post-LN whose branches are multiplied by a factor that grows to 1 in the first updates."""
 
 import torch
 from torch import Tensor
@@ -68,8 +63,8 @@ method(
     title="BranchNorm",
     paper="Liu et al., Findings of ACL 2023, https://arxiv.org/abs/2305.02790",
     equation=(
-        r"$`o = \mathrm{LN}(x + \alpha_t F(x))`$, $`\alpha_t = \min(1, t / T)`$ in update $`t`$; $`T = 4000`$, and "
-        "from then on Post-LN"
+        r"$`o = \mathrm{LN}(x + \alpha_t F(x))`$, $`\alpha_t = \min(1, t / T)`$ in update $`t`$; $`T = 4000`$, then "
+        "Post-LN"
     ),
     norm_position="post",
     residual="branch_norm",
@@ -81,7 +76,6 @@ method(
         r"A checkpoint holds $`\alpha_t`$: before update $`T`$ it translates with the factor of its training. An "
         "average of checkpoints holds the mean of their factors, which is 1 where all of them are past $`T`$.",
         r"`fairseq-deep fold` turns a model that is past $`T`$ into a stock Post-LN model; before, it refuses.",
-        "The initialisation is not named in the abstract; it is `--base-init xavier`, as of the other deep models for "
-        "translation.",
+        "The abstract names no initialisation; it is `--base-init xavier`, as of other deep translation models.",
     ),
 )

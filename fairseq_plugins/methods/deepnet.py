@@ -1,9 +1,4 @@
-"""DeepNet: Post-LN whose stream is multiplied by a constant, with smaller values, outputs and feed-forward at first.
-
-Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2. The authors call the two together DeepNorm.
-"""
-
-from __future__ import annotations
+"""DeepNet: Post-LN whose stream is multiplied by a constant, with smaller values, outputs and feed-forward at first."""
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
@@ -24,10 +19,7 @@ text multiplies, and inverts the depths, but the constant once too often."""
 def alpha(design: StackDesign, sub_layers: int) -> float:
     """Return the factor of the stream, figure 2: 0.81 (N^4 M)^(1/16) in an encoder below a decoder, else n^(1/4).
 
-    Args:
-        design: N encoder and M decoder layers; 0 if the stack is missing.
-        sub_layers: residual sub-layers of one layer of the stack. n is their number in the whole stack: 3M in the
-            decoder of a translation model, 2M in a language model, 2N in an encoder alone.
+    n counts the residual sub-layers of the stack, ``sub_layers`` in each layer: 3M in a translation model's decoder.
     """
     if design.stack is Stack.ENCODER and design.decoder_layers:
         return 0.81 * _of_both_depths(design)
@@ -66,12 +58,7 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     summary="values, outputs and feed-forward drawn with a gain that shrinks with the depths; "
     "`--base-init` has no effect on the maps that the text names",
     options=(
-        Option(
-            "deepnorm_init",
-            "paper",
-            "distribution: Xavier normal as in the text, or nn.Linear's, scaled, as in the released torchscale",
-            choices=("paper", "released"),
-        ),
+        Option("deepnorm_init", "paper", "Xavier normal draws, or those of nn.Linear, scaled", ("paper", "released")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
@@ -95,26 +82,24 @@ method(
     title="DeepNet",
     paper="Wang et al., 2022, https://arxiv.org/abs/2203.00555",
     equation=(
-        r"$`o = \mathrm{LN}(\alpha x + F(x))`$ (DeepNorm, figure 2); with $`N`$ encoder and $`M`$ decoder "
-        r"layers $`\alpha = 0.81 (N^4 M)^{1/16}`$ in the encoder and $`(3M)^{1/4}`$ in the decoder; the matrices of "
-        "the values, of the outputs of attention and of the feed-forward are drawn from "
-        r"$`\mathcal{N}(0, 2 \beta^2 / (d_{\mathrm{in}} + d_{\mathrm{out}}))`$ with "
-        r"$`\beta = 0.87 (N^4 M)^{-1/16}`$ in the encoder and $`(12M)^{-1/4}`$ in the decoder, those of queries and "
-        r"keys with 1 instead of $`\beta`$, biases are 0"
+        r"$`o = \mathrm{LN}(\alpha x + F(x))`$ (DeepNorm, figure 2); with $`N`$ encoder and $`M`$ decoder layers "
+        r"$`\alpha = 0.81 (N^4 M)^{1/16}`$ in the encoder and $`(3M)^{1/4}`$ in the decoder; the matrices of the "
+        r"values, of the outputs of attention and of the feed-forward are drawn from $`\mathcal{N}(0, 2 \beta^2 / "
+        r"(d_{\mathrm{in}} + d_{\mathrm{out}}))`$ with $`\beta = 0.87 (N^4 M)^{-1/16}`$ in the encoder and "
+        r"$`(12M)^{-1/4}`$ in the decoder, those of queries and keys with 1 instead of $`\beta`$, biases are 0"
     ),
     norm_position="post",
     residual="deepnorm",
     init="deepnorm",
     departures=(
         "The released code ([torchscale](https://github.com/microsoft/torchscale)) draws every matrix and bias as "
-        r"`nn.Linear` does, from $`U(-b, b)`$ with $`b = d_{\mathrm{in}}^{-1/2}`$, and then divides the weights "
-        r"and the biases of the values, of the outputs and of the feed-forward by $`1 / \beta`$ "
+        r"`nn.Linear` does, from $`U(-b, b)`$ with $`b = d_{\mathrm{in}}^{-1/2}`$, and then divides the weights and "
+        r"the biases of the values, of the outputs and of the feed-forward by $`1 / \beta`$ "
         "([torchscale#16](https://github.com/microsoft/torchscale/issues/16)). In an encoder below a decoder it "
-        r"divides by $`(N^4 M)^{1/16} / 1.15`$, which makes $`\beta = 1.15 (N^4 M)^{-1/16}`$; the text's 0.87 "
-        "is about 1/1.15, so that constant is inverted. `--deepnorm-init released` does all that.",
-        r"The text gives the decoder's constants for three sub-layers a layer ($`(3M)^{1/4}`$, "
-        r"$`(12M)^{-1/4}`$), and for a decoder or an encoder alone those for two ($`(2M)^{1/4}`$, "
-        r"$`(8M)^{-1/4}`$). Both are $`n^{1/4}`$ and $`(4n)^{-1/4}`$ for $`n`$ sub-layers, and so they are "
-        "computed here; a decoder with merged attention has two a layer, which the text does not treat.",
+        r"divides by $`(N^4 M)^{1/16} / 1.15`$, which makes $`\beta = 1.15 (N^4 M)^{-1/16}`$; the text's 0.87 is "
+        "about 1/1.15, so that constant is inverted. `--deepnorm-init released` does all that.",
+        "The text gives the decoder's constants for three sub-layers a layer ($`(3M)^{1/4}`$, $`(12M)^{-1/4}`$), and "
+        "for a decoder or an encoder alone those for two ($`(2M)^{1/4}`$, $`(8M)^{-1/4}`$). Both are $`n^{1/4}`$ and "
+        "$`(4n)^{-1/4}`$ for $`n`$ sub-layers, as computed here, where merged attention has two a layer.",
     ),
 )

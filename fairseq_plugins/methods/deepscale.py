@@ -1,14 +1,8 @@
 """DeepScaleLM: stream and branch are weighted so that the variance of their sum stays 1, and so are the first weights.
 
-Kedia et al., ICML 2024, https://arxiv.org/abs/2403.09635::
-
-    x' = lambda x + beta F(x),   lambda^2 = 1 - beta^2,   beta^2 = k / n,   n the number of sub-layers of the stack
-
 The first weights keep the variance of every branch at 1. That of values and outputs needs the correlation r of the
 inputs of an attention, which :func:`correlations` follows through the stack as the released code does.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -73,11 +67,7 @@ def correlations(
     Axis.RESIDUAL,
     "deepscale",
     summary="lambda * stream + beta * branch, two constants whose squares add up to 1",
-    options=(
-        Option(
-            "deepscale_k", 2.0, "beta^2 times the number of sub-layers of the stack; beta^2 is at most 0.5", least=1e-6
-        ),
-    ),
+    options=(Option("deepscale_k", 2.0, "beta^2 times the number of sub-layers; beta^2 is at most 0.5", least=1e-6),),
     no_fold="stock fairseq has no factor of the stream",
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
@@ -146,7 +136,7 @@ method(
         r"$`\lambda^2 = 1 - \beta^2`$; one more LayerNorm on top; matrices are drawn from normal distributions, "
         r"queries and keys of variance $`1 / d`$, values and outputs of $`\sqrt{(1 - p) / r} / d`$ with dropout $`p`$ "
         r"and the correlation $`r`$ of the inputs, feed-forward of $`\sqrt{2 (1 - p) / (d f)}`$ with its inner width "
-        r"$`f`$, embeddings of $`(1 - p) / 2`$"
+        "$`f`$, embeddings of $`(1 - p) / 2`$"
     ),
     norm_position="pre",
     residual="deepscale",
@@ -154,11 +144,10 @@ method(
     departures=(
         "The paper was not read; constants and the recursion of $`r`$ are those of the released code "
         "([TranformersGetStable](https://github.com/akhilkedia/TranformersGetStable), revision 7f48e64), which has "
-        r"$`\beta^2 = 0.005`$ for 192 layers: $`k = 2`$ for their 384 sub-layers, or 1 for layers. `--deepscale-k` is "
-        r"$`k`$.",
+        r"$`\beta^2 = 0.005`$ for 192 layers: `--deepscale-k` 2 for their 384 sub-layers, 1 for layers.",
         r"$`\beta^2`$ is at most 0.5 here, so that stacks of one layer keep their stream.",
-        r"The released code writes the variance of the feed-forward as $`\sqrt{(1 - p) / 2} / d`$, which is this "
-        r"package's at $`f = 4 d`$.",
+        r"The released code has a variance of $`\sqrt{(1 - p) / 2} / d`$ in the feed-forward, which is this one at "
+        "$`f = 4 d`$.",
         "The released Post-LN model has a LayerNorm on the embedding: `--norm-position post --layernorm-embedding`.",
         "The released code is an encoder. In a decoder each attention is followed as theirs; what "
         "cross-attention sees is the correlation above the encoder's last layer.",

@@ -1,12 +1,4 @@
-"""DenseFormer: after each layer a trained weighted average over its output and the outputs of all layers below.
-
-Pagliardini et al., NeurIPS 2024, https://arxiv.org/abs/2402.02622, section 3. X_0 is the embedding, X_i the output of
-layer i, and the input of layer i + 1, or the output of the stack, is ``sum_{j <= i} a_ij X_j``.
-
-Legend: T time, B batch, C width, N layers.
-"""
-
-from __future__ import annotations
+"""DenseFormer: after each layer a trained weighted average over its output and the outputs of all layers below."""
 
 from typing import Any
 
@@ -54,13 +46,10 @@ class DepthWeightedAverage(History):
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse a period after which no mixture would be left."""
-    period = design.options.denseformer_period
-    if period <= design.layers or design.layers == 0:
-        return []
-    return [
-        f"--denseformer-period {period} is more than the {design.layers} layers of the {design.stack.value}, which "
-        "leaves no average"
-    ]
+    period, layers = design.options.denseformer_period, design.layers
+    if 0 < layers < period:
+        return [f"--denseformer-period {period} is more than the {layers} layers of the {design.stack.value}"]
+    return []
 
 
 @part(
@@ -75,8 +64,8 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
         NewParameter(
             "history.weight",
             "(N+1, N+1)",
-            "$`1`$ on the diagonal, 0 elsewhere; row $`i`$ is that of the average after layer $`i`$, row 0 and what is "
-            "right of the diagonal are never used",
+            "$`1`$ on the diagonal, 0 elsewhere; row $`i`$ is used after layer $`i`$, row 0 and what is right of the "
+            "diagonal never",
         ),
     ),
     conflicts=conflicts,
@@ -93,7 +82,7 @@ method(
     paper="Pagliardini et al., NeurIPS 2024, https://arxiv.org/abs/2402.02622",
     equation=(
         r"$`x_{i+1} = \sum_{j \leq i} a_{ij} X_j`$ is the input of layer $`i + 1`$ (section 3), $`a_{ii} = 1`$ and "
-        r"$`a_{ij} = 0`$ at first; $`X_0`$ is the embedding, $`X_i`$ the output of layer $`i`$, the layers are Pre-LN, "
+        "$`a_{ij} = 0`$ at first; $`X_0`$ is the embedding, $`X_i`$ the output of layer $`i`$, the layers are Pre-LN, "
         "and the last average goes through the LayerNorm on top of the stack"
     ),
     norm_position="pre",

@@ -1,14 +1,7 @@
 """CompleteP and depth-muP: branches, learning rates and Adam's epsilon scale with the depth, by one exponent alpha.
 
-Dey et al., NeurIPS 2025, https://arxiv.org/abs/2505.01618 (alpha = 1); Yang et al., ICLR 2024,
-https://arxiv.org/abs/2310.02244 (alpha = 1/2). With m = L / L_base, L the layers of a stack::
-
-    o = x + m^-alpha F(LN(x)),   lr <- m^(alpha - 1) lr,   eps <- m^-alpha eps
-
-for the parameters of the layers. So what is tuned on a model of L_base layers holds at every depth.
+What is tuned on a model of L_base layers then holds at every depth.
 """
-
-from __future__ import annotations
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, scale_rates
@@ -53,9 +46,9 @@ method(
     title="CompleteP",
     paper="Dey et al., NeurIPS 2025, https://arxiv.org/abs/2505.01618",
     equation=(
-        r"$`o = x + m^{-\alpha} F(\mathrm{LN}(x))`$ with $`m = L / L_{\mathrm{base}}`$ and $`\alpha = 1`$; the layers' "
-        r"learning rate is multiplied by $`m^{\alpha - 1}`$ and their $`\epsilon`$ in Adam by $`m^{-\alpha}`$, and one "
-        "more LayerNorm is on top of each stack"
+        r"$`o = x + m^{-\alpha} F(\mathrm{LN}(x))`$ with $`m = L / L_{\mathrm{base}}`$ and $`\alpha = 1`$; the "
+        r"layers' learning rate is multiplied by $`m^{\alpha - 1}`$ and their $`\epsilon`$ in Adam by "
+        r"$`m^{-\alpha}`$, and one more LayerNorm is on top of each stack"
     ),
     norm_position="pre",
     residual="depth_mup",

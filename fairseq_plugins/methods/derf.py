@@ -1,9 +1,4 @@
-"""Derf, dynamic erf: the error function with a trained slope and shift replaces LayerNorm.
-
-Chen et al. 2025, https://arxiv.org/abs/2512.10938: ``Derf(x) = gamma * erf(alpha x + s) + beta``.
-"""
-
-from __future__ import annotations
+"""Derf, dynamic erf: the error function with a trained slope and shift replaces LayerNorm."""
 
 import math
 
@@ -60,8 +55,8 @@ method(
     title="Derf",
     paper="Chen et al., 2025, https://arxiv.org/abs/2512.10938",
     equation=(
-        r"$`o = x + F(\gamma \odot \mathrm{erf}(\alpha x + s) + \beta)`$, $`\alpha = 0.5`$, $`s = 0`$, $`\gamma = 1`$, "
-        r"$`\beta = 0`$ at first; one more on top of each stack"
+        r"$`o = x + F(\gamma \odot \mathrm{erf}(\alpha x + s) + \beta)`$, $`\alpha = 0.5`$, $`s = 0`$, $`\gamma = "
+        r"1`$, $`\beta = 0`$ at first; one more on top of each stack"
     ),
     norm_position="pre",
     norm_type="derf",

@@ -1,15 +1,7 @@
 """DLCL: dynamic linear combination of layers. A layer's input is a trained mixture of all outputs below it.
 
-Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787, section 4. y_0 is the output of the embedding and y_k that of
-layer k. The input of layer l + 1 and, for l = L, the output of the stack are
-
-* under Pre-LN: ``x_{l+1} = sum_{k <= l} W_{l+1,k} LN_k(y_k)``, LN_0 the identity;
-* under Post-LN: ``x_{l+1} = LN_{l+1}(sum_{k <= l} W_{l+1,k} y_k)``, without a LayerNorm for l = 0.
-
-Legend: T time, B batch, C width, L layers.
+Legend: T time, B batch, C width, L layers; y_0 is the output of the embedding and y_k that of layer k.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -38,9 +30,8 @@ def initial_weights(states: int, window: int, start: str) -> Tensor:
 class LinearCombination(History):
     """The weights W and the L LayerNorms of one stack. Shapes ``(T, B, C)``.
 
-    Autograd saves each state once, however many mixtures it enters, so memory grows linearly with depth. Mixtures of
-    all states by scalars are one product each (:mod:`fairseq_plugins.methods.shared.state_buffer`). Those of a window
-    or with a weight in each dimension are added up state by state.
+    Mixtures of all states by scalars are one product each (:mod:`fairseq_plugins.methods.shared.state_buffer`). Others
+    are sums, state by state.
 
     Args:
         layers: L.
@@ -130,27 +121,17 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     "and after it under `--norm-position post`",
     options=(
         Option("dlcl_window", 0, "how many of the newest outputs enter a mixture; 0: all", least=0),
-        Option(
-            "dlcl_weights",
-            "scalar",
-            "one weight for each output in a mixture, or one for each of its dimensions",
-            choices=("scalar", "dimension"),
-        ),
+        Option("dlcl_weights", "scalar", "one weight an output, or one for each dimension", ("scalar", "dimension")),
         Option("dlcl_normalised", "no", "take the softmax of the weights of each mixture", choices=("no", "yes")),
-        Option(
-            "dlcl_init",
-            "average",
-            "a mixture starts as the average, or with every weight at one",
-            choices=("average", "one"),
-        ),
+        Option("dlcl_init", "average", "mixtures start as averages, or with all weights at one", ("average", "one")),
     ),
     parameters=(
         NewParameter(
             "history.weight",
             "(N+1, N+1, 1)",
-            "$`1 / (l + 1)`$ in row $`l`$ up to column $`l`$, counted from 0, and 0 to the right of it, which is "
-            "never used; with `--dlcl-init one` 1; with `--dlcl-window n` $`1 / n`$ in the last n columns up to "
-            "$`l`$; `(N+1, N+1, C)` with `--dlcl-weights dimension`",
+            "$`1 / (l + 1)`$ in row $`l`$ up to column $`l`$, from 0, and 0 to the right, never used; with "
+            "`--dlcl-init one` 1; with `--dlcl-window n` $`1 / n`$ in the last n columns up to $`l`$; `(N+1, N+1, C)` "
+            "with `--dlcl-weights dimension`",
         ),
         NewParameter("history.layer_norms.I.weight", "(C)", "1"),
         NewParameter("history.layer_norms.I.bias", "(C)", "0"),
@@ -173,19 +154,18 @@ def build(design: StackDesign) -> History:
 
 
 _EXTRAS = (
-    "The released code can also train one weight for each group of dimensions, drop out mixtures and keep the weights "
-    "fixed; these three are not supported.",
-    "In the released code a window only decides which weights start at zero, and training may change them, unless "
-    "the weights are normalised; the start at one ignores it. Here nothing outside the window ever enters a mixture.",
+    "Weights for groups of dimensions, dropout of mixtures and fixed weights, as released, are not supported.",
+    "In the released code a window only decides which weights start at zero, and training may change them, unless the "
+    "weights are normalised; the start at one ignores it. Here nothing outside the window ever enters a mixture.",
 )
 method(
     "dlcl",
     title="DLCL",
     paper=PAPER,
     equation=(
-        r"$`x_{l+1} = \sum_{k \leq l} W_{l+1,k} \mathrm{LN}_k(y_k)`$ is the input of layer $`l + 1`$ "
-        r"(section 4); $`y_0 = x_0`$ is not normalised, $`y_k`$ is the output of layer $`k`$, the layers are Pre-LN, "
-        "and the last mixture goes through the LayerNorm on top of the stack"
+        r"$`x_{l+1} = \sum_{k \leq l} W_{l+1,k} \mathrm{LN}_k(y_k)`$ is the input of layer $`l + 1`$ (section 4); "
+        "$`y_0 = x_0`$ is not normalised, $`y_k`$ is the output of layer $`k`$, the layers are Pre-LN, and the last "
+        "mixture goes through the LayerNorm on top of the stack"
     ),
     norm_position="pre",
     layer_aggregation="dlcl",
@@ -196,9 +176,8 @@ method(
     title="DLCL Post-LN",
     paper=PAPER,
     equation=(
-        r"$`x_{l+1} = \mathrm{LN}_{l+1}(\sum_{k \leq l} W_{l+1,k} y_k)`$ is the input of layer $`l + 1`$ "
-        r"(section 4); $`x_1 = W_{1,0} x_0`$ without a LayerNorm, $`y_k`$ is the output of layer $`k`$, and the "
-        "layers are Post-LN"
+        r"$`x_{l+1} = \mathrm{LN}_{l+1}(\sum_{k \leq l} W_{l+1,k} y_k)`$ is the input of layer $`l + 1`$ (section 4); "
+        "$`x_1 = W_{1,0} x_0`$ without a LayerNorm, $`y_k`$ is the output of layer $`k`$, and the layers are Post-LN"
     ),
     norm_position="post",
     layer_aggregation="dlcl",

@@ -1,9 +1,4 @@
-"""DS-Init: depth-scaled initialisation. The deeper a layer, the smaller its initial matrices.
-
-Zhang, Titov and Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365, equation 15.
-"""
-
-from __future__ import annotations
+"""DS-Init: depth-scaled initialisation. The deeper a layer, the smaller its initial matrices."""
 
 import math
 
@@ -28,12 +23,7 @@ def factor(depth: int, alpha: float, rule: str) -> float:
     summary="matrices shrink with the depth of their layer",
     options=(
         Option("ds_init_alpha", 1.0, "DS-Init's alpha", least=0),
-        Option(
-            "ds_init_rule",
-            "paper",
-            "alpha / sqrt(depth) as in equation 15, or its square root as the released code computes",
-            choices=("paper", "released"),
-        ),
+        Option("ds_init_rule", "paper", "alpha / sqrt(depth), or its root as in the code", ("paper", "released")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
@@ -53,20 +43,19 @@ method(
     title="DS-Init",
     paper="Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365",
     equation=(
-        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, with smaller matrices in deeper layers; those "
-        r"at depth $`l`$ are drawn from $`U(-b, b)`$ with "
-        r"$`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + d_{\mathrm{out}}}}`$ (equation 15)"
+        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, with smaller matrices in deeper layers; at depth $`l`$ they are "
+        r"drawn from $`U(-b, b)`$ with $`b = \frac{\alpha}{\sqrt{l}} \sqrt{\frac{6}{d_{\mathrm{in}} + "
+        r"d_{\mathrm{out}}}}`$ (equation 15)"
     ),
     norm_position="post",
     init="ds_init",
     departures=(
-        r"The released code scales the bound by $`\sqrt{\alpha}\, l^{-1/4}`$ instead of equation 15's "
-        r"$`\alpha\, l^{-1/2}`$, and the paper's Table 1 agrees with the code: `--ds-init-rule released`. The "
-        "default follows the text.",
-        "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention "
-        r"as one (gain $`1/\sqrt{2}`$ in effect); both are kept here. The Post-LN and Pre-LN models of their "
-        "comparison are drawn in the same way: `--base-init xavier_apart`.",
-        "Both stacks count their layers from 1. `--init ds_init,keep --base-init xavier,xavier_apart` initialises the "
-        "encoder alone.",
+        r"The released code scales the bound by $`\sqrt{\alpha}\, l^{-1/4}`$ instead of equation 15's $`\alpha\, "
+        "l^{-1/2}`$, and the paper's Table 1 agrees with the code: `--ds-init-rule released`.",
+        "The authors' cross-attention draws q, k and v as separate matrices (Xavier gain 1), their self-attention as "
+        r"one (gain $`1/\sqrt{2}`$ in effect); both are kept here. Their Post-LN and Pre-LN models are drawn so, too: "
+        "`--base-init xavier_apart`.",
+        "Each stack counts from 1. `--init ds_init,keep --base-init xavier,xavier_apart` initialises the encoder "
+        "alone.",
     ),
 )

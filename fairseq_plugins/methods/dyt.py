@@ -1,9 +1,4 @@
-"""DyT, dynamic tanh: a bounded function with a trained slope replaces LayerNorm.
-
-Zhu et al., CVPR 2025, https://arxiv.org/abs/2503.10622, section 4: ``DyT(x) = gamma * tanh(alpha x) + beta``.
-"""
-
-from __future__ import annotations
+"""DyT, dynamic tanh: a bounded function with a trained slope replaces LayerNorm."""
 
 import torch
 from torch import Tensor
@@ -56,8 +51,8 @@ method(
     title="DyT",
     paper="Zhu et al., CVPR 2025, https://arxiv.org/abs/2503.10622",
     equation=(
-        r"$`o = x + F(\gamma \odot \tanh(\alpha x) + \beta)`$ (section 4), $`\alpha = 0.5`$, $`\gamma = 1`$, "
-        r"$`\beta = 0`$ at first; one more on top of each stack; no statistic of the batch or of a position enters"
+        r"$`o = x + F(\gamma \odot \tanh(\alpha x) + \beta)`$ (section 4), $`\alpha = 0.5`$, $`\gamma = 1`$, $`\beta "
+        "= 0`$ at first; one more on top of each stack; no statistic of the batch or of a position enters"
     ),
     norm_position="pre",
     norm_type="dyt",

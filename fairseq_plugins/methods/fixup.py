@@ -1,20 +1,9 @@
 """FixUp: no LayerNorm; every branch starts at exactly zero, its inner matrices small, and scalars replace all biases.
 
-Zhang, Dauphin and Ma, ICLR 2019, https://arxiv.org/abs/1901.09321, section 3, and the authors' Transformer. A branch of
-m matrices starts with the last one at zero and the others scaled by L^(-1/(2m-2)), L the number of branches in the
-model: L^(-1/6) for q, k and v of an attention, whose fourth matrix is the output map, and L^(-1/2) for W_1. One scalar
-b is subtracted before each branch and before and after the activation, one scalar s multiplies each branch::
-
-    z + s * dropout(attention(z - b))
-    z + s * dropout(W_2 (dropout(relu(W_1 (z - b_1) - b_2)) - b_3))
-
 The shifts before the branches and on top of the stacks replace the LayerNorms; those inside the feed-forward sub-layer
-replace its biases; s is the factor of another part and starts at 1.
+replace its biases; the factor of a branch is that of another part and starts at 1.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -27,7 +16,7 @@ from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.linear_maps import AffineMap
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
 from fairseq_plugins.core.norm import AffineNorm, NormPlace, NormPlaces, no_other_norm
-from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
+from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS, sites_of
 
 RELEASED_CROSS_BRANCHES = 12
 """L in the authors' attention if its caller does not pass it, as for their cross-attention."""
@@ -105,16 +94,6 @@ def branch_factor(branches: int, matrices: int) -> float:
     return float(branches ** (-1 / (2 * matrices - 2))) if matrices > 1 else 1.0
 
 
-def _maps_of_branches(layer: Any) -> Iterator[tuple[Site, list[nn.Linear], nn.Linear | None]]:
-    """Yield every branch of a layer: its linear maps, and its last one if it ends in a linear map."""
-    for site in (Site.SELF, Site.CROSS):
-        attention = getattr(layer, site.value, None)
-        if attention is not None:
-            maps = [linear for _, linear in linear_maps(attention)]
-            yield site, maps, getattr(attention, "out_proj", None)
-    yield Site.FFN, [layer.fc1, layer.fc2], layer.fc2
-
-
 SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
 
 
@@ -162,13 +141,7 @@ def replace_biases(layer: Any, design: StackDesign) -> None:
     "fixup",
     summary="the last matrix of each branch starts at zero, the others shrink with the number of branches",
     options=(
-        Option(
-            "fixup_rule",
-            "paper",
-            "number of branches that cross-attention is scaled by: the model's, or 12 as in the released code, "
-            "where it is a mistake",
-            choices=("paper", "released"),
-        ),
+        Option("fixup_rule", "paper", "branches that cross-attention counts: all, or 12 (code)", ("paper", "released")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
@@ -178,7 +151,10 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     end in a linear map has all its matrices scaled and none at zero.
     """
     for layer in weights.layers:
-        for site, maps, last in _maps_of_branches(layer):
+        for site in sites_of(layer):
+            branch = None if site is Site.FFN else getattr(layer, site.value)
+            maps = [layer.fc1, layer.fc2] if branch is None else [linear for _, linear in linear_maps(branch)]
+            last = layer.fc2 if branch is None else getattr(branch, "out_proj", None)
             released = site is Site.CROSS and design.options.fixup_rule == "released"
             factor = branch_factor(RELEASED_CROSS_BRANCHES if released else weights.branches, len(maps))
             for linear in maps:
@@ -193,10 +169,10 @@ method(
     title="FixUp",
     paper="Zhang et al., ICLR 2019, https://arxiv.org/abs/1901.09321",
     equation=(
-        r"$`o = x + s F(x - b)`$ with scalars $`s = 1`$ and $`b = 0`$ at first, no LayerNorm, $`F = 0`$ at "
-        r"first (section 3); the feed-forward is $`F(y) = W_2 (\mathrm{relu}(W_1 y - b_2) - b_3)`$; in a model of "
-        r"$`L`$ sub-layers Xavier's $`W_q, W_k, W_v`$ start times $`L^{-1/6}`$, $`W_1`$ times $`L^{-1/2}`$, the "
-        "last matrix of a sub-layer and an output projection of its own at zero"
+        "$`o = x + s F(x - b)`$ with scalars $`s = 1`$ and $`b = 0`$ at first, no LayerNorm, $`F = 0`$ at first "
+        r"(section 3); the feed-forward is $`F(y) = W_2 (\mathrm{relu}(W_1 y - b_2) - b_3)`$; in a model of $`L`$ "
+        "sub-layers Xavier's $`W_q, W_k, W_v`$ start times $`L^{-1/6}`$, $`W_1`$ times $`L^{-1/2}`$, the last matrix "
+        "of a sub-layer and an output projection of its own at zero"
     ),
     norm_position="fixup",
     residual="rezero",
@@ -213,7 +189,7 @@ method(
         "An output projection that is tied to the token table, and an adaptive softmax, keep the weights as drawn, "
         "in the released code too.",
         "The DS-Init authors have one scalar for all three shifts of the feed-forward, draw the q, k and v of "
-        r"cross-attention with a bound $`\sqrt{2}`$ times larger, scale merged attention by $`L^{-1/8}`$ and "
-        "multiply by $`s`$ before the dropout. None of this is done here.",
+        r"cross-attention with a bound $`\sqrt{2}`$ times larger, scale merged attention by $`L^{-1/8}`$ and multiply "
+        "by $`s`$ before the dropout. None of this is done here.",
     ),
 )

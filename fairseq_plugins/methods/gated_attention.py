@@ -1,17 +1,11 @@
-"""Gated attention: a sigmoid of the query's input multiplies the output of each head.
-
-Qiu et al., NeurIPS 2025, https://arxiv.org/abs/2505.06708: ``Y' = Y * sigmoid(X W)`` before the last map,
-with Y what the heads return and X what the queries are made of (position G1).
-"""
-
-from __future__ import annotations
+"""Gated attention: a sigmoid of the query's input multiplies the output of each head (position G1 of the paper)."""
 
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
-from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.attention import Attended, Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
@@ -44,9 +38,7 @@ class GatedAttention(Attention):
         self.out_proj: Any = MapWith(self.out_proj, "gate", self.gate[0])
         call_maps(self)
 
-    def attend(
-        self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
         """Attend as :meth:`Attention.attend` does, with gates."""
         sigmoid = self.gate_proj(query).sigmoid()
         self.gate[0].open_by = sigmoid.repeat_interleave(query.size(-1) // sigmoid.size(-1), dim=-1)

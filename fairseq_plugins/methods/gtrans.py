@@ -1,12 +1,4 @@
-"""GTrans: the layers form groups, and the output of a stack is a trained mean of the groups' outputs.
-
-Yang et al. 2022, https://arxiv.org/abs/2207.14467. With T layers in a group, G groups and h_l the output of layer l,
-the LayerNorm on top of the stack gets ``(1 / G) sum_{g <= G} sigmoid(w_g) h_{gT}``.
-
-Legend: T time, B batch, C width.
-"""
-
-from __future__ import annotations
+"""GTrans: the layers form groups, and the output of a stack is a trained mean of the groups' outputs."""
 
 from typing import Any
 
@@ -69,7 +61,7 @@ method(
     paper="Yang et al., IEEE/ACM TASLP 2022, https://arxiv.org/abs/2207.14467",
     equation=(
         r"output $`\mathrm{LN}(\frac{1}{G} \sum_{g \leq G} \sigma(w_g) h_{gT})`$ of each stack with $`G`$ groups of "
-        r"$`T`$ layers; $`h_l`$ is the output of layer $`l`$, and the layers are Pre-LN"
+        "$`T`$ layers; $`h_l`$ is the output of layer $`l`$, and the layers are Pre-LN"
     ),
     norm_position="pre",
     layer_aggregation="gtrans",

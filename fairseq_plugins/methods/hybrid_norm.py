@@ -1,11 +1,4 @@
-"""HybridNorm: norms on queries, keys and values instead of one before attention, and a norm after its sum.
-
-Zhuo et al. 2025, https://arxiv.org/abs/2503.04598::
-
-    Y = X + attention(norm(q), norm(k), norm(v)),   X' = norm(Y) + FFN(norm(Y))
-"""
-
-from __future__ import annotations
+"""HybridNorm: norms on queries, keys and values instead of one before attention, and a norm after its sum."""
 
 from fairseq_plugins.core.attention import AttentionPlan, head_norms, plan_with_normed_heads
 from fairseq_plugins.core.design import StackDesign
@@ -42,16 +35,15 @@ method(
     title="HybridNorm",
     paper="Zhuo et al., 2025, https://arxiv.org/abs/2503.04598",
     equation=(
-        r"$`y = \mathrm{norm}(x + \mathrm{MHA}(\mathrm{norm}(q), \mathrm{norm}(k), \mathrm{norm}(v)))`$, "
-        r"$`o = y + \mathrm{FFN}(y)`$, every norm RMSNorm; one more on top of each stack"
+        r"$`y = \mathrm{norm}(x + \mathrm{MHA}(\mathrm{norm}(q), \mathrm{norm}(k), \mathrm{norm}(v)))`$, $`o = y + "
+        r"\mathrm{FFN}(y)`$, every norm RMSNorm; one more on top of each stack"
     ),
     norm_position="hybrid",
     norm_type="rms_norm",
     attention="qkv_norm",
     base_init="fairseq",
     departures=(
-        "The paper's second form, HybridNorm*, whose first layer also has a norm before its attention and a Pre-LN "
-        "feed-forward, is not supported.",
+        "HybridNorm*, whose first layer has a norm before its attention and a Pre-LN feed-forward, is not supported.",
         "The paper is about language models. A cross-attention has the same norms here as a self-attention; its keys "
         "and values come from the encoder's output, below which there is the norm on top.",
         "The released code ([HybridNorm](https://github.com/BryceZhuo/HybridNorm), revision f0dd605) draws weights of "

@@ -1,16 +1,10 @@
 """Hyper-connections and mHC: several streams, which every sub-layer reads, mixes and writes with trained weights.
 
-Zhu et al., ICLR 2025, https://arxiv.org/abs/2409.19606, algorithm 2; Xie et al. 2025,
-https://arxiv.org/abs/2512.24880, section 4. With H the streams ``(K, C)`` of a position::
-
-    h = a H,   H' = M H + w^T F(h),   first H: K copies of the embedding, output: the sum of the streams
-
-Legend: T time, B batch, C width, K streams.
+Legend: T time, B batch, C width, K streams; H the streams ``(K, C)`` of a position.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import ExtraStreams, PlainResidual, Residual, at_each_site, only_branches
-from fairseq_plugins.methods.shared.full_precision import without_autocast
-from fairseq_plugins.methods.shared.length import at_least_float32
+from fairseq_plugins.methods.shared.precision import at_least_float32, without_autocast
 
 
 def product(weights: Tensor, streams: Tensor) -> Tensor:
@@ -39,9 +32,6 @@ class HyperConnection(PlainResidual):
     0, first reads the stream of that number, modulo K.
     """
 
-    later: tuple[Tensor, Tensor]
-    """M H and w, between the reading and the writing."""
-
     def __init__(self, width: int, streams: int, number: int) -> None:
         super().__init__()
         self.read_weights = nn.Parameter(torch.eye(streams)[number % streams].unsqueeze(0))
@@ -52,18 +42,16 @@ class HyperConnection(PlainResidual):
         """Return a above M, and w, here the same for every word. Row i of the parameter is what stream i gives."""
         return torch.cat([self.read_weights, self.mix_weights.t()]), self.write_weights.unsqueeze(1)
 
-    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
-        """Mix the streams into one, and for :meth:`post` into as many."""
+    def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
+        """Mix the streams into one, and for :meth:`post` into as many, M H, with w."""
         reading_and_mixing, writing = self.weights(extra)
         read, mixed = torch.split(product(reading_and_mixing, extra), [1, extra.size(2)], dim=2)
-        self.later = mixed, writing
-        return read.squeeze(2)
+        return read.squeeze(2), (mixed, writing)
 
-    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
+    def post(self, branch: Tensor, stream: Tensor, extra: tuple[Tensor, Tensor]) -> Tensor:
         """Add the branch to each of the mixed streams."""
-        mixed, writing = self.later
-        del self.later
-        return mixed + product(writing, branch.unsqueeze(2).type_as(extra))
+        mixed, writing = extra
+        return mixed + product(writing, branch.unsqueeze(2).type_as(mixed))
 
 
 def normed_map(norm: Callable[..., Tensor], x: Tensor, matrix: Tensor) -> Tensor:
@@ -196,7 +184,7 @@ method(
     equation=(
         r"$`h = a H`$, $`H' = M H + w^\top F(\mathrm{LN}(h))`$ for $`K = 4`$ streams $`H`$ (algorithm 2); each stream "
         r"adds $`s \tanh(\mathrm{LN}(H_i) W)`$ to its weights, $`W = 0`$ and $`s = 0.01`$ at first; $`a`$ is one "
-        r"stream, the number of the sub-layer modulo $`K`$, $`M`$ the identity and $`w = 1`$ at first; the sum of the "
+        "stream, the number of the sub-layer modulo $`K`$, $`M`$ the identity and $`w = 1`$ at first; the sum of the "
         "streams goes through the LayerNorm on top"
     ),
     norm_position="pre",
@@ -219,8 +207,8 @@ method(
     paper="Xie et al., 2025, https://arxiv.org/abs/2512.24880",
     equation=(
         r"$`h = a H`$, $`H' = M H + w^\top F(\mathrm{LN}(h))`$ for $`K = 4`$ streams $`H`$, $`M`$ doubly stochastic "
-        r"(section 4); $`a = \sigma(\cdot)`$, $`w = 2 \sigma(\cdot)`$, $`M`$ by 20 steps of Sinkhorn's iteration, each "
-        r"of $`s\, \mathrm{RMSNorm}(\mathrm{vec}\, H) W + b`$, $`W = 0`$ and $`s = 0.01`$ at first"
+        r"(section 4); $`a = \sigma(\cdot)`$, $`w = 2 \sigma(\cdot)`$, $`M`$ by 20 steps of Sinkhorn's iteration, "
+        r"each of $`s\, \mathrm{RMSNorm}(\mathrm{vec}\, H) W + b`$, $`W = 0`$ and $`s = 0.01`$ at first"
     ),
     norm_position="pre",
     residual="mhc",

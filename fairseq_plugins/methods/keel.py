@@ -1,37 +1,15 @@
-"""Keel: Post-LN on a scaled stream, whose branches have a LayerNorm of their own.
-
-Chen and Wei 2026, https://arxiv.org/abs/2601.19895::
-
-    x_{l+1} = LN(L x_l + F(LN'(x_l))),   L the number of sub-layers of the stack
-
-Section 3.1: the first layer has no factor, and its first sub-layer no LayerNorm after the sum.
-"""
-
-from __future__ import annotations
-
-from typing import Any
+"""Keel: Post-LN on a scaled stream, whose branches have a LayerNorm of their own."""
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
-from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, norms_always
-from fairseq_plugins.core.residual import ConstantSum, PlainResidual, Residual
+from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters
+from fairseq_plugins.core.residual import ConstantSum, PlainResidual, Residual, needs_norm_after
 
 
 def first_site(design: StackDesign) -> Site:
     """Return the site of the first sub-layer of a stack; a decoder may be without self-attention."""
     plan = design.parts[Axis.ATTENTION].build(1, design)
     return Site.CROSS if design.stack is Stack.DECODER and plan.decoder_self is None else Site.SELF
-
-
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse norms that would leave a scaled stream without a LayerNorm after the sum."""
-    norm = design.choice(Axis.NORM_POSITION)
-    if norm == "keel" or norms_always(design, NormPlace.AFTER):
-        return []
-    return [
-        "--residual keel scales the stream for the LayerNorm after it: "
-        f"it needs --norm-position keel or post, not {norm}"
-    ]
 
 
 @part(
@@ -53,7 +31,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     "keel",
     summary="L * stream + branch, L the number of sub-layers of the stack; a plain sum in the first layer",
     options=(Option("keel_alpha", 0.0, "factor of the stream; 0: the number of sub-layers of the stack"),),
-    conflicts=conflicts,
+    conflicts=needs_norm_after,
 )
 def residuals(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The same constant in every layer but the first."""
@@ -66,8 +44,8 @@ method(
     title="Keel",
     paper="Chen and Wei, 2026, https://arxiv.org/abs/2601.19895",
     equation=(
-        r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$ with $`L`$ the number of sub-layers of the stack, but "
-        r"1 in the first layer; $`o = x + F(\mathrm{LN}(x))`$ in the first sub-layer (section 3.1); no LayerNorm on top"
+        r"$`o = \mathrm{LN}(L x + F(\mathrm{LN}(x)))`$ with $`L`$ the number of sub-layers of the stack, but 1 in the "
+        r"first layer; $`o = x + F(\mathrm{LN}(x))`$ in the first sub-layer (section 3.1); no LayerNorm on top"
     ),
     norm_position="keel",
     residual="keel",

@@ -1,9 +1,4 @@
-"""LayerNorm Scaling: Pre-LN whose LayerNorms are divided by the square root of the depth of their layer.
-
-Sun et al. 2025, "The Curse of Depth in Large Language Models", https://arxiv.org/abs/2502.05795.
-"""
-
-from __future__ import annotations
+"""LayerNorm Scaling: Pre-LN whose LayerNorms are divided by the square root of the depth of their layer."""
 
 import math
 
@@ -28,8 +23,7 @@ method(
     title="LayerNorm Scaling",
     paper="Sun et al., 2025, https://arxiv.org/abs/2502.05795",
     equation=(
-        r"$`o = x + F(\mathrm{LN}(x) / \sqrt{l})`$ at depth $`l`$, counted from 1; the LayerNorm on top of each stack "
-        "is plain"
+        r"$`o = x + F(\mathrm{LN}(x) / \sqrt{l})`$ at depth $`l`$ from 1; the LayerNorm on top of each stack is plain"
     ),
     norm_position="layernorm_scaling",
     base_init="fairseq",
@@ -38,7 +32,6 @@ method(
         r"RMSNorm, `--norm-type rms_norm`, and draws weights from $`\mathcal{N}(0, 0.02^2)`$. The released setting "
         r"for this method cannot be chosen: the code compares it in lower case with a name in capitals.",
         "The authors advise against combining it with an initialisation that shrinks with depth.",
-        "The paper is about language models; cross-attention is scaled in the same way here, and each stack counts its "
-        "own depth.",
+        "The paper is about language models; here each stack counts its own depth, and cross-attention is scaled, too.",
     ),
 )

@@ -1,15 +1,9 @@
 """LookLinear: a mirrored initialisation, after which every feed-forward sub-layer is a linear map.
 
-Balduzzi et al., ICML 2017, https://arxiv.org/abs/1702.08591, section 5, tested on Transformers by Liu et al., EMNLP
-2020, https://arxiv.org/abs/2004.08249, section 5.3.
-
-With W_1 = [A; -A], W_2 = [B, -B] and no biases the sub-layer is FFN(x) = B (phi(Ax) - phi(-Ax)). Every activation
-that is u * g(u) with g(u) + g(-u) = 1 has phi(u) - phi(-u) = u, so that FFN(x) = B A x exactly: relu (g the unit
-step), gelu (g the normal distribution function) and its approximation (g = (1 + tanh(v)) / 2, v odd in u). The
-identity has g = 1 and gives 2 B A x, still linear. tanh gives 2 B tanh(Ax), odd but not linear: refused.
+Every activation that is u * g(u) with g(u) + g(-u) = 1 has phi(u) - phi(-u) = u: relu (g the unit step), gelu (g the
+normal distribution function) and its approximation (g = (1 + tanh(v)) / 2, v odd in u). The identity has g = 1 and
+gives 2 B A x, still linear. tanh gives 2 B tanh(Ax), odd but not linear: refused.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -63,20 +57,20 @@ method(
     "looklinear",
     title="LookLinear",
     paper=(
-        "Balduzzi et al., ICML 2017, https://arxiv.org/abs/1702.08591; "
-        "on Transformers in Liu et al., EMNLP 2020, https://arxiv.org/abs/2004.08249"
+        "Balduzzi et al., ICML 2017, https://arxiv.org/abs/1702.08591; on Transformers in Liu et al., EMNLP 2020, "
+        "https://arxiv.org/abs/2004.08249"
     ),
     equation=(
-        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, the feed-forward $`F(x) = B A x`$ at first; its matrices "
-        r"start as $`W_1 = [A; -A]`$ and $`W_2 = [B, -B]`$ with zero biases, so that "
-        r"$`F(x) = B\,\phi(A x) - B\,\phi(-A x)`$, and $`\phi(u) - \phi(-u) = u`$ for relu and gelu"
+        r"$`o = \mathrm{LN}(x + F(x))`$ as Post-LN, the feed-forward $`F(x) = B A x`$ at first; its matrices start as "
+        r"$`W_1 = [A; -A]`$ and $`W_2 = [B, -B]`$ with zero biases, so that $`F(x) = B\,\phi(A x) - B\,\phi(-A x)`$, "
+        r"and $`\phi(u) - \phi(-u) = u`$ for relu and gelu"
     ),
     norm_position="post",
     init="looklinear",
     departures=(
         "Balduzzi et al. draw orthogonal matrices; the code of the Admin paper, whose experiment this is, mirrors "
         "Xavier's, and so does this package. Attention is not changed.",
-        "`--activation-dropout` above 0 hides a part of either half at random in training: the sub-layer is then "
-        "linear in evaluation only.",
+        "`--activation-dropout` hides parts of either half in training: the sub-layer is then linear in evaluation "
+        "only.",
     ),
 )

@@ -1,9 +1,4 @@
-"""Mix-LN: Post-LN in the first layers of a stack, Pre-LN in the others.
-
-Li, Yin and Liu, ICLR 2025, https://arxiv.org/abs/2412.13795.
-"""
-
-from __future__ import annotations
+"""Mix-LN: Post-LN in the first layers of a stack, Pre-LN in the others."""
 
 import math
 
@@ -37,7 +32,7 @@ method(
     paper="Li et al., ICLR 2025, https://arxiv.org/abs/2412.13795",
     equation=(
         r"$`o = \mathrm{LN}(x + F(x))`$ in the first $`\lfloor a N \rfloor`$ layers, $`o = x + F(\mathrm{LN}(x))`$ in "
-        r"the others, $`a = 0.25`$; one more LayerNorm on top of each stack"
+        "the others, $`a = 0.25`$; one more LayerNorm on top of each stack"
     ),
     norm_position="mix",
     base_init="fairseq",

@@ -1,12 +1,4 @@
-"""NormFormer: Pre-LN with a factor for each head, a norm on the output of attention and one inside the feed-forward.
-
-Shleifer, Weston and Ott 2021, https://arxiv.org/abs/2110.09456, section 2::
-
-    HeadScaleMHA(q, k, v) = [g_1 h_1; ...; g_H h_H] W^O,   x' = x + LN(HeadScaleMHA(LN(x)))
-    NormFFN(x) = LN(relu(LN(x) W_1 + b_1)) W_2 + b_2,      o = s x' + NormFFN(x'),   s = 1 unless ResScale is on
-"""
-
-from __future__ import annotations
+"""NormFormer: Pre-LN with a factor for each head, a norm on the output of attention and one inside the feed-forward."""
 
 from typing import Any
 
@@ -67,15 +59,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     Axis.ATTENTION,
     "head_scale",
     summary="softmax attention with a trained factor for each head",
-    options=(
-        Option(
-            "head_scale_at",
-            "heads",
-            "what the factors multiply: the heads, as in the text, or the output of attention cut into as many pieces, "
-            "as in fairseq's released code",
-            choices=("heads", "output"),
-        ),
-    ),
+    options=(Option("head_scale_at", "heads", "factors multiply heads, or pieces of the output", ("heads", "output")),),
     parameters=tuple(
         NewParameter(f"{site.value}.out_proj.heads.scale", "(H)", "1") for site in (Site.SELF, Site.CROSS)
     ),
@@ -112,8 +96,8 @@ method(
     paper="Shleifer et al., 2021, https://arxiv.org/abs/2110.09456",
     equation=(
         r"$`y = x + \mathrm{LN}([g_1 h_1; \dots; g_H h_H]\, W^O)`$ with $`h_i`$ the heads of an attention of "
-        r"$`\mathrm{LN}(x)`$, $`o = y + \mathrm{LN}(\mathrm{relu}(\mathrm{LN}(y) W_1 + b_1))\, W_2 + b_2`$ "
-        "(section 2); one more LayerNorm on top of each stack"
+        r"$`\mathrm{LN}(x)`$, $`o = y + \mathrm{LN}(\mathrm{relu}(\mathrm{LN}(y) W_1 + b_1))\, W_2 + b_2`$ (section "
+        "2); one more LayerNorm on top of each stack"
     ),
     norm_position="normformer",
     attention="head_scale",
@@ -125,7 +109,6 @@ method(
         "as there are heads: `--head-scale-at output`. The released norm on attention is before the dropout; here, as "
         "under `--norm-position branch`, the dropout is a part of the branch.",
         "The paper's smaller models also scale the stream at the feed-forward: `--residual res_scale`.",
-        "The paper is about language models. Cross-attention has the norm and the factors of self-attention here; in "
-        "fairseq's layers it has neither.",
+        "Cross-attention has the norm and the factors of self-attention here; in fairseq's layers it has neither.",
     ),
 )

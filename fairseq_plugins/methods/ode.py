@@ -1,15 +1,4 @@
-"""ODE Transformer: each encoder layer is evaluated two or four times, as in a Runge-Kutta method.
-
-Li et al., ACL 2022, https://arxiv.org/abs/2203.09176, section 3. With F the function of a layer, y its input::
-
-    order 2:  F_1 = F(y),  F_2 = F(y + F_1),  y' = y + g F_1 + (1 - g) F_2
-    order 4:  F_1 = F(y),  F_2 = F(y + F_1 / 2),  F_3 = F(y + F_2 / 2),  F_4 = F(y + F_3)
-              y' = y + (F_1 + 2 F_2 + 2 F_3 + F_4) / 6
-
-where g is sigmoid(W [F_1, F_2] + b), one number for each position. A plain layer is y + F(y).
-"""
-
-from __future__ import annotations
+"""ODE Transformer: each encoder layer is evaluated two or four times, as in a Runge-Kutta method."""
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +14,9 @@ STANDARD = {2: (1 / 2, 1 / 2), 4: (1 / 6, 1 / 3, 1 / 3, 1 / 6)}
 
 
 class RungeKutta(Solver):
-    """y + sum_i gamma_i F_i. Shapes ``(T, B, C)``.
+    """y + sum_i gamma_i F_i. Shapes ``(T, B, C)``; :func:`evaluations` has the other arguments.
 
-    Args:
-        width: C.
-        order: number of evaluations, 2 or 4.
-        coefficients: ``gate``, ``trained`` or ``standard``; the first two for order 2.
-        whole: F is the layer with its residual connections.
+    Its ``coefficients`` are ``gate``, ``trained`` or ``standard``; the first two for order 2.
     """
 
     def __init__(self, width: int, order: int, coefficients: str, whole: bool) -> None:
@@ -63,12 +48,7 @@ NO_FOLD = "stock fairseq evaluates each layer once"
     "ode",
     summary="two evaluations of each layer, added up as in a Runge-Kutta method of order 2",
     options=(
-        Option(
-            "ode_coefficients",
-            "gate",
-            "weights of the evaluations: a gate on both, one number for each that starts at 1, or 1/2 each",
-            choices=("gate", "trained", "standard"),
-        ),
+        Option("ode_coefficients", "gate", "weights: a gate, trained numbers, or 1/2", ("gate", "trained", "standard")),
         WHOLE,
     ),
     parameters=(
@@ -119,7 +99,7 @@ method(
     title="ODE Transformer, RK2",
     paper=PAPER,
     equation=(
-        r"encoder $`y' = y + g F_1 + (1 - g) F_2`$ with $`F_1 = F(y)`$, $`F_2 = F(y + F_1)`$ (section 3), $`F`$ what a "
+        "encoder $`y' = y + g F_1 + (1 - g) F_2`$ with $`F_1 = F(y)`$, $`F_2 = F(y + F_1)`$ (section 3), $`F`$ what a "
         r"Pre-LN layer adds to its input and $`g = \sigma(W [F_1, F_2] + b)`$; the decoder is Pre-LN"
     ),
     norm_position="pre",
@@ -131,9 +111,8 @@ method(
     title="ODE Transformer, RK4",
     paper=PAPER,
     equation=(
-        r"encoder $`y' = y + \frac{1}{6} (F_1 + 2 F_2 + 2 F_3 + F_4)`$ with $`F_1 = F(y)`$, "
-        r"$`F_2 = F(y + \frac{1}{2} F_1)`$, $`F_3 = F(y + \frac{1}{2} F_2)`$, $`F_4 = F(y + F_3)`$ (section 3); the "
-        "decoder is Pre-LN"
+        r"encoder $`y' = y + \frac{1}{6} (F_1 + 2 F_2 + 2 F_3 + F_4)`$ with $`F_1 = F(y)`$, $`F_2 = F(y + \frac{1}{2} "
+        r"F_1)`$, $`F_3 = F(y + \frac{1}{2} F_2)`$, $`F_4 = F(y + F_3)`$ (section 3); the decoder is Pre-LN"
     ),
     norm_position="pre",
     solver="ode_rk4,euler",

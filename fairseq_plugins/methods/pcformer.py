@@ -1,18 +1,8 @@
 """PCformer: a Runge-Kutta method predicts the next state, one more evaluation of the layer corrects it.
 
-Li et al., NeurIPS 2024, https://arxiv.org/abs/2411.03042. With F the function of a layer, y its input and n the order,
-2 or 4, the predictor weights the evaluations of :mod:`fairseq_plugins.methods.shared.runge_kutta` by an exponential
-moving average, whose alpha is trained::
-
-    P = y + sum_{i <= n} alpha (1 - alpha)^(n - i) F_i
-
-The corrector is a multistep method over the states c_k of the layers below, c_0 the embedding. At layer m, with L the
-layer as a whole::
-
-    c_m = LN_m(L(sum_{k < m} v_mk c_k + v_mm LN'_m(P))),   y' = sum_{k <= m} w_mk c_k
+The predictor weights the evaluations by an exponential moving average; the corrector is a multistep method over the
+states of the layers below.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -29,14 +19,7 @@ from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, evaluations
 
 
 class PredictorCorrector(Solver):
-    """The predictor and the corrector of a stack. Shapes ``(T, B, C)``.
-
-    Args:
-        layers: number of layers N.
-        width: C.
-        order: evaluations of the predictor, 2 or 4.
-        whole: F is the layer with its residual connections.
-    """
+    """The predictor and the corrector of a stack; ``order`` and ``whole`` are those of :func:`evaluations`."""
 
     def __init__(self, layers: int, width: int, order: int, whole: bool) -> None:
         super().__init__()
@@ -125,9 +108,9 @@ method(
     paper="Li et al., NeurIPS 2024, https://arxiv.org/abs/2411.03042",
     equation=(
         r"encoder $`P = y + \sum_{i \leq n} \alpha (1 - \alpha)^{n - i} F_i`$ with the $`F_i`$ of ODE Transformer, "
-        r"then $`y' = \sum_{k \leq m} w_{mk} c_k`$ with "
-        r"$`c_m = \mathrm{LN}_m(L(\sum_{k < m} v_{mk} c_k + v_{mm} \mathrm{LN}'_m(P)))`$ at layer $`m`$, whose "
-        r"function is $`L`$; $`c_0`$ is the embedding, $`n`$ is 2 or 4, and the decoder is Pre-LN"
+        r"then $`y' = \sum_{k \leq m} w_{mk} c_k`$ with $`c_m = \mathrm{LN}_m(L(\sum_{k < m} v_{mk} c_k + v_{mm} "
+        r"\mathrm{LN}'_m(P)))`$ at layer $`m`$, whose function is $`L`$; $`c_0`$ is the embedding, $`n`$ is 2 or 4, "
+        "and the decoder is Pre-LN"
     ),
     norm_position="pre",
     solver="pcformer,euler",

@@ -1,28 +1,17 @@
-"""Peri-LN: a LayerNorm before each branch and one behind it, before the sum.
+"""Peri-LN: a LayerNorm before each branch and one behind it, before the sum; Gemma 2 has the same places."""
 
-Kim et al., ICML 2025, https://arxiv.org/abs/2502.02732, section 3; Gemma 2 has the same places.
-"""
+from fairseq_plugins.core.method import Site, method
+from fairseq_plugins.core.norm import NormPlace, layer_norm_parameters, norms_at, stock_top_norm
 
-from __future__ import annotations
-
-from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, Site, method, part
-from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_norm_parameters, stock_top_norm
-
-
-@part(
-    Axis.NORM_POSITION,
+norms_at(
     "peri",
+    NormPlace.BEFORE,
+    NormPlace.BRANCH,
     summary="LayerNorm before the branch and on the branch, one more on top",
     top=lambda design: stock_top_norm,
     parameters=layer_norm_parameters(*(f"{site.value}_branch_norm" for site in Site)),
     no_fold="stock fairseq has one LayerNorm a sub-layer",
 )
-def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Both places at every site."""
-    return {NormPlace.BEFORE: layer_norm, NormPlace.BRANCH: layer_norm}
-
-
 method(
     "peri_ln",
     title="Peri-LN",

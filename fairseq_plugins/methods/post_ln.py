@@ -1,7 +1,4 @@
-"""Post-LN: the Transformer as it was first published. Stock fairseq, key for key and bit for bit.
-
-Vaswani et al., NeurIPS 2017, https://arxiv.org/abs/1706.03762, section 3.1.
-"""
+"""Post-LN: the Transformer as it was first published. Stock fairseq, key for key and bit for bit."""
 
 from fairseq_plugins.core.method import method
 

@@ -1,7 +1,4 @@
-"""Pre-LN: LayerNorm before each branch and once more on top. Stock fairseq's ``normalize_before``.
-
-Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787; Xiong et al., ICML 2020, https://arxiv.org/abs/2002.04745.
-"""
+"""Pre-LN: LayerNorm before each branch and once more on top. Stock fairseq's ``normalize_before``."""
 
 from fairseq_plugins.core.method import method
 
@@ -9,8 +6,8 @@ method(
     "pre_ln",
     title="Pre-LN",
     paper=(
-        "Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787; "
-        "Xiong et al., ICML 2020, https://arxiv.org/abs/2002.04745"
+        "Wang et al., ACL 2019, https://arxiv.org/abs/1906.01787; Xiong et al., ICML 2020, "
+        "https://arxiv.org/abs/2002.04745"
     ),
     equation=r"$`o = x + F(\mathrm{LN}(x))`$; one more LayerNorm on top of each stack",
     norm_position="pre",

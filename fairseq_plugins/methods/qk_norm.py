@@ -1,10 +1,4 @@
-"""QK-norm: queries and keys are normalised in each head, so that no logit of an attention can grow without bound.
-
-Dehghani et al., ICML 2023, https://arxiv.org/abs/2302.05442, equation 1: ``softmax(LN(q) LN(k)^T / sqrt(D)) v``. Henry
-et al., Findings of EMNLP 2020, https://arxiv.org/abs/2010.04245: ``softmax(g q k^T / (|q| |k|)) v``.
-"""
-
-from __future__ import annotations
+"""QK-norm: queries and keys are normalised in each head, so that no logit of an attention can grow without bound."""
 
 import math
 
@@ -14,13 +8,13 @@ from torch import Tensor, nn
 from fairseq_plugins.core.attention import AttentionPlan, head_norms, plan_with_normed_heads
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.methods.shared.length import unit
+from fairseq_plugins.methods.shared.precision import unit
 
 
 @part(
     Axis.ATTENTION,
     "qk_norm",
-    summary="softmax attention with a norm on the queries and on the keys of each head, the norm module of the stack",
+    summary="softmax attention with the stack's norm on the queries and on the keys of each head",
     parameters=head_norms("q_proj", "k_proj"),
     no_fold="stock fairseq has no norm on queries and keys",
 )
@@ -63,8 +57,8 @@ method(
     "qk_norm",
     title="QK-norm",
     paper=(
-        "Dehghani et al., ICML 2023, https://arxiv.org/abs/2302.05442; "
-        "Henry et al., Findings of EMNLP 2020, https://arxiv.org/abs/2010.04245"
+        "Dehghani et al., ICML 2023, https://arxiv.org/abs/2302.05442; Henry et al., Findings of EMNLP 2020, "
+        "https://arxiv.org/abs/2010.04245"
     ),
     equation=(
         r"weights $`\mathrm{softmax}(\mathrm{LN}(q)\, \mathrm{LN}(k)^\top / \sqrt{d_{\mathrm{head}}})`$, the "

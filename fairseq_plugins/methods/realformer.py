@@ -1,16 +1,10 @@
 """RealFormer: residual attention. The logits of an attention are added to those of the same attention one layer below.
 
-He et al., Findings of ACL 2021, https://arxiv.org/abs/2012.11747, section 3:
-``S_l = Q_l K_l^T / sqrt(D) + S_{l-1}``, ``S_0 = 0``, and the weights are ``softmax(S_l)``. There are three chains: of
-the encoder's self-attentions, of the decoder's, and of its cross-attentions.
-
 Memory: one S per chain is alive at a time, ``(B * H, T, S)`` in float32; autograd saves none of them. Each layer saves
 its weights for the backward pass, like every attention that is not fused.
 
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
-
-from __future__ import annotations
 
 from functools import partial
 from typing import Any
@@ -18,27 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.attention import Attended, Attention, AttentionPlan, Given
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, method, part
-from fairseq_plugins.methods.shared.cached_keys import keys_and_values
+from fairseq_plugins.methods.shared.cached_keys import by_head, by_position, by_sentence, keys_and_values
 
 
 class ResidualAttention(Attention):
     """softmax((Q K^T / sqrt(D) + S) / terms + masks) V, where S are the unmasked logits of the layer below.
 
-    Logits are passed on before masking: minus infinity would stay in all layers above, and each layer adds the mask
-    that it needs. They are float32 even in half precision, in which a sum over many layers would lose its last digits.
-    In decoding, S of the current step is computed within the step, so the state is that of stock attention, keys and
-    values.
-
-    Args:
-        terms: divisor of S inside the softmax: 1 for the sum, the depth for the mean.
-
-    The other arguments are those of :class:`fairseq.modules.MultiheadAttention`.
-
-    In a search B may be W times the number N of sentences whose keys the cache of a cross-attention holds. The queries
-    of a sentence then attend together, as if they were W times T positions: S is ``(N * H, W * T, S)``.
+    Logits are passed on before masking: minus infinity would stay in all layers above. They are float32 even in half
+    precision, in which a sum over many layers would lose its last digits. In decoding, S is computed within the step.
+    ``terms`` divides S inside the softmax: 1 for the sum, the depth for the mean.
     """
 
     beams_share_source = True
@@ -47,43 +32,23 @@ class ResidualAttention(Attention):
         super().__init__(*args, **kwargs)
         self.terms = terms
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None = None,
-        query_padding_mask: Tensor | None = None,
-        future_mask: Tensor | None = None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
-        need_weights: bool = False,
-        need_head_weights: bool = False,
-        prev_logits: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """See :meth:`Attention.attend`; the logits are S, ``(B * H, T, S)``, float32 or the model's float64."""
-        length, batch, width = query.size()
-        keys, values, pads = keys_and_values(self, key, key_padding_mask, incremental_state)
-        keys, values = keys.flatten(0, 1), values.flatten(0, 1)
-        queries = self.group(self.q_proj(query) * self.scaling, keys.size(0) // self.num_heads)
-        logits = self.accumulate(queries, keys, prev_logits)
-        if self.encoder_decoder_attention:
-            future_mask = None
+    def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
+        """See :meth:`Attention.attend`; the logits are S, ``(N * H, W * T, S)``, float32 or the model's float64."""
+        given, length = Given(*args, **kwargs), len(query)
+        keys, values, pads = keys_and_values(self, key, given.key_padding_mask, given.incremental_state)
+        sentences, keys, values = len(keys), keys.flatten(0, 1), values.flatten(0, 1)
+        queries = by_sentence(self, self.q_proj(query) * self.scaling, sentences).flatten(0, 1)
+        logits = self.accumulate(queries, keys, given.prev_logits)
+        future_mask = None if self.encoder_decoder_attention else given.future_mask
         probabilities = torch.softmax(self.masked(logits, pads, future_mask), dim=-1)
         context = torch.bmm(self.dropout_module(probabilities.type_as(values)), values)
-        sentences = context.size(0) // self.num_heads
-        context = context.view(sentences, self.num_heads, -1, length, self.head_dim).permute(3, 0, 2, 1, 4)
-        output = self.out_proj(context.reshape(length, batch, width))
+        output = self.out_proj(by_position(context.view(sentences, -1, *context.shape[1:]), length))
         weights: Tensor | None = None
-        if need_weights or need_head_weights:
-            by_head = probabilities.view(sentences, self.num_heads, batch // sentences * length, -1).transpose(0, 1)
-            weights = by_head.reshape(self.num_heads, batch, length, -1)
-            if not need_head_weights:
-                weights = weights.mean(dim=0)
+        if given.need_weights or given.need_head_weights:
+            weights = by_head(
+                probabilities.view(sentences, -1, *probabilities.shape[1:]), length, given.need_head_weights
+            )
         return output, weights, logits
-
-    def group(self, x: Tensor, sentences: int) -> Tensor:
-        """Reshape queries ``(T, N * W, C)`` to ``(N * H, W * T, D)``."""
-        grouped = x.reshape(x.size(0), sentences, -1, self.num_heads, self.head_dim).permute(1, 3, 2, 0, 4)
-        return grouped.reshape(sentences * self.num_heads, -1, self.head_dim)
 
     def accumulate(self, queries: Tensor, keys: Tensor, prev_logits: Tensor | None) -> Tensor:
         """Return S of this layer, unmasked: ``(B * H, T, S)`` from ``(B * H, T, D)``, ``(B * H, S, D)`` and S below.
@@ -114,13 +79,7 @@ class ResidualAttention(Attention):
     "realformer",
     summary="softmax attention that adds the logits of the layer below, for each kind of attention",
     options=(
-        Option(
-            "realformer_logits",
-            "sum",
-            "what the softmax gets: the sum of the logits of all layers so far, or their mean, advised for "
-            "30 layers and more; layers pass on the sum in either case",
-            choices=("sum", "mean"),
-        ),
+        Option("realformer_logits", "sum", "the softmax gets the sum of logits so far, or the mean", ("sum", "mean")),
     ),
     no_fold="stock fairseq has no attention that sees the logits of the layer below",
 )
@@ -135,19 +94,19 @@ method(
     title="RealFormer",
     paper="He et al., Findings of ACL 2021, https://arxiv.org/abs/2012.11747",
     equation=(
-        r"$`S_l = Q_l K_l^\top / \sqrt{d_{\mathrm{head}}} + S_{l-1}`$, weights $`\mathrm{softmax}(S_l)`$ "
-        r"(section 3); $`S_0 = 0`$, the layers are Post-LN, and masks are added to $`S_l`$ inside the softmax only"
+        r"$`S_l = Q_l K_l^\top / \sqrt{d_{\mathrm{head}}} + S_{l-1}`$, weights $`\mathrm{softmax}(S_l)`$ (section 3); "
+        "$`S_0 = 0`$, the layers are Post-LN, and masks are added to $`S_l`$ inside the softmax only"
     ),
     norm_position="post",
     attention="realformer",
     base_init="fairseq",
     departures=(
-        "The released code is an encoder. The paper also translates, but only its abstract was read. Here there is one "
-        "chain of logits each for the encoder's self-attention, the decoder's and the cross-attention.",
+        "The released code is an encoder. The paper also translates, but only its abstract was read. Here there is "
+        "one chain of logits each for the encoder's self-attention, the decoder's and the cross-attention.",
         "The authors draw weights from a truncated normal distribution of deviation 0.02, as BERT does; the code of "
         "the B2T paper, which compares the method for translation, draws as `--base-init fairseq`, the default.",
         "The released code adds -10000 where attention is masked; this package adds minus infinity.",
-        "With `--realformer-logits mean` the divisor is the depth of the layer, also where LayerDrop has left out "
-        "some of the layers below.",
+        "`--realformer-logits mean`, advised for 30 layers and more, divides by the depth of the layer, also where "
+        "LayerDrop has left out layers below; layers pass on the sum.",
     ),
 )

@@ -1,15 +1,7 @@
 """ResiDual: a Post-LN stream, and beside it the plain sum of all branches, which is normalised and added on top.
 
-Xie et al. 2023, https://arxiv.org/abs/2304.14802, section 3::
-
-    x_{k+1} = LN(x_k + F_k(x_k)),   d_{k+1} = d_k + s F_k(x_k),   d_0 = s x_0,   y = a x_L + LN(d_L)
-
-SiameseNorm: branches read both streams. Li et al., ICML 2026, https://arxiv.org/abs/2602.08064, as released::
-
-    O = F(LN(x_k + LN(y_k))),   x_{k+1} = LN(x_k + O / c),   y_{k+1} = y_k + O,   x_0 = y_0,   LN(x_L + LN(y_L))
+SiameseNorm: branches read both streams.
 """
-
-from __future__ import annotations
 
 import math
 from typing import Any
@@ -20,16 +12,8 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
-from fairseq_plugins.core.norm import (
-    NormPlace,
-    NormPlaces,
-    layer_norm,
-    layer_norm_parameters,
-    norm_module,
-    norms_always,
-    stock_top_norm,
-)
-from fairseq_plugins.core.residual import ConstantSum, ExtraStreams, PlainResidual, Residual
+from fairseq_plugins.core.norm import NormPlace, layer_norm_parameters, norm_module, norms_at, stock_top_norm
+from fairseq_plugins.core.residual import ConstantSum, ExtraStreams, PlainResidual, Residual, needs_norm_after
 
 EPSILON = 1e-7
 """Epsilon of the LayerNorm on the sum, in the released code."""
@@ -70,9 +54,9 @@ class SiameseResidual(ConstantSum):
         super().__init__(branch=1 / divisor)
         self.norm = norm
 
-    def pre(self, stream: Tensor, extra: Tensor) -> Tensor:
+    def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
         """Add the norm of the extra stream."""
-        return stream + self.norm(extra)
+        return stream + self.norm(extra), extra
 
     def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
         """Add the branch to the sum of all branches."""
@@ -85,18 +69,6 @@ def dual_stream(design: StackDesign) -> ExtraStreams:
     return DualStream(norm, options.resi_dual_scale, options.resi_dual_alpha)
 
 
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse layers that are not Post-LN: their stream is the sum of all branches already."""
-    if norms_always(design, NormPlace.AFTER):
-        return []
-    residual, norm = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM_POSITION)
-    wanted = "siamese or post" if residual == "siamese" else "post"
-    return [
-        f"--residual {residual} keeps the sum of all branches beside a Post-LN stream: "
-        f"use --norm-position {wanted}, not {norm}"
-    ]
-
-
 @part(
     Axis.RESIDUAL,
     "resi_dual",
@@ -106,7 +78,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
         Option("resi_dual_alpha", 1.0, "factor of the Post-LN stream on top"),
     ),
     parameters=layer_norm_parameters("side_stream.norm"),
-    conflicts=conflicts,
+    conflicts=needs_norm_after,
     no_fold="stock fairseq has one stream",
     extra_streams=dual_stream,
 )
@@ -115,17 +87,15 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     return {site: DualResidual(design.options.resi_dual_scale) for site in sites}
 
 
-@part(
-    Axis.NORM_POSITION,
+norms_at(
     "siamese",
+    NormPlace.BEFORE,
+    NormPlace.AFTER,
     summary="LayerNorm before the branch and after the sum, one on top",
     top=lambda design: stock_top_norm,
     parameters=layer_norm_parameters(*(f"{site.value}_after_norm" for site in Site)),
     no_fold="stock fairseq has one LayerNorm a sub-layer",
 )
-def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Both places at every site."""
-    return {NormPlace.BEFORE: layer_norm, NormPlace.AFTER: layer_norm}
 
 
 @part(
@@ -133,7 +103,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     "siamese",
     summary="stream + branch / c, beside it the plain sum of all branches, whose norm every branch reads, too",
     parameters=layer_norm_parameters(*(f"{site.value}_residual.norm" for site in Site), "side_stream.norm"),
-    conflicts=conflicts,
+    conflicts=needs_norm_after,
     no_fold="stock fairseq has one stream",
     extra_streams=lambda design: DualStream(norm_module(design, None)(design.width)),
 )
@@ -148,17 +118,17 @@ method(
     title="ResiDual",
     paper="Xie et al., 2023, https://arxiv.org/abs/2304.14802",
     equation=(
-        r"$`o = \mathrm{LN}(x + F(x))`$, and $`x_L + \mathrm{LN}(x_0 + \sum_k F_k)`$ on top (section 3); the sum takes "
-        "the branches as they are, after their dropout and before any LayerNorm"
+        r"$`o = \mathrm{LN}(x + F(x))`$, and $`x_L + \mathrm{LN}(x_0 + \sum_k F_k)`$ on top (section 3); the sum "
+        "takes the branches as they are, after their dropout and before any LayerNorm"
     ),
     norm_position="post",
     residual="resi_dual",
     base_init="fairseq",
     departures=(
-        "The released code ([ResiDual](https://github.com/microsoft/ResiDual), revision 8682f75) multiplies the "
-        "embedding and the branches in the sum by 0.05 in its 18-layer models in half precision, where the sum would "
-        "leave the range of numbers: `--resi-dual-scale 0.05`. The LayerNorm takes the factor out again, except that "
-        r"its $`\epsilon = 10^{-7}`$ weighs more.",
+        "The released code ([ResiDual](https://github.com/microsoft/ResiDual), revision 8682f75) multiplies embedding "
+        "and branches in the sum by 0.05 in its 18-layer models, against overflow in half precision: "
+        r"`--resi-dual-scale 0.05`. The LayerNorm takes the factor out again, except that its $`\epsilon = 10^{-7}`$ "
+        "weighs more.",
         "The released code builds the sum of the decoder in the same way, from its own embedding; keys and values of "
         "the cross-attention read the encoder's output, both streams added.",
     ),
@@ -169,7 +139,7 @@ method(
     paper="Li et al., ICML 2026, https://arxiv.org/abs/2602.08064",
     equation=(
         r"$`O = F(\mathrm{LN}(x + \mathrm{LN}(y)))`$, $`o = \mathrm{LN}(x + O / c)`$, $`y' = y + O`$; $`c`$ is the "
-        r"root of the number of sub-layers up to the end of the layer, $`x_0 = y_0`$ the embedding, and "
+        "root of the number of sub-layers up to the end of the layer, $`x_0 = y_0`$ the embedding, and "
         r"$`\mathrm{LN}(x + \mathrm{LN}(y))`$ the output of the stack"
     ),
     norm_position="siamese",
@@ -182,9 +152,8 @@ method(
         r"norm on top.",
         r"The released code normalises $`x_0`$ but not $`y_0`$, as no option does: `--layernorm-embedding` does both.",
         "The released language models have a second form, `hybrid_pre`, which is not supported. Its first stream has "
-        "HybridNorm's places: norms on queries, keys and values, none before attention, one after its sum, and none "
-        "after that of the feed-forward.",
-        r"The released $`c`$ is $`\sqrt{2 l}`$ at depth $`l`$; a decoder with cross-attention has three sub-layers a "
-        r"layer, so $`c = \sqrt{3 l}`$ by the same rule.",
+        "HybridNorm's norms: on queries, keys and values, and after the sum of attention.",
+        r"The released $`c`$ is $`\sqrt{2 l}`$ at depth $`l`$; with cross-attention $`c = \sqrt{3 l}`$ by the same "
+        "rule.",
     ),
 )

@@ -1,10 +1,4 @@
-"""ReZero: no LayerNorm; every branch is multiplied by a trained scalar that starts at zero. LayerScale: by a vector.
-
-Bachlechner et al., UAI 2021, https://arxiv.org/abs/2003.04887, equation 1 and section 5; Touvron et al., ICCV 2021,
-https://arxiv.org/abs/2103.17239, section 2.
-"""
-
-from __future__ import annotations
+"""ReZero: no LayerNorm; every branch is multiplied by a trained scalar that starts at zero. LayerScale: by a vector."""
 
 import torch
 from torch import Tensor, nn
@@ -38,12 +32,7 @@ class ReZeroResidual(Residual):
     summary="stream + alpha * branch with a trained scalar alpha",
     options=(
         Option("rezero_alpha", 0.0, "start of ReZero's alpha; the paper also tries 1"),
-        Option(
-            "rezero_alpha_per",
-            "layer",
-            "one alpha for all sub-layers of a layer, as in the paper, or one each",
-            choices=("layer", "sublayer"),
-        ),
+        Option("rezero_alpha_per", "layer", "one alpha a layer, as in the text, or a sub-layer", ("layer", "sublayer")),
     ),
     parameters=at_each_site(
         "alpha",

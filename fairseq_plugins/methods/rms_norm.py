@@ -1,9 +1,4 @@
-"""RMSNorm: a norm that divides by the root of the mean square, and neither subtracts the mean nor adds a bias.
-
-Zhang and Sennrich, NeurIPS 2019, https://arxiv.org/abs/1910.07467, equation 4.
-"""
-
-from __future__ import annotations
+"""RMSNorm: a norm that divides by the root of the mean square, and neither subtracts the mean nor adds a bias."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +6,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
-from fairseq_plugins.methods.shared.length import at_least_float32
+from fairseq_plugins.methods.shared.precision import at_least_float32
 
 
 class RootNorm(nn.RMSNorm):

@@ -1,10 +1,4 @@
-"""ScaleNorm and FixNorm: activations and word vectors of a length of their own, for small corpora.
-
-Nguyen and Salazar, IWSLT 2019, https://arxiv.org/abs/1910.05895. FixNorm is that of Nguyen and
-Chiang, NAACL 2018, https://arxiv.org/abs/1710.01329.
-"""
-
-from __future__ import annotations
+"""ScaleNorm and FixNorm: activations and word vectors of a length of their own, for small corpora."""
 
 import math
 from typing import Any
@@ -20,7 +14,7 @@ from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
 from fairseq_plugins.core.norm import NormFactory, needs_norms
 from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
 from fairseq_plugins.errors import flag
-from fairseq_plugins.methods.shared.length import unit
+from fairseq_plugins.methods.shared.precision import unit
 from fairseq_plugins.methods.shared.scaled_draw import draw
 
 SHORTEST, SHORTEST_VECTOR = 1e-5, 1e-12
@@ -146,13 +140,13 @@ method(
     "scale_norm",
     title="ScaleNorm + FixNorm",
     paper=(
-        "Nguyen and Salazar, IWSLT 2019, https://arxiv.org/abs/1910.05895; "
-        "Nguyen and Chiang, NAACL 2018, https://arxiv.org/abs/1710.01329"
+        "Nguyen and Salazar, IWSLT 2019, https://arxiv.org/abs/1910.05895; Nguyen and Chiang, NAACL 2018, "
+        "https://arxiv.org/abs/1710.01329"
     ),
     equation=(
-        r"$`o = x + F(g\, x / \Vert x \Vert)`$ with one trained number $`g`$, $`\sqrt{d}`$ at first; "
-        "one more on top of each stack; word vectors and the rows of the output projection have length 1 (FixNorm); "
-        r"matrices of attention are drawn from $`\mathcal{N}(0, 2 / 5d)`$ (SmallInit)"
+        r"$`o = x + F(g\, x / \Vert x \Vert)`$ with one trained number $`g`$, $`\sqrt{d}`$ at first; one more on top "
+        "of each stack; word vectors and the rows of the output projection have length 1 (FixNorm); matrices of "
+        r"attention are drawn from $`\mathcal{N}(0, 2 / 5d)`$ (SmallInit)"
     ),
     norm_position="pre",
     norm_type="scale_norm",

@@ -1,19 +1,10 @@
 """sigma-Reparam: every matrix is divided by its spectral norm and multiplied by a trained scalar.
 
-Zhai et al., ICML 2023, https://arxiv.org/abs/2303.06296, and the authors' code (github.com/apple/ml-sigma-reparam;
-vision/layers.py is that of their translation experiments too). A linear map with weight W multiplies by::
-
-    gamma / sigma(W) W
-
 The spectral norm sigma(W) is v^T W u, with u and v the singular vectors of the largest singular value. They are found
 once from a decomposition of the first weight. From then on one power iteration in each forward pass of the training
 follows W: ``v = W u / |W u|``, ``u = W^T v / |W^T v|``. Gradients flow through W, also that of sigma, but not through
-u and v.
-
-The gammas bound the logits of an attention then, so that it cannot collapse to a single word by growing weights.
+u and v. The gammas bound the logits of an attention, which then cannot collapse to a single word by growing weights.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -25,15 +16,9 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.linear_maps import AffineMap, replace_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.methods.shared.full_precision import without_autocast
+from fairseq_plugins.methods.shared.precision import without_autocast
 
-GAMMA = Option(
-    "sigma_gamma",
-    "one",
-    "first value of each gamma: 1 (one, the text) or the spectral norm of the first weight, which keeps that weight as "
-    "it is (norm, the released code)",
-    choices=("one", "norm"),
-)
+GAMMA = Option("sigma_gamma", "one", "first gamma: 1, or the first weight's spectral norm", ("one", "norm"))
 SMALLEST = 1e-4
 """Smaller spectral norms count as this one: some initialisations start matrices at zero."""
 STD = Option("sigma_std", 0.02, "standard deviation of the first weights of --init sigma")
@@ -217,8 +202,8 @@ method(
     title="σReparam",
     paper="Zhai et al., ICML 2023, https://arxiv.org/abs/2303.06296",
     equation=(
-        r"$`x_{l+1} = \mathrm{LN}(x_l + F(x_l))`$, each matrix of $`F`$ replaced by "
-        r"$`\frac{\gamma}{\sigma(W)} W`$ with its spectral norm $`\sigma(W)`$ and a trained $`\gamma`$"
+        r"$`x_{l+1} = \mathrm{LN}(x_l + F(x_l))`$, each matrix of $`F`$ replaced by $`\frac{\gamma}{\sigma(W)} W`$ "
+        r"with its spectral norm $`\sigma(W)`$ and a trained $`\gamma`$"
     ),
     reparam="sigma",
     init="sigma",

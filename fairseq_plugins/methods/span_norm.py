@@ -1,17 +1,10 @@
-"""SpanNorm: Post-LN whose last sum of a layer starts from the layer's input, so that the residual spans the layer.
-
-Wang et al., 2026, https://arxiv.org/abs/2601.22580: ``y = LN(x + Attn(x))``, ``x' = LN(x + FFN(y))``.
-"""
-
-from __future__ import annotations
-
-from typing import Any
+"""SpanNorm: Post-LN whose last sum of a layer starts from the layer's input, so that the residual spans the layer."""
 
 from torch import Tensor
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Site, method, part
-from fairseq_plugins.core.residual import PlainResidual, Residual
+from fairseq_plugins.core.residual import PlainResidual, Residual, needs_norm_after
 
 
 class WholeLayer(Residual):
@@ -22,21 +15,11 @@ class WholeLayer(Residual):
         return layer_input + branch
 
 
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse places of LayerNorm that the paper's equation does not cover."""
-    if design.choice(Axis.NORM_POSITION) == "post":
-        return []
-    return [
-        "--residual span leaves the stream out of the last sum of a layer, which the paper does "
-        "under --norm-position post"
-    ]
-
-
 @part(
     Axis.RESIDUAL,
     "span",
     summary="plain sums; the last one of a layer takes the layer's input in place of the stream",
-    conflicts=conflicts,
+    conflicts=needs_norm_after,
     no_fold="stock fairseq has no residual connection over a whole layer",
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:

@@ -1,9 +1,4 @@
-"""Sub-LN: Pre-LN with a second LayerNorm inside each branch, and maps that start larger in deeper stacks.
-
-Wang et al., ICML 2023, https://arxiv.org/abs/2210.06423, figure 2. The authors call the two together Magneto.
-"""
-
-from __future__ import annotations
+"""Sub-LN: Pre-LN with a second LayerNorm inside each branch, and maps that start larger in deeper stacks."""
 
 import math
 
@@ -21,10 +16,7 @@ LARGER = ("v_proj", "out_proj", "fc1", "fc2")
 def gamma(design: StackDesign, sub_layers: int) -> float:
     """Return the gain: sqrt(ln(3M) ln(2N) / 3) in an encoder below a decoder, else sqrt(ln n). Figure 2.
 
-    Args:
-        design: N encoder and M decoder layers; 0 if the stack is missing.
-        sub_layers: residual sub-layers of one layer of the stack. n is their number in the whole stack: 3M in the
-            decoder of a translation model, 2M in a language model, 2N in an encoder alone.
+    n counts the residual sub-layers of the stack, ``sub_layers`` in each layer.
     """
     if design.stack is Stack.ENCODER and design.decoder_layers:
         return math.sqrt(math.log(3 * design.decoder_layers) * math.log(2 * design.encoder_layers) / 3)
@@ -37,12 +29,7 @@ def gamma(design: StackDesign, sub_layers: int) -> float:
     summary="LayerNorm before the branch and, but in cross-attention, again before its last map; one more on top",
     top=lambda design: stock_top_norm,
     options=(
-        Option(
-            "sub_cross",
-            "no",
-            "a second LayerNorm in cross-attention too, which neither text nor released code has",
-            choices=("yes", "no"),
-        ),
+        Option("sub_cross", "no", "a second norm in cross-attention; neither text nor code has it", ("yes", "no")),
     ),
     parameters=layer_norm_parameters("self_attn.out_proj.norm") + layer_norm_parameters("fc2.norm", shape="(F)"),
     no_fold="stock fairseq has no LayerNorm inside a branch",
@@ -59,12 +46,7 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     "sub_ln",
     summary="values, outputs and feed-forward drawn with a gain that grows with the logarithm of the depths",
     options=(
-        Option(
-            "sub_ln_init",
-            "paper",
-            "distribution: Xavier normal as in the text, or nn.Linear's, scaled, as in the released torchscale",
-            choices=("paper", "released"),
-        ),
+        Option("sub_ln_init", "paper", "Xavier normal draws, or those of nn.Linear, scaled", ("paper", "released")),
     ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
@@ -86,8 +68,8 @@ method(
     equation=(
         r"$`o = x + W\,\mathrm{LN}(f(\mathrm{LN}(x)))`$ with $`W`$ the last matrix of the branch (figure 2); in "
         "cross-attention as Pre-LN; one more LayerNorm on top of each stack; the matrices of the values, of the "
-        r"outputs and of the feed-forward, except those of cross-attention, have Xavier's gain "
-        r"$`\sqrt{\ln(3M) \ln(2N) / 3}`$ in the encoder and $`\sqrt{\ln(3M)}`$ in the decoder of a translation model, "
+        r"outputs and of the feed-forward, except those of cross-attention, have Xavier's gain $`\sqrt{\ln(3M) "
+        r"\ln(2N) / 3}`$ in the encoder and $`\sqrt{\ln(3M)}`$ in the decoder of a translation model, "
         r"$`\sqrt{\ln(2M)}`$ in a language model"
     ),
     norm_position="sub",

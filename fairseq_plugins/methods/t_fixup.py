@@ -1,9 +1,4 @@
-"""T-Fixup: no LayerNorm and no warm-up; embeddings, values, outputs and feed-forward start smaller in deeper stacks.
-
-Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html, section 3.
-"""
-
-from __future__ import annotations
+"""T-Fixup: no LayerNorm and no warm-up; embeddings, values, outputs and feed-forward start smaller in deeper stacks."""
 
 from typing import Any
 
@@ -45,12 +40,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     "t_fixup",
     summary="values, output maps, feed-forward matrices and embeddings shrink with the depth of their stack",
     options=(
-        Option(
-            "t_fixup_rule",
-            "paper",
-            "Xavier's gain of q and k: 1 as in the text, or 1/sqrt(2) as in the released code",
-            choices=("paper", "released"),
-        ),
+        Option("t_fixup_rule", "paper", "Xavier's gain of q and k: 1, or 1/sqrt(2) as released", ("paper", "released")),
     ),
     conflicts=conflicts,
 )
@@ -79,9 +69,9 @@ method(
     title="T-Fixup",
     paper="Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html",
     equation=(
-        r"$`o = x + F(x)`$, no LayerNorm, no warm-up, small weights at first (section 3); Xavier's matrices "
-        r"of values, outputs and feed-forward times $`0.67\, N^{-1/4}`$ in the encoder and $`(9 M)^{-1/4}`$ in the "
-        r"decoder of $`M`$ layers; embeddings $`\mathcal{N}(0, 1 / d)`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$"
+        "$`o = x + F(x)`$, no LayerNorm, no warm-up, small weights at first (section 3); Xavier's matrices of values, "
+        r"outputs and feed-forward times $`0.67\, N^{-1/4}`$ in the encoder and $`(9 M)^{-1/4}`$ in the decoder of "
+        r"$`M`$ layers; embeddings $`\mathcal{N}(0, 1 / d)`$ times $`(9 N)^{-1/4}`$ and $`(9 M)^{-1/4}`$"
     ),
     norm_position="none",
     init="t_fixup",
@@ -92,7 +82,7 @@ method(
         "The text has one depth for both stacks. Here, as in the released code, each stack has its own depth, and a "
         "shared table is scaled once, by the encoder's depth.",
         "The released decoder layers keep a LayerNorm that nothing uses; here there is none.",
-        "An output projection that is tied to the token table is just as small at first, in the released code too. "
-        "If the encoder's input is not text, there is no table to scale.",
+        "An output projection that is tied to the token table is just as small at first, in the released code too. If "
+        "the encoder's input is not text, there is no table to scale.",
     ),
 )

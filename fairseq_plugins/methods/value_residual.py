@@ -1,14 +1,7 @@
 """Value residual (ResFormer): every layer mixes its values with those of the first layer.
 
-Zhou et al., ACL 2025, https://arxiv.org/abs/2410.17897: ``V_n <- l1 V_n + l2 V_1`` for n > 1, before attention. There
-are three chains: of the encoder's self-attentions, of the decoder's, and of its cross-attentions.
-
-What decoding caches are the mixed values, so that V_1 of earlier steps is not needed.
-
-Legend: T time, B batch, C width.
+Decoding caches the mixed values, so that V_1 of earlier steps is not needed. Legend: T time, B batch, C width.
 """
-
-from __future__ import annotations
 
 from functools import partial
 from typing import Any
@@ -16,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.attention import Attention, AttentionPlan
+from fairseq_plugins.core.attention import Attended, Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, Option, method, part
@@ -56,7 +49,7 @@ class ValueResidualAttention(Attention):
 
     def attend(
         self, query: Tensor, key: Tensor | None, *args: Any, prev_logits: Tensor | None = None, **kwargs: Any
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    ) -> Attended:
         """See :meth:`Attention.attend`; ``prev_logits`` are V_1, ``(S, B, C)``, or None for a source that is cached."""
         [mixing] = self.mixing
         mixing.first = prev_logits

@@ -1,15 +1,12 @@
-"""A leaner beam search: fairseq's hypotheses and scores, for less time and memory.
+"""A leaner beam search: fairseq's hypotheses and scores, for less time and memory; docs/decoding.md says how.
 
-``fairseq.sequence_generator.SequenceGenerator`` copies the encoder's output at every step, keeps attention weights that
-nobody reads, runs the first step once a hypothesis and asks the device several questions a step. This search keeps its
-rules, in the same order, and does none of that. What it does not know, fairseq's search does: sampling, diverse search,
-constraints, ``--match-source-len``, a language model besides the ensemble, and models whose attention it does not know.
+It keeps the rules of ``fairseq.sequence_generator.SequenceGenerator``, in the same order. What it does not know,
+fairseq's search does: sampling, diverse search, constraints, alignments, ``--match-source-len``, a language model
+besides the ensemble, and models whose attention it does not know.
 
 Legend: B sentences of the batch, N of them still in it, K hypotheses of a sentence, W of them so far (1 at the first
 step, K afterwards), C candidates of a sentence, T time, S source time, V words.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -18,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from fairseq.search import BeamSearch
-from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from fairseq_plugins.search.hypotheses import Ancestry, Candidates, Finished, best_candidates, matching
@@ -28,12 +25,8 @@ from fairseq_plugins.search.stepping import Member, reads_source_once
 
 
 class LeanSearch(SequenceGenerator):
-    """fairseq's search with a leaner loop; takes and returns what fairseq's takes and returns.
+    """fairseq's search with a leaner loop; takes and returns what fairseq's does, but hypotheses without attention."""
 
-    A hypothesis has no ``attention`` unless the class keeps it: :class:`LeanSearchWithAlignment` does.
-    """
-
-    keeps_attention = False
     graphs: Sequence[StepGraphs] = ()
     """Graphs of each model, for a GPU; empty for eager steps."""
 
@@ -53,12 +46,6 @@ class LeanSearch(SequenceGenerator):
         return hypotheses
 
 
-class LeanSearchWithAlignment(SequenceGeneratorWithAlignment, LeanSearch):
-    """The same for ``--print-alignment``."""
-
-    keeps_attention = True
-
-
 class _Step(NamedTuple):
     """A step, counted from 0, whose ended hypotheses are not yet put aside."""
 
@@ -67,7 +54,7 @@ class _Step(NamedTuple):
     candidates: Candidates
     ends: Tensor  # (N, K) in main memory: which of the first K candidates end a hypothesis
     arrived: Any  # the event behind it on a GPU
-    before: tuple[Tensor, Tensor, Tensor | None]  # words, sums and attention of the hypotheses so far
+    before: tuple[Tensor, Tensor]  # words and sums of the hypotheses so far
 
 
 class _Batch:
@@ -86,15 +73,11 @@ class _Batch:
         self.tokens = torch.full((rows, self.max_len + 2), settings.pad, dtype=torch.long, device=self.device)
         self.tokens[:, 0] = settings.eos if bos_token is None else bos_token
         self.sums = torch.zeros(rows, self.max_len + 1, device=self.device)
-        self.attention: Tensor | None = None  # (N * K, S, max_len + 2), where it is asked for
         self.ignored = torch.zeros(self.sentences, self.beam, dtype=torch.bool, device=self.device)
         self.alive = list(range(self.sentences))
         self.finished, self.over = Finished(self.sentences, self.beam), set[int]()
         self.ancestry = Ancestry(self.sentences, self.device)
-        self.members = [
-            Member(model, net_input, self.ancestry, self.beam, settings.keeps_attention)
-            for model in settings.model.models
-        ]
+        self.members = [Member(model, net_input, self.ancestry, self.beam) for model in settings.model.models]
         for member, graphs in zip(self.members, settings.graphs, strict=False):
             member.graphs = graphs if self.device.type == "cuda" and graphs.fit(member) else None
         self.by_halves = any(member.graphs is not None for member in self.members)
@@ -111,8 +94,7 @@ class _Batch:
                 ends[:, : self.beam] &= ~self.ignored
                 on_host = ends[:, : self.beam].to("cpu", non_blocking=self.by_halves)
                 arrived = torch.cuda.current_stream().record_event() if self.by_halves else None
-                before = (self.tokens, self.sums, self.attention)
-                steps.append(_Step(step, self.alive, candidates, on_host, arrived, before))
+                steps.append(_Step(step, self.alive, candidates, on_host, arrived, (self.tokens, self.sums)))
                 # With graphs a step later, while the GPU computes this one; the step too many changes nothing.
                 while len(steps) > (self.by_halves and step < self.max_len):
                     self.finish(steps.pop(0))
@@ -134,15 +116,10 @@ class _Batch:
         tokens, sums = (self.tokens[:: self.beam], self.sums[:: self.beam]) if step == 0 else (self.tokens, self.sums)
         self.ancestry.begin_step()
         results = [member.step(tokens[:, : step + 1], self.settings.temperature) for member in self.members]
-        lprobs = results[0][0]
+        lprobs = results[0]
         if len(results) > 1:  # the log of the mean probability
-            lprobs = torch.logsumexp(torch.stack([lprobs for lprobs, _ in results]), dim=0) - math.log(len(results))
+            lprobs = torch.logsumexp(torch.stack(results), dim=0) - math.log(len(results))
         lprobs = self.constrain(step, lprobs, tokens, sums)
-        if attentions := [attention for _, attention in results if attention is not None]:
-            weights = torch.stack(attentions).sum(dim=0) / len(results)
-            if self.attention is None:
-                self.attention = weights.new_empty(len(self.tokens), weights.size(1), self.max_len + 2)
-            self.attention[:, :, step + 1] = weights.repeat_interleave(self.beam, dim=0) if step == 0 else weights
         so_far = None if step == 0 else self.sums[:, step - 1].view(sentences, self.beam)
         return best_candidates(lprobs, so_far, sentences, 2 * self.beam)
 
@@ -179,7 +156,7 @@ class _Batch:
         """Put the hypotheses aside that end at a step."""
         if step.arrived is not None:
             step.arrived.synchronize()
-        number, candidates, (tokens, sums, attention) = step.number, step.candidates, step.before
+        number, candidates, (tokens, sums) = step.number, step.candidates, step.before
         searched = [
             (row, ranks) for row, ranks in enumerate(step.ends.tolist()) if not self.finished.is_full(step.alive[row])
         ]
@@ -197,8 +174,6 @@ class _Batch:
         if self.settings.normalize_scores:
             scores = scores / (number + 1) ** self.settings.len_penalty
         ended_hypotheses = {"tokens": tokens, "score": scores, "positional_scores": positional}
-        if attention is not None:
-            ended_hypotheses["attention"] = attention.index_select(0, parents)[:, :, 1 : number + 2]
         for place, (row, _) in enumerate(places):
             self.finished.add(step.alive[row], **{name: values[place] for name, values in ended_hypotheses.items()})
         if number == self.max_len:
@@ -230,9 +205,6 @@ class _Batch:
         self.tokens, self.sums = self.tokens.index_select(0, rows), self.sums.index_select(0, rows)
         self.tokens[:, step + 1] = candidates.words.gather(1, chosen).view(-1)
         self.sums[:, step] = candidates.scores.gather(1, chosen).view(-1)
-        if self.attention is not None:
-            self.attention[: len(rows), :, : step + 2] = self.attention[:, :, : step + 2].index_select(0, rows)
-            self.attention = self.attention[: len(rows)]
         self.ancestry.follow(index, parents)
         for member in self.members:
             if step == 0:

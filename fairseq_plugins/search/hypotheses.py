@@ -1,10 +1,7 @@
 """The state of a beam search: words and scores of its hypotheses, those that have ended, and who continues whom.
 
-Legend: N sentences still in the batch, K hypotheses of a sentence (the beam), W of them so far (1 at the first step, K
-afterwards), C candidates of a sentence.
+Legend: N sentences still in the batch, K hypotheses of each, W so far (1 at first, then K), C candidates of each.
 """
-
-from __future__ import annotations
 
 from typing import Any, NamedTuple
 
@@ -89,12 +86,9 @@ class Finished:
         return len(self.hypotheses[sentence]) == self.beam
 
     def add(self, sentence: int, **hypothesis: Tensor) -> None:
-        """Add a hypothesis in fairseq's form, unless the sentence is full.
+        """Add a hypothesis to the sentence of this number in the batch, in fairseq's form, unless the sentence is full.
 
-        Args:
-            sentence: its number in the batch.
-            hypothesis: ``tokens`` ``(T)``, the end mark included; ``score``, a number; ``positional_scores``, the
-                log-probability of each token, ``(T)``; ``attention`` ``(S, T)``, where it was asked for.
+        Its ``tokens`` ``(T)`` have the end mark; ``positional_scores`` ``(T)`` are their log-probabilities.
         """
         if not self.is_full(sentence):
             defaults = {"attention": torch.empty(0), "alignment": torch.empty(0)}
@@ -113,15 +107,11 @@ class Finished:
 
 
 class Ancestry:
-    """Which cached positions of its sentence each hypothesis continues.
+    """Which cached positions of its sentence each hypothesis continues, on the model's device.
 
     The caches of :mod:`fairseq_plugins.search.step_attention` hold keys and values of all hypotheses of a sentence side
     by side, in the order in which they were computed, and are never moved when hypotheses continue others. What moves
     is this table: minus infinity where a cached position belongs to another hypothesis.
-
-    Args:
-        sentences: N.
-        device: of the model.
     """
 
     def __init__(self, sentences: int, device: torch.device) -> None:

@@ -1,17 +1,10 @@
 """The length penalty of GNMT: divides the sum of log-probabilities by ``((5 + length) / 6) ** alpha``.
 
-Wu et al., 2016, https://arxiv.org/abs/1609.08144, equation 14, without the coverage penalty. Papers whose toolkit
-follows that equation mean this by a length penalty of 0.6. fairseq divides by ``length ** lenpen``.
-
-``length`` counts the end mark, as fairseq's own form does. The equation leaves that open; the toolkit of the DS-Init
-authors (https://github.com/bzhangGo/zero, ``search.py``) and Tensor2Tensor raise ``(5 + time + 1) / 6`` to alpha, where
-``time`` is 0 at the first target token, and ``time + 1`` at the end mark is the length with it.
-
-At each step all open hypotheses have the same length, so a length penalty has no effect before a hypothesis ends. Hence
-the search itself is fairseq's, with its own stopping rule, and the penalty ranks the results of the search.
+Wu et al., 2016, https://arxiv.org/abs/1609.08144, equation 14, without the coverage penalty; many papers mean this by a
+length penalty of 0.6. ``length`` counts the end mark, as in fairseq's own form, in the toolkit of the DS-Init authors
+(https://github.com/bzhangGo/zero, ``search.py``) and in Tensor2Tensor. Open hypotheses of a step have the same length,
+so the search itself is fairseq's, and the penalty ranks its results.
 """
-
-from __future__ import annotations
 
 import math
 from typing import Any

@@ -8,7 +8,7 @@ declares the settings of a search gets these, and the method by which tasks buil
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -21,15 +21,15 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError, flag, unknown_name
 from fairseq_plugins.search import GNMT, STOCK
-from fairseq_plugins.search.beam import LeanSearch, LeanSearchWithAlignment
+from fairseq_plugins.search.beam import LeanSearch
 from fairseq_plugins.search.length_penalty import in_gnmt_form
 from fairseq_plugins.search.step_graphs import StepGraphs
 from fairseq_plugins.wrapping import replace_settings, wrap
 
 LEAN = "lean"
 FORMS, SEARCHES = (STOCK, GNMT), (LEAN, STOCK)
-LEANER: Mapping[type, type] = {SequenceGenerator: LeanSearch, SequenceGeneratorWithAlignment: LeanSearchWithAlignment}
-"""The lean search for each search of fairseq that it can stand in for."""
+KNOWN = (LeanSearch, SequenceGenerator, SequenceGeneratorWithAlignment, SequenceScorer)
+"""Searches that take a length penalty of the GNMT form."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class GenerationConfigWithForm(GenerationConfig):
         default=LEAN,
         metadata={
             "help": "lean: beam search with fairseq's results for less time and memory; fairseq: fairseq's own. "
-            "Sampling, diverse search and constraints are fairseq's in either case"
+            "Sampling, diverse search, constraints and alignments are fairseq's in either case"
         },
     )
     no_search_graphs: bool = field(
@@ -81,27 +81,19 @@ def build_search(
         UserError: the value is unknown, or the search cannot use it.
     """
     form = choice(args, "lenpen_form", FORMS)
-    search = choice(args, "search", SEARCHES) if not getattr(args, "score_reference", False) else STOCK
+    search = choice(args, "search", SEARCHES)
     alpha = float(getattr(args, "lenpen", 1))
     if form == GNMT:
         logger.info(f"length penalty of the GNMT form: ((5 + length) / 6) ** {alpha:g}, the end mark counted")
-    extra = dict(extra_gen_cls_kwargs or {})
-    if search == LEAN:
-        alignment = getattr(args, "print_alignment", None)
-        if seq_gen_cls is None and alignment:  # as fairseq chooses
-            seq_gen_cls, extra["print_alignment"] = SequenceGeneratorWithAlignment, alignment
-        seq_gen_cls = seq_gen_cls or SequenceGenerator
-        seq_gen_cls = LEANER.get(seq_gen_cls, seq_gen_cls)
-    generator = build(task, models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
+    aligned = getattr(args, "print_alignment", None)
+    if search == LEAN and (seq_gen_cls is SequenceGenerator or not (seq_gen_cls or aligned)):
+        seq_gen_cls = LeanSearch
+    generator = build(task, models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
     if form == GNMT:
-        if type(generator) not in (*LEANER, *LEANER.values(), SequenceScorer):
+        if type(generator) not in KNOWN:
             raise UserError(_other_search(task, type(generator)))
         in_gnmt_form(generator, alpha)
-    return with_graphs(generator, args)
-
-
-def with_graphs(generator: Any, args: Any) -> Any:
-    """Return the search with graphs; without where ``args`` has no such setting, as in a validation in training."""
+    # Without graphs where there is no such setting, as in a validation in training.
     if isinstance(generator, LeanSearch) and not getattr(args, "no_search_graphs", True):
         generator.graphs = [StepGraphs() for _ in generator.model.models]
     return generator
@@ -137,24 +129,16 @@ def initialise_watched(initialise: Callable[..., None], task: FairseqTask, *give
 
 
 def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: Any, *given: Any, **named: Any) -> None:
-    """``Trainer.__init__`` that compares ``generation`` with ``eval_bleu_args``, the only one that a training reads.
+    """``Trainer.__init__`` that reads the keys of ``eval_bleu_args``.
 
     Raises:
-        UserError: a key of ``eval_bleu_args`` is unknown, or validation would translate in fairseq's form, although
-            GNMT's is set.
+        UserError: a key is unknown.
     """
     task = getattr(cfg, "task", None)
-    validates = bool(getattr(task, "eval_bleu", False))
-    of_validation = json.loads(getattr(task, "eval_bleu_args", None) or "{}") if validates else {}
+    asked = json.loads(getattr(task, "eval_bleu_args", None) or "{}") if getattr(task, "eval_bleu", False) else {}
     legal = [setting.name for setting in fields(GenerationConfigWithForm)]
-    if unknown := [unknown_name("key of eval_bleu_args", name, legal) for name in of_validation if name not in legal]:
+    if unknown := [unknown_name("key of eval_bleu_args", name, legal) for name in asked if name not in legal]:
         raise UserError(unknown)
-    form = choice(getattr(cfg, "generation", None), "lenpen_form", FORMS)
-    if form == GNMT and validates and of_validation.get("lenpen_form", STOCK) == STOCK:
-        raise UserError(
-            f"generation.lenpen_form={GNMT} is not read in validation: "
-            f'write "lenpen_form": "{GNMT}" into task.eval_bleu_args as well'
-        )
     initialise(trainer, cfg, *given, **named)
 
 

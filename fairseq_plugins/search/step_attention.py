@@ -1,9 +1,7 @@
 """fairseq's attention, one step of a search at a time: caches that are written in place and never re-ordered.
 
-``fairseq.modules.MultiheadAttention`` keeps keys and values of each hypothesis apart. Each step copies all of them to
-append one word, and again to follow the beams; keys and values of the source are projected and held once a hypothesis.
-Here those of a sentence are held once, and its hypotheses attend together: one product instead of K thin ones. For
-self-attention :class:`fairseq_plugins.search.hypotheses.Ancestry` tells who may see what.
+``fairseq.modules.MultiheadAttention`` keeps keys and values of each hypothesis apart, and copies them all twice. Those
+of a sentence are held here once, and its hypotheses attend together: one product instead of K thin ones.
 
 Legend: N sentences, W hypotheses of each, L cached target positions of a sentence, S source time, C width, H heads, D
 width of a head.
@@ -128,11 +126,9 @@ def attend(
     query: Tensor,
     key: Tensor | None,
     key_padding_mask: Tensor | None = None,
-    need_weights: bool = True,
-    need_head_weights: bool = False,
     **_: Any,
-) -> tuple[Tensor, Tensor | None]:
-    """One step of ``MultiheadAttention.forward``, whose other arguments do not matter to a step.
+) -> tuple[Tensor, None]:
+    """One step of ``MultiheadAttention.forward`` without its weights; other arguments do not matter to a step.
 
     Args:
         module: the attention.
@@ -140,14 +136,12 @@ def attend(
         query: ``(1, N * W, C)``.
         key: the source ``(S, N, C)`` at the first step of a cross-attention; not read later.
         key_padding_mask: ``(N, S)``, true for pads; read with ``key``.
-        need_weights: also return the weights, averaged over the heads.
-        need_head_weights: return the weights of each head instead.
 
     Returns:
-        output ``(1, N * W, C)``; weights ``(N * W, 1, keys)`` or ``(H, N * W, 1, keys)`` or None.
+        output ``(1, N * W, C)``, and None for the weights.
     """
-    ancestry, heads, rows = state.ancestry, module.num_heads, query.size(1)
-    grouped = (ancestry.sentences, ancestry.width, heads, module.head_dim)
+    ancestry, heads = state.ancestry, (module.num_heads, module.head_dim)
+    grouped = (ancestry.sentences, ancestry.width, *heads)
     queries = module.q_proj(query).view(grouped).transpose(1, 2)
     if module.self_attention:
         keys, values = module.k_proj(query).view(grouped), module.v_proj(query).view(grouped)
@@ -161,21 +155,12 @@ def attend(
             assert key is not None
             state.see_source(key_padding_mask, queries.dtype)
             source = key.transpose(0, 1)
-            by_head = (*source.shape[:2], heads, module.head_dim)
-            projected = (project(source).reshape(by_head) for project in (module.k_proj, module.v_proj))
+            projected = (project(source).unflatten(-1, heads) for project in (module.k_proj, module.v_proj))
             state.source[module] = Cached(*projected)
         keys, values = state.source[module].by_head()
         bias = state.source_bias
-    if need_weights or need_head_weights:
-        logits = torch.matmul(queries, keys.transpose(2, 3)) * module.scaling
-        weights = torch.softmax(logits if bias is None else logits + bias, dim=-1, dtype=torch.float32)
-        context = torch.matmul(weights.type_as(values), values)
-        weights = weights.permute(1, 0, 2, 3).reshape(heads, rows, 1, -1)
-        returned: Tensor | None = weights if need_head_weights else weights.mean(dim=0)
-    else:
-        context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=module.scaling)
-        returned = None
-    return module.out_proj(context.transpose(1, 2).reshape(1, rows, -1)), returned
+    context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=module.scaling)
+    return module.out_proj(context.transpose(1, 2).reshape(query.shape)), None
 
 
 def forward(self: Any, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Any:

@@ -8,8 +8,6 @@ recorded and replayed: the replay must have the same numbers bit for bit, or the
 Legend: N sentences still in the batch, K hypotheses of each, V words.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -88,7 +86,7 @@ class Room(Ancestry):
         self._bias = {}
         embed = replaced(member.decoder.embed_positions, forward=lambda *_, **__: self.position)
         with replaced(member.state, ancestry=self), embed:
-            return member.compute(self.tokens, self.temperature)[0]
+            return member.compute(self.tokens, self.temperature)
 
 
 class StepGraphs(RecordedGraphs):
@@ -114,7 +112,7 @@ class StepGraphs(RecordedGraphs):
         known = known and decoder.embed_positions is not None
         elsewhere = device.index not in (None, torch.cuda.current_device())
         differs = elsewhere or torch.is_grad_enabled() or torch.is_autocast_enabled(device.type)
-        if self.stopped or not known or differs or member.movable or member.attention:
+        if self.stopped or not known or differs or member.movable:
             return False
         weights = [(weight.data_ptr(), weight.dtype) for weight in (*model.parameters(), *model.buffers())]
         identity = (decoder, getattr(model, "_is_generation_fast", False), weights)

@@ -1,14 +1,10 @@
 """A model of an ensemble, one step of a search at a time.
 
-fairseq's search copies what the encoder returns once a hypothesis, and again at every step. The hypotheses of a
-sentence share it, so a copy changes nothing until a sentence leaves. The first step runs on sentences instead of
-hypotheses, which are still equal.
+The hypotheses of a sentence share what the encoder returns. The first step runs on sentences, since all are equal.
 
 Legend: N sentences still in the batch, K hypotheses of a sentence, W of them so far (1 at the first step, K after it),
 S source time, V words.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -43,46 +39,38 @@ class Member:
         net_input: of fairseq's sample.
         ancestry: of the hypotheses, shared by the ensemble.
         beam: K.
-        attention: whether the decoder's attention weights are asked for.
     """
 
-    def __init__(self, model: Any, net_input: dict[str, Any], ancestry: Ancestry, beam: int, attention: bool) -> None:
-        self.model, self.decoder, self.beam, self.attention = model, model.decoder, beam, attention
+    def __init__(self, model: Any, net_input: dict[str, Any], ancestry: Ancestry, beam: int) -> None:
+        self.model, self.decoder, self.beam = model, model.decoder, beam
         self.encoder = getattr(model, "encoder", None)
         self.source = None if self.encoder is None else self.encoder.forward_torchscript(net_input)
         self.state = DecodingState(ancestry)
-        self.options = {} if attention else {"alignment_layer": -1}  # no layer, hence no layer's weights
         movable = [module for module in self.decoder.modules() if hasattr(module, "reorder_incremental_state")]
         self.movable = [module for module in movable if module is not self.decoder and not has_steps(module)]
         self.graphs: Any = None  # the ``StepGraphs`` that compute steps, if there are any
         self.room: Any = None  # where they compute
 
-    def step(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
-        """Return log-probabilities of the next word, ``(N * W, V)``, and the attention, ``(N * W, S)``, if asked for.
+    def step(self, previous: Tensor, temperature: float) -> Tensor:
+        """Return log-probabilities of the next word, ``(N * W, V)``.
 
         Args:
             previous: the words so far, ``(N * W, T)``.
             temperature: divides the logits.
         """
         if self.graphs is not None and previous.size(1) > 1:
-            return self.graphs.step(self, previous, temperature), None
+            return self.graphs.step(self, previous, temperature)
         return self.compute(previous, temperature)
 
-    def compute(self, previous: Tensor, temperature: float) -> tuple[Tensor, Tensor | None]:
+    def compute(self, previous: Tensor, temperature: float) -> Tensor:
         """Do what :meth:`step` does, eagerly."""
         inputs = {} if self.encoder is None else {"encoder_out": self.source}
-        output, extra = self.decoder(previous, **inputs, incremental_state=self.state, **self.options)[:2]
+        # No layer has the number -1, hence no layer returns its attention weights.
+        output, extra = self.decoder(previous, **inputs, incremental_state=self.state, alignment_layer=-1)[:2]
         last = output[:, -1:]
         if temperature != 1:
             last = last / temperature
-        lprobs = self.model.get_normalized_probs((last, extra), log_probs=True, sample=None)[:, -1]
-        if not self.attention:
-            return lprobs, None
-        # The attention (R, S) of the last word, where fairseq looks for it.
-        weights = extra["attn"] if isinstance(extra, dict) else extra
-        if isinstance(weights, list):
-            weights = weights[0] if weights else None
-        return lprobs, None if weights is None else weights[:, -1]
+        return self.model.get_normalized_probs((last, extra), log_probs=True, sample=None)[:, -1]
 
     def expand(self, sentences: int, device: torch.device) -> None:
         """Go from sentences to hypotheses, after the first step."""

@@ -51,7 +51,7 @@ def test_choices_and_depths_of_translation() -> None:
         for name, method in METHODS.items():
             config = settings(f"{name}_transformer{size}{depth}")
             assert (config.dropout, config.activation_dropout) == (method.options.get("dropout", dropout), 0.0)
-            designs = resolve(plain_namespace(config, DeepTransformerModel.config_class))
+            designs = resolve(plain_namespace(config, DeepTransformerModel.config_class), DeepTransformerModel.family)
             for half, (stack, layers) in enumerate(zip(Stack, DEPTHS[depth], strict=True)):
                 assert getattr(config, f"{stack.value}_layers") == designs[stack].layers == layers
                 chosen = {axis: designs[stack].choice(axis) for axis in Axis}

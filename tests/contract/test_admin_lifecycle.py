@@ -1,10 +1,6 @@
 """Admin's profile: measured once, in the first training forward, right in every precision, and kept for good."""
 
-from __future__ import annotations
-
 import itertools
-import logging
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -117,22 +113,6 @@ def test_a_plain_checkpoint_is_taken_as_it_is(profiles: list[dict[str, Tensor]])
         assert profiles == []
         assert all((value == 1).all() for value in omegas(model).values())
         assert not calibration.pending(model)
-
-
-def test_the_table_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    model = admin()
-    with caplog.at_level(logging.INFO, logger=calibration.__name__):
-        model(*models.batch().inputs)
-        model(*models.batch().inputs)
-    assert len(caplog.records) == 1
-    row = r"^((?:en|de)coder\.layers\.\d)\s+(self_attn|encoder_attn|ffn)\s+([\d.]+)\s+([\d.]+)$"
-    rows = re.findall(row, caplog.records[0].getMessage(), re.MULTILINE)
-    found = {f"{layer}.{site}_residual": (float(variance), float(omega)) for layer, site, variance, omega in rows}
-    assert len(rows) == RESIDUALS
-    assert found.keys() == models.residuals(model).keys()
-    for name, module in models.residuals(model).items():
-        expected = (float(module.branch_variance), float(module.omega_profiled.mean()))
-        assert found[name] == pytest.approx(expected, abs=6e-5), name
 
 
 def test_sixty_layers_are_profiled_right_in_half_precision() -> None:

@@ -1,7 +1,5 @@
 """A checkpoint holds the whole model as plain data, and a training that goes on from it goes on exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

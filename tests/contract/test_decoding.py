@@ -1,7 +1,5 @@
 """Decoding step by step with a cache gives what a whole forward pass gives, in beam search as well."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,10 +1,6 @@
 """What methods promise in the other families, too: language models, and models for speech."""
 
-from __future__ import annotations
-
-import math
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,10 +9,7 @@ from torch import Tensor
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
-from tests.faults.exact import differences
-from tests.language_model import text
 from tests.models import methods_of, perturb, speech, tiny, tokens
-from tests.speech_to_text import audio
 
 FAMILIES: dict[type[DesignedModel], Callable[[], tuple[Tensor, ...]]] = {
     DeepTransformerLanguageModel: lambda: (tokens()[:2],),
@@ -47,33 +40,3 @@ def test_incremental_equals_full(family: type[DesignedModel]) -> None:
         varied = not torch.allclose(full[:, 1], full[:, 2], atol=1e-2)
         wrong += [] if same and varied else [method]
     assert wrong == []
-
-
-@every_family
-def test_calibration_sees_the_first_batch(family: type[DesignedModel]) -> None:
-    """omega_1 = 1, omega_2^2 = Var(x_0) + Var(F_1): Admin's rule, from the input of the lowest layer on."""
-    model, seen = tiny(f"admin{family.family.suffix}", dropout=0.0).train(), {}
-    layer = model.stacks()[0][1].layers[0]
-    handle = layer.self_attn_residual.register_forward_pre_hook(lambda _, inputs: seen.update(f=inputs[0], x=inputs[1]))
-    model(*FAMILIES[family]())
-    handle.remove()
-    expected = math.sqrt(float(seen["x"].var(correction=0) + seen["f"].var(correction=0)))
-    assert layer.self_attn_residual.omega_profiled.unique().tolist() == [1.0]
-    assert layer.ffn_residual.omega_profiled.unique().tolist() == [pytest.approx(expected, rel=1e-5)]
-
-
-@pytest.mark.slow
-@every_family
-def test_a_resumed_training_is_the_uninterrupted_one(
-    family: type[DesignedModel], characters: Path, speech_data: Path, tmp_path: Path
-) -> None:
-    """Across the end of an epoch; what has seen data does not look at the first batch after the break."""
-    language_model = family is DeepTransformerLanguageModel
-    data, train = (characters, text.train) if language_model else (speech_data, audio.train)
-    states = []
-    for name, stops in (("once", ("6",)), ("twice", ("3", "6"))):
-        for updates in stops:
-            path = train(data, tmp_path / name, f"admin{family.family.suffix}", "--max-update", updates)
-        states.append(torch.load(path, weights_only=True)["model"])
-    assert [name for name in differences(*states) if not name.endswith("_float_tensor")] == []
-    assert {float(value) for name, value in states[0].items() if name.endswith(".calibrated")} == {1.0}

@@ -1,7 +1,5 @@
 """The lean search finds what fairseq's finds, with every method."""
 
-from __future__ import annotations
-
 import pytest
 from fairseq.sequence_generator import SequenceGenerator
 

@@ -1,7 +1,5 @@
 """Two processes, each with half a batch, make the step that one process makes with the whole batch."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

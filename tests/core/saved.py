@@ -1,7 +1,5 @@
 """What autograd keeps for the backward pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

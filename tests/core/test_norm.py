@@ -1,7 +1,5 @@
 """Where the LayerNorms stand, by what a sub-layer computes."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

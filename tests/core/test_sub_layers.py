@@ -1,11 +1,8 @@
 """Sub-layers by name, in the order in which they run."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
-from torch import nn
 
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.residual import Residual
@@ -84,17 +81,3 @@ def test_the_encoder_for_speech_has_the_names_of_its_state_dict() -> None:
         name for name, module in model.named_modules() if isinstance(module, Residual)
     }
     assert sub_layers(model)[0].name == "encoder.transformer_layers.0.self_attn"
-
-
-def test_wrapped_layers_have_the_names_of_bare_ones() -> None:
-    class Wrapper(nn.Module):
-        def __init__(self, layer: nn.Module) -> None:
-            super().__init__()
-            self._fsdp_wrapped_module = layer
-
-    layer = subject("post_ln").build().decoder.layers[0]
-    model = nn.Module()
-    model.decoder = nn.Module()
-    model.decoder.layers = nn.ModuleList([Wrapper(layer)])
-    *_, last = sub_layers(model)
-    assert (last.name, last.layer, last.norm) == ("decoder.layers.0.ffn", layer, layer.final_layer_norm)

@@ -1,7 +1,5 @@
 """Word dropout: whole vectors, at the rate asked for, in training only, before anything is added to them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -9,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.word_dropout import WordDropout
-from tests import models
 from tests.models import inputs as batch
 from tests.models import logits, tiny
 
@@ -81,10 +78,3 @@ def test_words_are_dropped_before_they_are_scaled() -> None:
     logits(model, inputs)
     assert torch.equal(seen[0], model.encoder.embed_tokens(inputs.src_tokens))
     assert torch.equal(seen[1], model.decoder.embed_tokens(inputs.prev_output_tokens))
-
-
-def test_the_deep_recipe_is_said_in_full() -> None:
-    config = models.configuration("--arch", "b2t_deep_transformer_wmt_en_de_100")
-    assert (config.word_dropout, config.dropout, config.b2t_init_scale) == ("0.1", 0.5, "0.1")
-    kept = models.configuration("--arch", "b2t_deep_transformer", "--dropout", "0.3", "--word-dropout", "0.2,0")
-    assert (kept.word_dropout, kept.dropout) == ("0.2,0", 0.3)

@@ -1,7 +1,5 @@
 """``post_ln`` and ``pre_ln`` are stock fairseq in every family: same names, first weights and numbers, bit for bit."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

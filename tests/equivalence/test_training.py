@@ -1,7 +1,5 @@
 """Training ``post_ln`` and ``pre_ln`` is training stock fairseq: the same losses and weights, update for update."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

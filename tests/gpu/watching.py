@@ -27,7 +27,7 @@ IN_FLOAT32 = {
     "fairseq_plugins/methods/realformer.py masked",
     # A square leaves the range of float16 at 256.
     "fairseq_plugins/methods/rms_norm.py forward",
-    "fairseq_plugins/methods/shared/length.py unit",
+    "fairseq_plugins/methods/shared/precision.py unit",
     # The weights of the streams, a few numbers for each word.
     "fairseq_plugins/methods/hyper_connections.py weights",
     "fairseq_plugins/methods/hyper_connections.py <genexpr>",

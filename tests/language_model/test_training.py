@@ -1,7 +1,5 @@
 """Language models under fairseq's ``language_modeling`` task: as stock where they are stock, and every method."""
 
-from __future__ import annotations
-
 import logging
 import math
 from pathlib import Path
@@ -9,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor, nn
 
@@ -18,7 +15,7 @@ from fairseq_plugins.core.language_model import LANGUAGE_MODEL, DeepTransformerL
 from fairseq_plugins.core.method import Axis
 from tests.language_model import text
 from tests.models import language_modeling as task
-from tests.models import methods_of, perturb, tiny, tokens
+from tests.models import methods_of
 from tests.representatives import for_each
 from tests.toy import losses_of
 
@@ -73,26 +70,6 @@ def test_every_method_learns_and_is_evaluated(
     assert count == len(written)
     assert result["loss"] == pytest.approx(total / len(written), rel=1e-5)
     assert result["perplexity"] == pytest.approx(2 ** (total / count), rel=1e-5)
-
-
-@for_each("method", METHODS, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
-def test_beam_search_scores_are_those_of_a_full_forward(method: str) -> None:
-    """Of every hypothesis that continues a prefix: a state that is not reordered with its beam would show here."""
-    model, inputs = tiny(method + LANGUAGE_MODEL.suffix).train(), tokens()[:2, :4]
-    model(inputs)
-    perturb(model)
-    model.eval()
-    words = task().target_dictionary
-    search = SequenceGenerator([model], words, beam_size=3, max_len_b=9, normalize_scores=False)
-    sample = {"net_input": {"src_tokens": inputs, "src_lengths": torch.tensor([4, 4])}}
-    found = task().inference_step(search, [model], sample)
-    assert [len(hypotheses) for hypotheses in found] == [3, 3]
-    for prefix, hypotheses in zip(inputs, found, strict=True):
-        for one in hypotheses:
-            assert one["tokens"][:3].tolist() == prefix[1:].tolist()
-            source = torch.cat([prefix[:1], one["tokens"][:-1]]).unsqueeze(0)
-            scores = log_probabilities(model, source, one["tokens"].unsqueeze(0))[0]
-            assert torch.allclose(scores.float(), one["positional_scores"], atol=1e-4)
 
 
 def test_fairseq_interactive_reads_lines() -> None:

@@ -1,7 +1,5 @@
 """A tiny character-level text, and the shortest way to train on it and to evaluate, in this process."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Admin: omega against variances that the test measures itself, and against the numbers of the released profile."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from typing import Any

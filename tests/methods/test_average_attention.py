@@ -4,8 +4,6 @@ AAN, merged attention, and a self-attention or a gated average beside the cross-
 position by position; ``test_equations.py`` has their layers and gradients.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any
@@ -94,14 +92,6 @@ def test_it_is_the_equation(kind: str, targets: list[int], data: st.DataObject, 
     assert (found is not None) == (need[0] and weights is not None)
     if found is not None:
         torch.testing.assert_close(found, weights if need[1] else weights.mean(dim=0), rtol=1e-4, atol=1e-6)
-
-
-@torch.no_grad()
-def test_without_a_future_mask_the_mean_is_that_of_the_sentence() -> None:
-    module, z, pads = attention("aan"), torch.randn(4, 2, C), by_hand.pads_of([4, 2])
-    seen = by_hand.seen_anywhere(by_hand.no_pads(pads, 4, 2), 4)
-    output = module.attend(z, z, pads, pads, None, None, False, False, None)[0]
-    close(output, by_hand.gated_average(module, z, seen), pads)
 
 
 @given(length=st.integers(1, 9), targets=lengths_of_a_batch, left=st.booleans(), causal=st.booleans())

@@ -1,9 +1,6 @@
 """The constants that papers print or give in closed form, and the sub-layers that a model counts for them."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +11,12 @@ import torch
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.residual import PlainResidual
-from fairseq_plugins.methods import deepnet, sub_ln, t_fixup
+from fairseq_plugins.methods import deepnet, pcformer, sub_ln
+from fairseq_plugins.methods.dlcl import initial_weights
 from fairseq_plugins.methods.mix_ln import post_layers
+from fairseq_plugins.methods.ode import RungeKutta
 from tests.models import full, residuals, tiny
 from tests.toy import train_toy
-
-ENCODER, DECODER = Stack.ENCODER, Stack.DECODER
 
 
 def design(stack: Stack, encoder_layers: int, decoder_layers: int) -> StackDesign:
@@ -27,51 +24,21 @@ def design(stack: Stack, encoder_layers: int, decoder_layers: int) -> StackDesig
     return StackDesign(stack, {}, encoder_layers, decoder_layers, 64, 96, 4, 0.0, 0.0, SimpleNamespace())
 
 
-def test_deepnet_s_alpha_and_beta_of_a_translation_model() -> None:
-    table = {
-        (6, 6): ((1.418, 0.497), (2.060, 0.343)),
-        (12, 12): ((1.761, 0.400), (2.449, 0.289)),
-        (18, 18): ((1.999, 0.353), (2.711, 0.261)),
-        (60, 12): ((2.633, 0.268), (2.449, 0.289)),
-        (100, 100): ((3.416, 0.206), (4.162, 0.170)),
-    }
-    for layers, expected in table.items():
-        for stack, sub_layers, constants in ((ENCODER, 2, expected[0]), (DECODER, 3, expected[1])):
-            depths = design(stack, *layers)
-            numbers = (deepnet.alpha(depths, sub_layers), deepnet.beta(depths, sub_layers))
-            assert numbers == pytest.approx(constants, abs=5e-4), layers
-
-
-def test_deepnet_s_alpha_and_beta_of_a_stack_alone() -> None:
-    """Encoder-only and decoder-only: (2L)^(1/4) and (8L)^(-1/4)."""
-    for layers in (1, 6, 8, 18, 100):
-        for one in (design(ENCODER, layers, 0), design(DECODER, 0, layers)):
+def test_constants_of_a_stack_alone() -> None:
+    """(2L)^(1/4) and (8L)^(-1/4) of DeepNet, also as released, and sqrt(ln 2L) of Sub-LN."""
+    for layers in (1, 8, 100):
+        for one in (design(Stack.ENCODER, layers, 0), design(Stack.DECODER, 0, layers)):
             assert deepnet.alpha(one, 2) == pytest.approx((2 * layers) ** 0.25, rel=1e-12)
-            assert deepnet.beta(one, 2) == pytest.approx((8 * layers) ** -0.25, rel=1e-12)
+            assert deepnet.beta(one, 2) == deepnet.beta(one, 2, "released") == pytest.approx((8 * layers) ** -0.25)
+            assert sub_ln.gamma(one, 2) == pytest.approx(math.sqrt(math.log(2 * layers)), rel=1e-12)
 
 
-def test_only_deepnet_s_released_encoder_has_another_beta() -> None:
-    """(N^4 M)^(1/16) / 1.15 is what the released code divides by; (12 M)^(1/4) and (8 M)^(1/4) agree with the text."""
-    encoder, decoder = design(ENCODER, 18, 18), design(DECODER, 18, 18)
-    assert 1 / deepnet.beta(encoder, 2, "released") == pytest.approx((18**5) ** 0.0625 / 1.15, rel=1e-12)
-    assert deepnet.beta(decoder, 3, "released") == deepnet.beta(decoder, 3)
-    assert deepnet.beta(replace(encoder, decoder_layers=0), 2, "released") == pytest.approx(144**-0.25, rel=1e-12)
-
-
-def test_sub_ln_s_gains() -> None:
-    """Figure 2, for 18 encoder and 6 decoder layers, and for stacks alone."""
-    of_encoder = math.sqrt(math.log(18) * math.log(36) / 3)
-    assert sub_ln.gamma(design(ENCODER, 18, 6), 2) == pytest.approx(of_encoder, rel=1e-12)
-    assert sub_ln.gamma(design(DECODER, 18, 6), 3) == pytest.approx(math.sqrt(math.log(18)), rel=1e-12)
-    for alone in (design(DECODER, 0, 12), design(ENCODER, 12, 0)):
-        assert sub_ln.gamma(alone, 2) == pytest.approx(math.sqrt(math.log(24)), rel=1e-12)
-
-
-def test_factors_of_t_fixup() -> None:
-    """0.67 N^(-1/4) and (9 M)^(-1/4) to four digits."""
-    for layers, encoder, decoder in ((6, 0.4281, 0.3689), (12, 0.3600, 0.3102), (18, 0.3253, 0.2803)):
-        assert t_fixup.matrix_factor(ENCODER, layers) == pytest.approx(encoder, abs=5e-5)
-        assert t_fixup.matrix_factor(DECODER, layers) == pytest.approx(decoder, abs=5e-5)
+def test_what_solvers_start_from() -> None:
+    """Averages of all states, as a DLCL; a moving average by halves; both evaluations in full."""
+    solver = pcformer.PredictorCorrector(layers=2, width=4, order=2, whole=False)
+    for weights in (solver.before, solver.after):
+        assert torch.equal(weights, initial_weights(3, 3, "average"))
+    assert (solver.alpha.item(), RungeKutta(1, 2, "trained", whole=False).gamma.tolist()) == (0.5, [1.0, 1.0])
 
 
 def test_mix_ln_rounds_the_number_of_post_ln_layers_down() -> None:

@@ -1,7 +1,5 @@
 """DLCL: first weights, and memory that grows linearly with depth."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -60,13 +58,3 @@ def test_what_is_out_of_the_window_is_forgotten(arch: str) -> None:
         assert len(states) == len(before) + 1
         assert torch.equal(states[-2], before[-1])
     assert [state.numel() for state in states] == [0, 0, 64, 64]
-
-
-def test_stacks_may_differ() -> None:
-    model = tiny("dlcl_transformer", norm_position="post,pre", dlcl_window="1,0", dlcl_weights="dimension,scalar")
-    assert (model.encoder.layer_norm, model.decoder.layer_norm is None) == (None, False)
-    assert (model.encoder.history.window, model.decoder.history.window) == (1, 3)
-    assert [stack.history.weight.size(2) for stack in (model.encoder, model.decoder)] == [16, 1]
-    half = tiny("pre_ln_transformer", layer_aggregation="dlcl,last")
-    assert not [name for name, _ in half.decoder.named_parameters() if "history" in name]
-    assert half.encoder.history.weight.shape == (4, 4, 1)

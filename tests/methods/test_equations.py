@@ -1,7 +1,5 @@
 """Every method against its equation, written out in plain torch: both stacks and a language model, with gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -116,6 +114,8 @@ def normformer(at: At, x: Tensor) -> Tensor:
         return stream + at.branch(z, inner=lambda hidden: ln(hidden, at.layer.fc2.norm))
     module = getattr(at.layer, at.site.value)
     factors = module.out_proj.heads.scale.repeat_interleave(module.head_dim)
+    if at.stack.design.options.head_scale_at == "output":
+        return x + at.later_norm("branch", at.branch(z) * factors)
     return x + at.later_norm("branch", at.branch(z, inner=lambda heads: heads * factors))
 
 
@@ -436,7 +436,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("layernorm_scaling", RMS_OVER_DEPTH, [{"norm_type": "rms_norm"}]),
     ("mix_ln", Equation(mix_ln, norm_on_top), [{"mix_post": share} for share in ("0.25", "0.5,0.5", "0.4,0.9")]),
     ("sub_ln", Equation(sub_ln, norm_on_top), [{"sub_cross": "yes"}, {"sub_cross": "no"}]),
-    ("normformer", Equation(normformer, norm_on_top), [{"residual": "plain"}, {"residual": "res_scale"}]),
+    ("normformer", Equation(normformer, norm_on_top), [{}, {"residual": "res_scale", "head_scale_at": "output"}]),
     ("rms_norm", normed_by(rms), [{}]),
     ("dyt", normed_by(tanh), [{}]),
     ("derf", normed_by(derf), [{}]),

@@ -1,7 +1,5 @@
 """FixUp: where each scalar stands, how many there are, what the weights start from, and that nothing else is left."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ScaleNorm, FixNorm, SmallInit and the cosines of QKNorm."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -10,7 +8,7 @@ from torch import nn
 
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.methods.scale_norm import ScaleNorm, UnitRows, UnitVectors
-from fairseq_plugins.methods.shared.length import inverse_rms, unit
+from fairseq_plugins.methods.shared.precision import inverse_rms, unit
 from tests.models import inputs, logits, tiny
 
 

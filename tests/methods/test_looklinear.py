@@ -1,7 +1,5 @@
 """LookLinear: after the mirrored initialisation a feed-forward sub-layer is a linear map, exactly."""
 
-from __future__ import annotations
-
 import torch
 from fairseq import utils
 

@@ -1,7 +1,5 @@
 """DeepNet's and Sub-LN's first weights: Xavier's normal rule with a gain, or as their released code draws."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

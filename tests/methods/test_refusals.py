@@ -1,12 +1,9 @@
 """What a method refuses: combinations that its paper does not cover, and numbers that make no sense, in one line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.config.test_refusals import problems
 
-SCALES = "scales the stream for the LayerNorm after it: it needs --norm-position post, not"
 MIXES = "--layer-aggregation dlcl mixes outputs of LayerNorms: it needs --norm-position pre or post, not"
 MERGED = "is part of the cross-attention, which language models and --no-cross-attention lack: use"
 MAPS = "--reparam sigma needs plain linear maps, and"
@@ -16,34 +13,18 @@ APART = "--base-init xavier_apart applies to the cross-attention, and this model
 ON_TOP = "--norm-on-top has no effect here: it belongs to --norm-position branch and"
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     *(
-        ("deepnet", {"norm_position": norm}, f"--residual deepnorm {SCALES} {norm}")
-        for norm in ("pre", "branch", "none")
-    ),
-    *(
-        ("admin_torch", {"norm_position": norm}, f"--residual admin_torch {SCALES} {norm}")
-        for norm in ("pre", "branch", "none")
-    ),
-    *(
-        ("keel", {"norm_position": norm}, f"--norm-position keel or post, not {norm}")
-        for norm in ("pre", "none", "peri")
-    ),
-    *(
-        ("resi_dual", {"norm_position": norm}, f"use --norm-position post, not {norm}")
-        for norm in ("pre", "none", "branch")
-    ),
-    *(
-        ("span_norm", {"norm_position": norm}, "--residual span leaves the stream out")
-        for norm in ("pre", "none", "sub")
+        (one, {"norm_position": norm}, f"a LayerNorm after each sum: use --norm-position {wanted}, not {norm}")
+        for one, wanted in (
+            *((one, "post") for one in ("admin", "admin_torch", "deepnet", "resi_dual", "span_norm")),
+            *(("keel", "keel or post"), ("siamese_norm", "siamese or post")),
+        )
+        for norm in ("pre", "none", "branch", "peri", "sub")
     ),
     *(
         ("deep", {"norm_position": norm, "norm_type": "dyt"}, "--norm-type dyt has no effect")
         for norm in ("none", "fixup")
     ),
     *(("deep", {"attention": one, "no_cross_attention": True}, MERGED) for one in ("matt", "matt_self", "matt_aan")),
-    *(
-        ("siamese_norm", {"norm_position": norm}, f"use --norm-position siamese or post, not {norm}")
-        for norm in ("pre", "none", "keel")
-    ),
     *(
         (one, {"norm_position": "post"}, "it needs --norm-position pre, not post")
         for one in ("mhc", "attention_residuals")

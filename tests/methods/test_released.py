@@ -6,8 +6,6 @@ attentions of gated attention and ResFormer without rotations. A missing colon o
 that is not theirs has no numbers here.
 """
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 

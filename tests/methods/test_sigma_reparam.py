@@ -1,7 +1,5 @@
 """sigma-Reparam: each matrix over its spectral norm times gamma, followed by power iterations, folded for decoding."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

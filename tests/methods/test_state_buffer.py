@@ -1,7 +1,5 @@
 """Mixtures from one buffer of states: derivatives, and a number of operations that grows linearly with depth."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from typing import Any

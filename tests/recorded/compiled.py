@@ -4,8 +4,6 @@
 five seconds. It is no part of ``make record``.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The names that users type: commands, options, architectures, and flags of models, criteria and optimizers."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence

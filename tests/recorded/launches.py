@@ -4,8 +4,6 @@ Counted on the pretended GPU of ``tests/gpu``, in ``Trainer.train_step``. What a
 and stands in a column of its own. Views and tensors without numbers launch nothing.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The first updates of every method, and names and shapes of its weights. A refactoring must not change them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache

@@ -3,8 +3,6 @@
 A NAME restricts the work to the files whose path contains it: ``fading`` for a method, ``interface`` for the options.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator, Sequence

@@ -3,12 +3,9 @@
 A method, a flag or an architecture that is lost fails here, and so does a new one until ``make record``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests import models
 from tests.recorded import checkpoints, interface, launches, numbers, record
@@ -98,21 +95,3 @@ def test_checkpoints_hold_what_has_to_be_carried_over() -> None:
         calibrated = [float(value) for key, value in held[name].items() if key.endswith(".calibrated")]
         assert calibrated == [1.0] * sub_layers
     assert {"encoder.history.weight", "decoder.history.weight"} <= held["dlcl_matt"].keys()
-
-
-def test_layers_that_differ_are_told_apart() -> None:
-    class Stack(torch.nn.Module):
-        def __init__(self, *widths: int) -> None:
-            super().__init__()
-            self.layers = torch.nn.ModuleList(torch.nn.Linear(2, width) for width in widths)
-            self.register_buffer("seen", torch.zeros(1))
-
-    model = torch.nn.ModuleDict({"encoder": Stack(3, 3, 4), "decoder": Stack(4)})
-    assert numbers.weights_text("translation", model).splitlines() == [
-        "# translation",
-        "encoder\tseen 1 buffer",
-        "encoder.layers.0-1\tweight 3x2, bias 3",
-        "encoder.layers.2\tweight 4x2, bias 4",
-        "decoder\tseen 1 buffer",
-        "decoder.layers.0\tweight 4x2, bias 4",
-    ]

@@ -1,7 +1,5 @@
 """Searches with a tiny model, without a command line, and what a score must be."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """The GNMT form through the commands: the scores that they print, with models of fairseq and of this package."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math
@@ -12,8 +10,7 @@ import pytest
 import torch
 
 from fairseq_plugins.integrity import NON_FINITE_ALLOWED
-from fairseq_plugins.tools.cli.stock import USER_DIR
-from tests import processes, toy
+from tests import toy
 from tests.refusals import line_of
 from tests.search.searching import gnmt
 
@@ -123,11 +120,8 @@ def test_bleu_while_training(data: Path, tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_a_training_may_carry_the_search_of_its_evaluation(data: Path, tmp_path: Path) -> None:
-    """In a YAML file; but that of its own validation must be legal and in the same form."""
-    in_another_form = 'write "lenpen_form": "gnmt" into task.eval_bleu_args as well'
+    """In a YAML file; but that of its own validation must be legal."""
     for validation, message in (
-        (("--eval-bleu",), in_another_form),
-        (("--eval-bleu", "--eval-bleu-args", '{"lenpen": 0.6}'), in_another_form),
         (
             ("--eval-bleu", "--eval-bleu-args", '{"beem": 2}'),
             "eval_bleu_args 'beem' (did you mean 'beam'?); legal values:",
@@ -148,17 +142,3 @@ def test_a_training_may_carry_the_search_of_its_evaluation(data: Path, tmp_path:
             toy.run_training(config)
         assert (tmp_path / "checkpoint_last.pt").exists() is not bool(message)
         (tmp_path / "checkpoint_last.pt").unlink(missing_ok=True)
-
-
-@pytest.mark.slow
-def test_fairseq_s_own_command_in_its_own_process(data: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    """There the flag must be known before the options are read, by ``--user-dir`` alone."""
-    program = "import sys; from fairseq_cli.generate import cli_main; sys.exit(cli_main())"
-    flags = ["--cpu", "--max-len-b", "12", "--max-tokens", "400", "--user-dir", USER_DIR, *FORM, *WIDE]
-    words = ("-c", program, data, "--path", checkpoints["transformer"], *flags)
-    ended = processes.python(*words, cwd=tmp_path, PYTHONPATH="")
-    assert ended.code == 0, ended.errors
-    found = printed(ended.output)
-    assert sorted(found) == list(range(8))
-    assert_printed_in_form(found, 0.6)
-    assert all(math.isfinite(line.score) for lines in found.values() for line in lines)

@@ -1,23 +1,18 @@
 """The lean search with every setting of a search, with other models, and what it leaves as it was."""
 
-from __future__ import annotations
-
 import itertools
 from argparse import Namespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_plugins.search.beam import LeanSearch
-from fairseq_plugins.search.hypotheses import BLOCK, Ancestry, best_candidates, best_of_rows
-from fairseq_plugins.search.step_attention import Cached
+from fairseq_plugins.search.hypotheses import BLOCK, best_candidates, best_of_rows
 from tests import models
 from tests.models import WORDS
-from tests.refusals import refused
 from tests.search.searching import outspoken, scores, search, settings, words
 
 KINDS = (LeanSearch, SequenceGenerator)
@@ -37,14 +32,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "temperature": {"temperature": 0.5},
     "prefix": {"prefix": torch.tensor([[7, 8], [9, 1], [10, 11], [12, 13]])},
     "prefix with an end": {"prefix": torch.tensor([[7, 8, 9], [9, 2, 1], [10, 11, 1], [12, 13, 14]])},
-    "alignment": {"print_alignment": "soft"},
-    "hard alignment": {"print_alignment": "hard", "lenpen_form": "gnmt"},
     "diverse": {"diverse_beam_groups": 3},
     "siblings": {"diversity_rate": 0.5},
 }
 
 
-def assert_same(ours: list[list[dict[str, Any]]], stock: list[list[dict[str, Any]]], attention: bool = False) -> None:
+def assert_same(ours: list[list[dict[str, Any]]], stock: list[list[dict[str, Any]]]) -> None:
     """The same words; scores to float32's rounding, which grows with the sums."""
     for mine, theirs in zip(ours, stock, strict=True):
         assert words(mine) == words(theirs)
@@ -52,14 +45,6 @@ def assert_same(ours: list[list[dict[str, Any]]], stock: list[list[dict[str, Any
         for one, other in zip(mine, theirs, strict=True):
             assert one.keys() == other.keys()
             assert torch.allclose(one["positional_scores"], other["positional_scores"], rtol=1e-5, atol=1e-5)
-            if attention:
-                assert one["attention"].shape == other["attention"].shape
-                assert torch.allclose(one["attention"], other["attention"], atol=1e-5)
-                if isinstance(one["alignment"], list):  # soft, as text; else pairs of places
-                    shares, others = (np.array(each["alignment"], dtype=float) for each in (one, other))
-                    assert shares == pytest.approx(others, abs=1e-5)
-                else:
-                    assert torch.equal(one["alignment"], other["alignment"])
 
 
 def both(members: list[Any], data: models.Batch, **values: Any) -> tuple[Any, Any]:
@@ -70,8 +55,7 @@ def both(members: list[Any], data: models.Batch, **values: Any) -> tuple[Any, An
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting(name: str, members: int) -> None:
     ensemble = [outspoken(seed=seed) for seed in range(1, members + 1)]
-    ours, stock = both(ensemble, models.batch(), **SETTINGS[name])
-    assert_same(ours, stock, attention="alignment" in name)
+    assert_same(*both(ensemble, models.batch(), **SETTINGS[name]))
 
 
 def test_sampling_is_fairseq_s() -> None:
@@ -160,37 +144,3 @@ def test_nan_is_never_the_best() -> None:
     found = best_candidates(numbers, torch.zeros(1, 2), sentences=1, count=3)
     assert found.parents.tolist() == [[1, 1, 1]]
     assert found.words.tolist() == [[5, 4, 3]]
-
-
-def test_ancestry_by_hand() -> None:
-    """Two steps of one sentence with two hypotheses, both of which continue the second one of the first step."""
-    ancestry = Ancestry(1, torch.device("cpu"))
-    ancestry.begin_step()
-    ancestry.follow(None, torch.tensor([[0, 0]]))
-    ancestry.begin_step()
-    ancestry.follow(None, torch.tensor([[1, 1]]))
-    ancestry.begin_step()
-    seen = ancestry.bias(torch.float32)[0, 0].eq(0)
-    assert seen.tolist() == [[True, False, True, True, False], [True, False, True, False, True]]
-
-
-def test_a_cache_grows_and_shrinks_in_place() -> None:
-    keys = torch.arange(3 * 5 * 2, dtype=torch.float).view(3, 5, 1, 2)
-    cached = Cached.of_target(keys[:, :1], -keys[:, :1], room=2)
-    for step in range(5):
-        cached.append(keys[:, step : step + 1], -keys[:, step : step + 1])
-    cached.keep([0, 2], torch.tensor([0, 2]))
-    found = cached.by_head()
-    assert torch.equal(found[0], keys[[0, 2]].transpose(1, 2))
-    assert torch.equal(found[1], -keys[[0, 2]].transpose(1, 2))
-
-
-# Settings
-
-
-def test_mistakes_are_refused() -> None:
-    model = outspoken()
-    for values, message in (
-        ({"search": "leen"}, "unknown --search 'leen' (did you mean 'lean'?); legal values: fairseq, lean"),
-    ):
-        assert refused(models.task().build_generator, [model], settings(**values)).startswith(message)

@@ -4,8 +4,6 @@ A word is a vector, held for some frames and blurred by noise; the text is the w
 them is needed: fairseq reads features from ``.npy`` files.
 """
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

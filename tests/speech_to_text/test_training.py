@@ -1,7 +1,5 @@
 """Speech to text under fairseq's ``speech_to_text`` task: as stock where it is stock, and every method."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -124,13 +122,3 @@ def test_an_encoder_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=f"--load-pretrained-encoder-from .*{path}: {words}") as caught:
             tiny("pre_ln_s2t_transformer", load_pretrained_encoder_from=str(tmp_path / path))
         assert all("\n" not in problem for problem in caught.value.problems)
-
-
-def test_the_encoder_is_frozen_for_as_long_as_is_said() -> None:
-    model = tiny("b2t_s2t_transformer", encoder_freezing_updates=2).train()
-    for update, learns in enumerate((False, False, True)):
-        model.zero_grad()
-        model.set_num_updates(update)
-        model(*speech())[0].sum().backward()
-        layers = model.encoder.transformer_layers
-        assert all((parameter.grad is not None) == learns for parameter in layers.parameters()), update

@@ -1,11 +1,8 @@
 """Averages over the target so far, for attentions without weights: over whole sequences and step by step.
 
-Legend: T time, B batch, C width. Pads never enter an average, and the rows of pads are zero, as in the released code of
-average and of merged attention (Zhang, Xiong and Su, ACL 2018, https://arxiv.org/abs/1805.00631; Zhang, Titov and
-Sennrich, EMNLP 2019, https://arxiv.org/abs/1908.11365).
+Pads never enter an average, and the rows of pads are zero, as in the released code of AAN and of merged attention.
+Legend: T time, B batch, C width.
 """
-
-from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -14,6 +11,8 @@ import torch
 from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
+
+from fairseq_plugins.core.attention import Attended, Given
 
 
 def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -59,8 +58,7 @@ def full_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
 class RunningAverage(FairseqIncrementalState, nn.Module):
     """Mean over the positions so far. In decoding each step costs O(1) time and memory.
 
-    The decoding state is the sum ``(B, C)`` and the count ``(B, 1)`` of the steps so far, float32. It differs between
-    the beams of a sentence and follows them at every step.
+    The state is the sum ``(B, C)`` and the count ``(B, 1)`` of the steps so far, float32, which follow the beams.
     """
 
     if TYPE_CHECKING:  # mypy cannot see them behind ``nn.Module.__getattr__``
@@ -118,15 +116,9 @@ def average_feed_forward(width: int, ffn_width: int, activation_dropout: float) 
 class AverageAttention(nn.Module):
     """sigmoid(i) * z + sigmoid(f) * g with [i; f] = W [z; g] + b; g is the mean of the inputs z so far.
 
-    With a feed-forward network, g is its output for that mean. Zhang, Xiong and Su, ACL 2018,
-    https://arxiv.org/abs/1805.00631, equations 1 to 3. It replaces a self-attention and has no heads and no dropout of
-    attention weights; W, ``(2C, 2C)``, is drawn from Xavier's uniform distribution and b starts at zero.
-
-    Args:
-        width: C.
-        heads: heads that a self-attention would have; kept because layers read the number from their self-attention.
-        ffn_width: inner width of the feed-forward network; 0 for none.
-        activation_dropout: rate of the dropout after its relu.
+    Zhang, Xiong and Su, ACL 2018, https://arxiv.org/abs/1805.00631, equations 1 to 3; with an ``ffn_width`` g is the
+    output of a feed-forward network for the mean. W, ``(2C, 2C)``, is drawn from Xavier's uniform distribution and b
+    starts at zero. ``heads`` is kept because layers read the number from their self-attention.
     """
 
     def __init__(self, width: int, heads: int, ffn_width: int = 0, activation_dropout: float = 0.0) -> None:
@@ -138,20 +130,10 @@ class AverageAttention(nn.Module):
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        key_padding_mask: Tensor | None = None,
-        query_padding_mask: Tensor | None = None,
-        future_mask: Tensor | None = None,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None = None,
-        need_weights: bool = False,
-        need_head_weights: bool = False,
-        prev_logits: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
-        average = self.average(query, query_padding_mask, incremental_state, future_mask is not None)
-        average = self.ffn(average)
+        given = Given(*args, **kwargs)
+        causal = given.future_mask is not None
+        average = self.ffn(self.average(query, given.query_padding_mask, given.incremental_state, causal))
         of_input, of_average = torch.sigmoid(self.gate(torch.cat([query, average], dim=-1))).chunk(2, dim=-1)
-        return of_input * query + of_average * average, None, prev_logits
+        return of_input * query + of_average * average, None, given.prev_logits

@@ -4,8 +4,6 @@ Autograd keeps x and the value of f. Left to itself, it would make more operatio
 argument of erf, too.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,6 +1,8 @@
-"""Keys and values of an attention that computes its weights itself, with fairseq's decoding cache."""
+"""Queries, keys and values of an attention that computes its weights itself, with fairseq's decoding cache.
 
-from __future__ import annotations
+In a search B may be W times the number N of sentences whose keys the cache holds. The queries of a sentence then attend
+together, as if they were W times T positions.
+"""
 
 from typing import Any
 
@@ -37,3 +39,21 @@ def keys_and_values(
         state = {"prev_key": keys, "prev_value": values, "prev_key_padding_mask": pads}
         attention._set_input_buffer(incremental_state, state)
     return keys, values, pads
+
+
+def by_sentence(attention: Any, queries: Tensor, sentences: int) -> Tensor:
+    """Reshape ``(T, N * W, C)`` to ``(N, H, W * T, D)``."""
+    grouped = queries.reshape(len(queries), sentences, -1, attention.num_heads, attention.head_dim)
+    return grouped.permute(1, 3, 2, 0, 4).flatten(2, 3)
+
+
+def by_position(contexts: Tensor, length: int) -> Tensor:
+    """Reshape ``(N, H, W * T, D)``, with T the ``length``, to ``(T, N * W, C)``."""
+    by_step = contexts.view(*contexts.shape[:2], -1, length, contexts.size(3)).permute(3, 0, 2, 1, 4)
+    return by_step.flatten(3).flatten(1, 2)
+
+
+def by_head(probabilities: Tensor, length: int, each: bool) -> Tensor:
+    """Return weights ``(H, N * W, T, S)`` of ``(N, H, W * T, S)``; without ``each`` their mean over the heads."""
+    weights = probabilities.transpose(0, 1).reshape(probabilities.size(1), -1, length, probabilities.size(3))
+    return weights if each else weights.mean(dim=0)

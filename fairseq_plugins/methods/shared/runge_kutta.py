@@ -1,7 +1,5 @@
 """The evaluations of a layer by Runge-Kutta methods of order 2 (Heun's) and 4, which the solvers combine."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fairseq_plugins.core.solver import Layer
@@ -13,13 +11,9 @@ STEPS = {2: (1.0,), 4: (0.5, 0.5, 1.0)}
 
 
 def evaluations(layer: Layer, x: Tensor, order: int, whole: bool) -> list[Tensor]:
-    """Return F_1 = F(x), then F_i = F(x + a_i F_{i-1}), ``order`` of them, each ``(T, B, C)``.
+    """Return F_1 = F(x), then F_i = F(x + a_i F_{i-1}), as many as the ``order``, 2 or 4, each ``(T, B, C)``.
 
-    Args:
-        layer: the layer as a function.
-        x: its input.
-        order: 2 or 4.
-        whole: F is the layer; otherwise the layer less its input.
+    F is the ``whole`` layer, otherwise the layer less its input.
     """
     found: list[Tensor] = []
     for step in (0.0, *STEPS[order]):

@@ -1,7 +1,5 @@
 """The two draws of DeepNet and of Sub-LN: Xavier's normal rule, as in their papers, or what torchscale draws."""
 
-from __future__ import annotations
-
 from torch import nn
 
 

@@ -1,25 +1,16 @@
 """Linear combinations of all states of a stack so far, each by one product of a matrix and a vector.
 
-Sums over states one by one take some L^2 / 2 small operations in a stack of L layers, and more backwards. Here every
-state is copied into one buffer ``(L + 1, N)``, and mixture l is ``buffer^T W[l]``. With ``g_l`` the gradient of mixture
-l, ``W`` the weights and ``y_k`` the states::
+Sums over states one by one take some L^2 / 2 small operations in a stack of L layers. Here every state is copied into
+one buffer ``(L + 1, N)``, and mixture l is ``buffer^T W[l]``. With g_l the gradient of mixture l and y_k the states,
+``dL/dy_k = sum_{l >= k} W[l, k] g_l`` and ``dL/dW[l, k] = <g_l, y_k>`` are one product each, from a buffer of all g_l.
+Both buffers are temporary; memory and operations are linear in L.
 
-    dL/dy_k    = sum_{l >= k} W[l, k] g_l
-    dL/dW[l,k] = <g_l, y_k>
-
-So the gradients of mixtures are collected in a buffer of the same shape, and those of y_k and of column k of W are one
-product each, once every mixture above has put its gradient there. Autograd keeps each y_k once. Both buffers are
-temporary, one in the forward and one in the backward pass. Memory is linear in L, and so is the number of operations.
-
-Two autograd functions, one that stores a state and one that mixes, pass a token on: from each to the next, and to no
-other. The gradient of the token is the buffer of gradients. So autograd itself runs them in the right order, drops the
-buffer at the end, and starts a new one in each backward pass. Each may therefore change the buffer in place, except
-where a second derivative is asked for.
+One autograd function stores a state, another mixes. Each passes a token on to the next, and to no other; the gradient
+of the token is the buffer of gradients. So autograd runs them in order, drops the buffer at the end, and starts a new
+one in each backward pass. Each may change it in place, except where a second derivative is asked for.
 
 Legend: L layers, N numbers in a state, for instance T B C.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_plugins.methods.shared.full_precision import without_autocast
+from fairseq_plugins.methods.shared.precision import without_autocast
 
 
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:

@@ -1,12 +1,18 @@
-"""Lengths of vectors and mean squares in the range of half precision: squares overflow float16 from 256 on."""
+"""Precision: lengths of vectors in the range of half precision, whose squares overflow from 256 on; no autocast."""
 
-from __future__ import annotations
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_plugins.methods.shared.full_precision import without_autocast
+
+def without_autocast(device: str) -> AbstractContextManager[None]:
+    """A context in which operations keep the types of their inputs; ``device`` is a type, such as ``cpu``.
+
+    Free where autocast is off: to enter a disabled context costs as much as several small operations.
+    """
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def at_least_float32(x: Tensor) -> Tensor:
