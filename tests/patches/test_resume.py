@@ -1,4 +1,7 @@
-"""A training that is resumed is the uninterrupted one: batches, master weights, loss scale, share of the epoch."""
+"""What a resumed training takes from checkpoints of others: of other numbers of processes, of stock, of another model.
+
+That a resumed training is the uninterrupted one is in ``tests/faults/test_exact_resume.py``.
+"""
 
 from __future__ import annotations
 
@@ -10,51 +13,14 @@ from typing import Any
 import pytest
 import torch
 from fairseq.data import EpochBatchIterator, FairseqDataset
-from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
-from fairseq.tasks.fairseq_task import FairseqTask
+from fairseq.optim import AMPOptimizer, FP16Optimizer
 from torch import Tensor, nn
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.fp32_masters_on_resume import COUNTS, MASTERS, SCALER
+from fairseq_plugins.patches.fp32_masters_on_resume import MASTERS, SCALER
 from tests import toy
-from tests.faults.exact import differences, state_of
-from tests.patches.conftest import Unpatch, watched
-
-UPDATES_PER_EPOCH = 12
-UPDATES = 30
-slow = pytest.mark.slow
-
-# --- batches ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stop", [pytest.param(12, marks=slow), 17, pytest.param(24, marks=slow)])
-def test_resumed_equals_uninterrupted_but_in_stock(
-    stop: int, toy_data: Path, tmp_path: Path, unpatch: Unpatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = watched(monkeypatch, "train_step")
-
-    def run(*stops: int) -> tuple[list[list[int]], Any]:
-        """Train up to each of these numbers of updates: the sentences of every batch in order, and the last state."""
-        seen.clear()
-        directory = tmp_path / "-".join(map(str, stops))
-        for stop in stops:
-            flags = ("--max-update", str(stop), "--batch-size", "10", "--required-batch-size-multiple", "1")
-            path = toy.train_toy(toy_data, directory, *flags, "--no-epoch-checkpoints")
-        return seen.copy(), state_of(path)
-
-    batches, whole = run(UPDATES)
-    assert len(batches) == UPDATES
-    assert sorted(i for batch in batches[:UPDATES_PER_EPOCH] for i in batch) == list(range(120))
-    resumed, halves = run(stop, UPDATES)
-    assert resumed == batches
-    assert differences(whole, halves) == []
-    unpatch(FairseqTask, "get_batch_iterator")
-    stock, _ = run(stop + 1, UPDATES)
-    assert stock[:UPDATES_PER_EPOCH] == batches[:UPDATES_PER_EPOCH]
-    assert stock != batches
-
-
-# --- another number of processes --------------------------------------------------------------------------------------
+from tests.faults.exact import differences
+from tests.patches.conftest import Unpatch
+from tests.refusals import refused
 
 EPOCH = 3
 
@@ -114,16 +80,6 @@ def test_what_is_left_is_dealt_to_the_processes_that_are_there_now(unpatch: Unpa
         rest(state_after(24, 40, 1), 40, 4)
 
 
-# --- half precision ---------------------------------------------------------------------------------------------------
-
-FORMS = {
-    "flat": ("--fp16",),
-    "separate": ("--fp16", "--fp16-no-flatten-grads"),
-    "memory_efficient": ("--memory-efficient-fp16",),
-    "bf16": ("--bf16",),
-}
-
-
 def train(data: Path, directory: Path, *stops: int) -> dict[str, Any]:
     for updates in stops:
         path = toy.train_toy(data, directory, "--bf16", "--max-update", str(updates), "--no-epoch-checkpoints")
@@ -135,15 +91,12 @@ def masters(state: dict[str, Any]) -> list[Tensor]:
     return list(state["last_optimizer_state"][MASTERS])
 
 
-def test_a_training_in_bf16_goes_on_with_its_master_weights_but_in_stock(
+def test_master_weights_of_bf16_and_stock(
     toy_data: Path, tmp_path: Path, unpatch: Unpatch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What stock wrote is loaded, with a warning; what is written here is loaded by stock."""
     whole = train(toy_data, tmp_path / "whole", 9)
-    parts = train(toy_data, tmp_path / "parts", 4, 9)
-    assert differences((whole["model"], masters(whole)), (parts["model"], masters(parts))) == []
     assert any(not torch.equal(master, master.bfloat16().float()) for master in masters(whole))
-
     unpatch(FP16Optimizer, "state_dict")
     assert MASTERS not in train(toy_data, tmp_path / "old", 4)["last_optimizer_state"]
     monkeypatch.undo()
@@ -157,56 +110,11 @@ def test_a_training_in_bf16_goes_on_with_its_master_weights_but_in_stock(
         assert differences(whole["model"], resumed["model"])
 
 
-def built(form: str, seed: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[nn.Parameter]]:
-    """An optimizer in half precision; fairseq makes flat tensors on the current GPU, here on the CPU."""
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    config = toy.parse_training(Path("nowhere"), directory, *FORMS[form], "--fp16-scale-window", "3")
-    torch.manual_seed(seed)
-    kind = torch.bfloat16 if form == "bf16" else torch.float16
-    weights = [nn.Parameter(torch.randn(size).to(kind)) for size in ((4, 3), (5,))]
-    wrapper = MemoryEfficientFP16Optimizer if form == "memory_efficient" else FP16Optimizer
-    return wrapper.build_optimizer(config, weights), weights
-
-
-def updated(optimizer: Any, weights: list[nn.Parameter], numbers: range) -> list[float]:
-    """Make updates; the fourth overflows. The loss scale after each."""
-    scales = []
-    for number in numbers:
-        torch.manual_seed(number)
-        optimizer.zero_grad()
-        loss = sum((weight.float() * torch.randn(weight.shape)).sum() for weight in weights)
-        optimizer.backward(loss * (float("inf") if number == 4 and optimizer.scaler else 1.0))
-        try:
-            optimizer.clip_grad_norm(1.0)
-            optimizer.step()
-        except OverflowError:
-            pass
-        scales.append(optimizer.scaler.loss_scale if optimizer.scaler else 1.0)
-    return scales
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_an_optimizer_continues_bit_for_bit(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    optimizer, weights = built(form, 1, tmp_path, monkeypatch)
-    updated(optimizer, weights, range(6))
-    torch.save(optimizer.state_dict(), tmp_path / "state")
-    half = [weight.detach().clone() for weight in weights]
-    expected = updated(optimizer, weights, range(6, 14))
-
-    other, others = built(form, 2, tmp_path, monkeypatch)
-    for weight, value in zip(others, half, strict=True):
-        weight.data.copy_(value)
-    state = torch.load(tmp_path / "state", weights_only=True)
-    other.load_state_dict(state)
-    assert updated(other, others, range(6, 14)) == expected
-    assert all(torch.equal(*pair) for pair in zip(weights, others, strict=True))
-    if optimizer.scaler is not None:
-        assert [getattr(other.scaler, name) for name in COUNTS] == [getattr(optimizer.scaler, name) for name in COUNTS]
-        assert len(set(expected)) > 1
-    if form == "flat":
-        state[MASTERS] = [master[:3] for master in state[MASTERS]]
-        with pytest.raises(UserError, match="other parameters, or in other parts"):
-            other.load_state_dict(state)
+def test_master_weights_of_other_parameters_are_refused(tmp_path: Path) -> None:
+    config = toy.parse_training(Path("nowhere"), tmp_path, "--bf16")
+    optimizer = FP16Optimizer.build_optimizer(config, [nn.Parameter(torch.ones(4).bfloat16())])
+    state = {**optimizer.state_dict(), MASTERS: [torch.ones(3)]}
+    assert "other parameters, or in other parts" in refused(optimizer.load_state_dict, state)
 
 
 def test_the_scale_of_amp_is_kept(tmp_path: Path) -> None:

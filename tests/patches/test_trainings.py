@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq import checkpoint_utils, options
+from fairseq import options
 from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.trainer import Trainer
 from fairseq_cli import train
 
 from fairseq_plugins.checkpoints.files import num_updates
 from tests import toy
-from tests.patches.conftest import Unpatch
 from tests.refusals import line_of
 
 slow = pytest.mark.slow
@@ -27,20 +25,16 @@ DECAY = ("--lr-scheduler", "polynomial_decay", "--lr", "0.006", "--warmup-update
 TO_SIX = [0.0, 0.003, 0.006, 0.0045, 0.003, 0.0015]
 
 
-def test_bf16_trains_here_and_in_stock_on_a_tpu(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
+def test_bf16_needs_no_tpu(toy_data: Path, tmp_path: Path) -> None:
     for flag in ("--bf16", "--memory-efficient-bf16"):
         state = torch.load(toy.train_toy(toy_data, tmp_path / flag, flag, "--max-update", "3"), weights_only=True)
         # fairseq stores every weight in float32; what bfloat16 cannot hold would show.
         assert all(torch.equal(weight, weight.bfloat16().float()) for weight in state["model"].values())
         assert num_updates(state) == 3
     assert toy.parse_training(toy_data, tmp_path, "--bf16", "--tpu").common.tpu
-    unpatch(options, "parse_args_and_arch")
-    assert toy.parse_training(toy_data, tmp_path, "--bf16").common.tpu
 
 
-def test_training_stops_at_a_longer_sentence_that_stock_leaves_out(
-    toy_data: Path, unpatch: Unpatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_training_stops_at_a_longer_sentence_that_stock_leaves_out(toy_data: Path) -> None:
     def train(max_tokens: int, *flags: str) -> None:
         toy.train_toy(toy_data, toy_data, "--max-update", "1", "--max-tokens", str(max_tokens), "--no-save", *flags)
 
@@ -48,10 +42,6 @@ def test_training_stops_at_a_longer_sentence_that_stock_leaves_out(
     assert str(line).startswith("--max-tokens 9 is smaller than the longest sentence, which has")
     train(LONGEST)
     train(7, "--max-source-positions", "7", "--max-target-positions", "7")
-    caplog.clear()
-    unpatch(Trainer, "get_train_iterator")
-    train(7)
-    assert "samples have invalid sizes and will be skipped" in caplog.text
 
 
 def test_lengths_in_buckets(toy_data: Path, tmp_path: Path) -> None:
@@ -78,18 +68,11 @@ def test_a_training_at_its_end_makes_no_update_more(limit: int, toy_data: Path, 
         assert reached(toy_data, tmp_path / "epoch", "--max-epoch", "1") == UPDATES_PER_EPOCH
 
 
-def test_stock_makes_one_update_more(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
-    unpatch(checkpoint_utils, "load_checkpoint")
-    assert [reached(toy_data, tmp_path, "--max-update", "3") for _ in range(2)] == [3, 4]
-
-
 WORSE = ("--patience", "3", "--maximize-best-checkpoint-metric")
 """Of a loss that falls the first is the best, so the training ends after four epochs."""
 
 
-def test_patience_counts_on_after_every_stop_and_anew_in_every_training(
-    toy_data: Path, tmp_path: Path, unpatch: Unpatch
-) -> None:
+def test_patience_counts_on_after_every_stop_and_anew_in_every_training(toy_data: Path, tmp_path: Path) -> None:
     def until(epoch: int, name: str) -> int | None:
         return reached(toy_data, tmp_path / name, *WORSE, "--max-epoch", str(epoch), validate=True)
 
@@ -100,9 +83,6 @@ def test_patience_counts_on_after_every_stop_and_anew_in_every_training(
     states = [torch.load(tmp_path / f"{name}/checkpoint_last.pt", weights_only=True) for name in ("whole", "next")]
     assert [num_updates(state) for state in states] == ends[-1:] * 2
     assert states[0]["extra_state"]["best"] == states[1]["extra_state"]["best"]
-    unpatch(Trainer, "load_checkpoint")
-    unpatch(checkpoint_utils, "load_checkpoint")
-    assert [until(epoch, "stock") for epoch in (3, 6)] == [UPDATES_PER_EPOCH * epoch for epoch in (3, 6)]
 
 
 def test_a_training_whose_time_is_up_makes_no_update_more(toy_data: Path, tmp_path: Path) -> None:
@@ -110,9 +90,7 @@ def test_a_training_whose_time_is_up_makes_no_update_more(toy_data: Path, tmp_pa
         assert reached(toy_data, tmp_path, "--stop-time-hours", "1e-9", "--max-update", "9") == 1
 
 
-def test_an_update_checkpoint_at_the_end_of_an_epoch_but_in_stock(
-    toy_data: Path, tmp_path: Path, unpatch: Unpatch
-) -> None:
+def test_an_update_checkpoint_at_the_end_of_an_epoch(toy_data: Path, tmp_path: Path) -> None:
     def saved(name: str, *flags: str) -> set[str]:
         words = (*BATCHES, "--save-interval-updates", "4", "--no-last-checkpoints", "--max-update", "24", *flags)
         toy.train_toy(toy_data, tmp_path / name, *words)
@@ -123,22 +101,13 @@ def test_an_update_checkpoint_at_the_end_of_an_epoch_but_in_stock(
     state = torch.load(tmp_path / "all" / "checkpoint_1_12.pt", weights_only=True)
     assert state["extra_state"]["train_iterator"]["epoch"] == 2
     assert saved("two", "--keep-interval-updates", "2") == {"checkpoint_2_20.pt", "checkpoint_2_24.pt"}
-    unpatch(checkpoint_utils, "save_checkpoint")
-    assert saved("stock") == due - {"checkpoint_1_12.pt", "checkpoint_2_24.pt"}
 
 
-def test_validation_on_the_training_set_changes_no_epoch_but_in_stock(
-    toy_data: Path, tmp_path: Path, unpatch: Unpatch
-) -> None:
-    def checkpoints(directory: Path) -> set[str]:
-        flags = ("--max-epoch", "3", "--valid-subset", "train", "--max-tokens", "400", "--no-last-checkpoints")
-        toy.train_toy(toy_data, directory, *flags, validate=True)
-        return {path.name for path in directory.glob("checkpoint[0-9].pt")}
-
+def test_validation_on_the_training_set_changes_no_epoch(toy_data: Path, tmp_path: Path) -> None:
+    flags = ("--max-epoch", "3", "--valid-subset", "train", "--max-tokens", "400", "--no-last-checkpoints")
+    toy.train_toy(toy_data, tmp_path, *flags, validate=True)
     every = {"checkpoint1.pt", "checkpoint2.pt", "checkpoint3.pt"}
-    assert checkpoints(tmp_path / "ours") == every
-    unpatch(Trainer, "get_valid_iterator")
-    assert checkpoints(tmp_path / "stock") != every
+    assert {path.name for path in tmp_path.glob("checkpoint[0-9].pt")} == every
 
 
 @pytest.mark.parametrize("flags", ["--max-update 6", "--max-update 4 --total-num-update 6"])
@@ -149,10 +118,7 @@ def test_polynomial_decay_follows_max_update_unless_told(
     assert rates == pytest.approx(dict(enumerate(TO_SIX[: int(flags.split()[1])])), rel=1e-9)
 
 
-def test_polynomial_decay_in_other_commands_and_in_stock(toy_data: Path, tmp_path: Path, unpatch: Unpatch) -> None:
+def test_polynomial_decay_in_other_commands(toy_data: Path) -> None:
     arguments = [str(toy_data), "--path", "model.pt", "--lr-scheduler", "polynomial_decay"]
     parsed = options.parse_args_and_arch(options.get_generation_parser(), input_args=arguments)
     assert convert_namespace_to_omegaconf(parsed).lr_scheduler.total_num_update == 0
-    unpatch(options, "parse_args_and_arch")
-    with pytest.raises(Exception, match="lr_scheduler.total_num_update=null"):
-        toy.parse_training(toy_data, tmp_path, *DECAY, "--max-update", "6")

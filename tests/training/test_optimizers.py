@@ -1,4 +1,4 @@
-"""What every optimizer of the package promises: state, precisions, a change of optimizer, and mistakes.
+"""What every optimizer of the package promises: state, precisions, and a change of optimizer.
 
 That a resumed training is the uninterrupted one is in ``tests/faults/test_exact_resume.py``.
 """
@@ -6,8 +6,6 @@ That a resumed training is the uninterrupted one is in ``tests/faults/test_exact
 from __future__ import annotations
 
 import copy
-import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,6 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.impossible_values import refuse
 from fairseq_plugins.training import adam_base
 from fairseq_plugins.training.fast_adam import Adam, FusedAdam
 from fairseq_plugins.training.lamb import Lamb
@@ -138,25 +134,6 @@ def test_block_momentum_averages_the_moments(name: str, monkeypatch: pytest.Monk
     optimizer.average_params()
     for name, value in means.items():
         torch.testing.assert_close(optimizer.optimizer.state[p][name], value / 2 + 0.5)
-
-
-REFUSED: dict[str, tuple[Any, ...]] = {
-    "adam_betas": ("0.9", "(0.9, 0.98, 0.99)", "(0.9,", "__import__('os')", (1.0, 0.98)),
-    "lamb_betas": ("(-0.1, 0.98)", "(0.9, 1.0)", 0.9),
-    "adam_eps": (0.0,),
-    "lamb_eps": (0.0, math.nan),
-    "muon_momentum": (1.0, -0.1),
-    "muon_lr_scale": (0.0,),
-    "lr_decay_constant": (0.0, math.inf),
-}
-
-
-def test_mistakes(subtests: pytest.Subtests) -> None:
-    for name, values in REFUSED.items():
-        for value in values:
-            message = f"^--x must be .*, not {re.escape(str(value))}$"
-            with subtests.test(name, value=value), pytest.raises(UserError, match=message):
-                refuse([("--x", name, value)])
 
 
 def test_ways_to_say_the_betas() -> None:

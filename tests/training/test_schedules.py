@@ -51,8 +51,6 @@ def test_a_schedule_and_an_optimizer_by_yaml(rates: dict[int, float], toy_data: 
 @pytest.mark.usefixtures("rates")  # for its recipe without warm-up
 def test_mistakes(toy_data: Path, tmp_path: Path) -> None:
     for flags, line in {
-        "--lr-decay-constant 0": "--lr-decay-constant must be above 0, not 0",
-        "--lr-decay-constant -4000": "--lr-decay-constant must be above 0, not -4000",
         "--lr-decay-constant inf": "--lr-decay-constant must be above 0, not inf",
         "--lr 0.1,0.2": "takes one --lr, not 2",
     }.items():
