@@ -26,11 +26,9 @@ from tests.processes import Command
 from tests.refusals import line_of, refused
 
 
-def test_stock_ends_a_line_at_a_carriage_return(tmp_path: Path) -> None:
+def test_a_carriage_return_ends_no_line(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"one\rtwo\nthree\n")
-    stock = inspect.unwrap(interactive.buffered_read)
-    assert list(stock(str(path), 5)) == [["one", "two", "three"]]
     assert list(interactive.buffered_read(str(path), 5)) == [["one\rtwo", "three"]]
     # What precedes a fault is read.
     path.write_bytes(b"one\ntwo\nthree\nf\xfcnf\nsix\n")
