@@ -179,6 +179,9 @@ DECAY = (
 )
 ONE_SEARCH = "--sampling, --diverse-beam-groups, --match-source-len and --diversity-rate exclude each other: give one"
 NO_LENGTH = "--min-len is more than --max-len-a, --max-len-b and --max-target-positions allow"
+LARGE_CUTOFF = (
+    "--adaptive-input-cutoff or --adaptive-softmax-cutoff exceeds the {vocab_size} words of the dictionary: {cutoff}"
+)
 NO_DICTIONARY = "--model-overrides takes a dictionary such as {{'dropout': 0.1}}, not {cfg.common_eval.model_overrides}"
 SUBWORDS = ("@@ ", "subword_nmt", "sentencepiece", "wordpiece", "letter", "silence", "_EOW", "none")
 ALL_TOO_LONG = "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
@@ -232,6 +235,7 @@ MESSAGES: tuple[Message, ...] = (
         lambda local: f"{flag(local['match'][1])} is required with this --bpe",
     ),
     Message("fairseq.data.data_utils:batch_by_size", r"should not exceed max_tokens=(\d+)", no_room, AssertionError),
+    Message(r"fairseq.modules.adaptive_\w+:__init__", "^cannot specify cutoff larger", LARGE_CUTOFF, AssertionError),
     Message("fairseq.trainer:get_train_iterator", "^The dataset is empty", ALL_TOO_LONG),
     Message("", r"tokenizer\.source_lang=null", NO_LANGUAGES),
     Message(f"{SCHEDULE}:__init__", "^$", DECAY, AssertionError),
