@@ -13,8 +13,6 @@ import fairseq_plugins.process  # noqa: F401
 # isort: split
 import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -45,12 +43,16 @@ def register() -> None:
         return
     _begun = True
     log_as_fairseq_does()
+    collecting = gc.isenabled()
+    gc.disable()  # an import makes little garbage, and looking for it takes a seventh of the time
     try:
-        with _without_collecting():
-            _import_and_register()
+        _import_and_register()
     except BaseException:
         _begun = False
         raise
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _import_and_register() -> None:
@@ -101,18 +103,6 @@ def _register_first(module: ModuleType) -> None:
     del sys.modules[module.__name__]
     register()
     import_module(module.__name__)
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Let Python look for no garbage meanwhile: an import makes little, and looking takes a seventh of its time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def __getattr__(name: str) -> Any:

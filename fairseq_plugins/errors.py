@@ -90,11 +90,7 @@ def report(error: UserError) -> None:
 
 
 def raise_everywhere(trainer: Any, problem: str | None) -> None:
-    """Raise the first process's problem in every process of a training, so that none waits for it.
-
-    Raises:
-        UserError: there is a problem.
-    """
+    """Raise the first process's problem, if there is one, in every process of a training, so that none waits for it."""
     from fairseq.distributed import utils as distributed_utils
 
     if trainer.data_parallel_world_size > 1 and not trainer.tpu:

@@ -17,11 +17,7 @@ from fairseq_plugins.errors import UserError, cause_of
 
 
 def require_no_input(output: Path, inputs: Iterable[Path]) -> None:
-    """Refuse to write a result over one of its sources, under any name or link.
-
-    Raises:
-        UserError: ``output`` is one of ``inputs``, or a directory that contains one.
-    """
+    """Raise a UserError if a result is one of its sources, or contains one, under any name or link."""
     for path in inputs:
         if output.resolve() == path.resolve() or (output.exists() and path.exists() and output.samefile(path)):
             other_name = "" if output == path else f" ({path})"
@@ -126,11 +122,7 @@ def to_disk(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str, follow: bool = False) -> None:
-    """Write a text file atomically; a link is replaced by it, unless ``follow``.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Write a text file atomically, or raise a UserError; a link is replaced by it, unless ``follow``."""
     try:
         with whole_file(path, follow) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")

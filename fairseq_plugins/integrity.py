@@ -70,8 +70,7 @@ def plain_content(path: str | Path) -> dict[str, Any]:
 def unchecked_content(path: str | Path) -> Any:
     """Return what ``torch.load`` makes of a file whose checksums are, or will be, compared elsewhere.
 
-    Raises:
-        UserError: it cannot be loaded, holds more than plain data, or its tensors have not the sizes of its records.
+    A UserError if it cannot be loaded, holds more than plain data, or its tensors have not the sizes of its records.
     """
     sizes: list[int] = []
 
@@ -94,11 +93,7 @@ def unchecked_content(path: str | Path) -> Any:
 
 
 def require_sound(path: Path) -> None:
-    """Check that a file is one of ``torch.save``, and compare the checksum of each record in it.
-
-    Raises:
-        UserError: one line with what is wrong; a damaged record is named.
-    """
+    """Raise a UserError if a file is none of ``torch.save``, or names a record in it whose checksum is another."""
     try:
         with open(path, "rb") as stream:
             start = stream.read(len(LEGACY))
@@ -138,9 +133,8 @@ def explain(path: str | Path, error: Exception) -> UserError:
 def require_content(path: str | Path, state: Any) -> None:
     """Check what ``torch.load`` has returned for the file at ``path``.
 
-    Raises:
-        UserError: there are no weights, others than were written, some that are not finite, or entries of other kinds
-            than fairseq's.
+    A UserError if there are no weights, others than were written, or some that are not finite, or entries of other
+    kinds than fairseq's.
     """
     weights = state.get("model") if isinstance(state, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
@@ -173,11 +167,7 @@ def _oddity(tensor: Tensor, is_weight: bool) -> str:
 
 
 def require_finite(path: str | Path, weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are not finite, unless :data:`NON_FINITE_ALLOWED` is set.
-
-    Raises:
-        UserError: names the first of them.
-    """
+    """Raise a UserError that names the first weight that is not finite, unless :data:`NON_FINITE_ALLOWED` is set."""
     if os.environ.get(NON_FINITE_ALLOWED):
         return
     for name, weight in weights.items():
@@ -199,3 +189,10 @@ def weights_hash(weights: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
         digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def owners_of(weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the first name of each tensor by all its names; an empty tensor has no memory to share."""
+    first: dict[Any, str] = {}
+    places = {name: (w.data_ptr(), w.shape, w.stride(), w.dtype) if w.numel() else id(w) for name, w in weights.items()}
+    return {name: first.setdefault(place, name) for name, place in places.items()}

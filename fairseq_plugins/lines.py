@@ -78,8 +78,7 @@ def _cause(error: OSError) -> str:
 def in_step(paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
     """Yield line k of every file, for every k.
 
-    Raises:
-        UserError: as :func:`read_lines`, or the files have different numbers of lines, which the message gives.
+    A UserError as :func:`read_lines`, or if the files have different numbers of lines, which the message gives.
     """
     readers = [read_lines(path) for path in paths]
     for number, lines in enumerate(zip_longest(*readers)):
@@ -144,8 +143,7 @@ def grouped(
 def whole_files(*paths: Path) -> Iterator[list[BinaryIO]]:
     """Files to write to, which appear as ``paths`` when the block has ended; after an error none of them appears.
 
-    Raises:
-        UserError: a file cannot be written, or two are one.
+    A UserError if a file cannot be written, or two are one.
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise UserError(f"{' '.join(map(str, paths))}: two outputs are the same file; choose another name")
@@ -158,11 +156,7 @@ def whole_files(*paths: Path) -> Iterator[list[BinaryIO]]:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Write a whole file and return the number of its lines.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Write a whole file and return the number of its lines, or raise a UserError."""
     count = 0
     with whole_files(path) as [stream]:
         for line in lines:

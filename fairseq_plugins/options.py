@@ -55,19 +55,11 @@ class OneLineParser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, "formatter_class": _Help, **settings})
 
     def error(self, message: str) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            UserError: always.
-        """
+        """Raise a UserError."""
         raise UserError(f"{message} (see {self.prog} --help)")
 
     def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """Read the command line (default: this process's).
-
-        Raises:
-            UserError: an unknown option, with the nearest one; an illegal value.
-        """
+        """Read the command line (default: this process's); a UserError names an unknown option or an illegal value."""
         words = list(sys.argv[1:] if argv is None else argv)
         # This comes first: argparse would report a misspelt required option as missing.
         for name in self.unknown(words):
@@ -124,11 +116,7 @@ class FairseqParser(OneLineParser):
     """Whether the options of the architecture, the task, the criterion, ... have been added."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse; argparse would report a misspelt required option as missing.
-
-        Raises:
-            UserError: always.
-        """
+        """Raise a UserError; argparse would report a misspelt required option as missing."""
         if message.startswith(REQUIRED):
             missing = message[len(REQUIRED) :].replace("/", ", ").split(", ")
             for name in self.unknown(self.words):
@@ -177,9 +165,6 @@ class ScriptParser(OneLineParser):
 
     ``--from-environment`` reads each option that is not on the command line from the environment variable of its name:
     ``BEAM=4`` is ``--beam 4``. Without it nothing is read there: variables of such names may mean other things.
-
-    Args:
-        **settings: of the parser.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -191,11 +176,7 @@ class ScriptParser(OneLineParser):
         )
 
     def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """Read the command line, and the environment where the command line says so.
-
-        Raises:
-            UserError: as :meth:`OneLineParser.read`; a switch in the environment is neither 0 nor 1.
-        """
+        """Read the command line, and the environment where the command line says so; a UserError names a mistake."""
         words = list(sys.argv[1:] if argv is None else argv)
         if FROM_ENVIRONMENT in words:
             given = {word.partition("=")[0] for word in words}

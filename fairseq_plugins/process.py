@@ -82,11 +82,7 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """For imports of fairseq and torch.
-
-    Raises:
-        UserError: something cannot be imported.
-    """
+    """For imports of fairseq and torch; a UserError if something cannot be imported."""
     try:
         yield
     except Exception as error:
@@ -106,10 +102,8 @@ def importing() -> Iterator[None]:
 def log_as_fairseq_does() -> None:
     """Set up logging before fairseq is imported, as each of its commands does; no effect if it is set up already.
 
-    Importing fairseq first would leave the root logger at DEBUG: one of its modules logs while it is imported.
-
-    Raises:
-        UserError: LOGLEVEL is not a level of Python's logging.
+    Importing fairseq first would leave the root logger at DEBUG: one of its modules logs while it is imported. A
+    UserError if LOGLEVEL is not a level of Python's logging.
     """
     import logging
 
@@ -133,13 +127,9 @@ def log_as_fairseq_does() -> None:
 
 
 def end_with(parent: int, by: int = signal.SIGTERM) -> None:
-    """Let this process get a signal when its parent ends, even by SIGKILL; only Linux can do this.
+    """Let this process get a signal when its ``parent`` ends, or has ended, even by SIGKILL; only Linux can do this.
 
     An orphan would go on, and keep its directory locked.
-
-    Args:
-        parent: the process that started this one, which may have ended already.
-        by: the signal.
     """
     import ctypes
 
@@ -156,12 +146,7 @@ def end_with_torchrun() -> None:
 
 
 def start_child(command: Sequence[str], **settings: Any) -> Popen[bytes]:
-    """Start a command that ends when this process does, and keeps the lock of a directory that this process holds.
-
-    Args:
-        command: the command and its arguments.
-        **settings: of ``subprocess.Popen``.
-    """
+    """``subprocess.Popen`` of a command that ends when this process does, and keeps the lock of its directory."""
     import ctypes  # noqa: F401  (not first in the copy of this process, whose threads may hold the import's lock)
     import subprocess
 
@@ -188,12 +173,9 @@ def end_children(children: Collection[Popen[bytes]]) -> None:
 
 
 def exit_code(command: Callable[[], int | None]) -> int:
-    """Run ``command`` and return the exit code; a ``SystemExit`` passes through.
+    """Run ``command`` and return the exit code; a ``SystemExit``, and our own errors, pass through.
 
     A mistake of the user, or a training that has diverged, ends in one line; so does a result that cannot be written.
-
-    Raises:
-        Exception: each error of ``command`` that is not a mistake of the user.
     """
     raise_again()
     _write_completely()
@@ -244,22 +226,31 @@ def users_mistake(error: BaseException) -> UserError | None:
 
     if isinstance(error, UserError):
         return error
-    for explain in (*EXPLANATIONS, _foreign_name):
-        if mistake := explain(error):
-            return mistake
-    if isinstance(error, MISSING) and error.strerror:
-        return UserError(f"{error.strerror}: {error.filename}")
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return UserError(f"{error.strerror}: {error.filename or 'nothing more can be written'}")
-    # fairseq raises "Dataset not found: ..." and "Model file not found: ..." with a message instead of a number.
-    if isinstance(error, MISSING) or (type(error) is OSError and error.errno is None):
-        return UserError(str(error))
     if type(error).__name__ == "ProcessRaisedException":
         return raised_in_worker(str(error))
-    # fairseq's commands check their options by assertions.
+    for explain in EXPLANATIONS:
+        if mistake := explain(error):
+            return mistake
+    if line := _of_the_system(error):
+        return UserError(line)
+    # fairseq's commands check their options by assertions; its other code names the option.
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
-    stated = isinstance(error, AssertionError) and bool(str(error))
-    return UserError(str(error)) if stated and modules and modules[-1].startswith("fairseq_cli.") else None
+    raised_by = modules[-1].partition(".")[0] if modules else ""
+    checked = raised_by == "fairseq_cli" and isinstance(error, AssertionError) and bool(str(error))
+    named = raised_by == "fairseq" and " --" in f" {error}"
+    return UserError(" ".join(str(error).split())) if checked or named else None
+
+
+def _of_the_system(error: BaseException) -> str:
+    """Return the line for a file that is missing, has no room, or has a name that is not UTF-8; else nothing."""
+    # Python has signs for the bytes of such a name, which nothing can print or write.
+    if isinstance(error, UnicodeEncodeError) and "\udc80" <= error.object[error.start] <= "\udcff":
+        around = error.object[max(0, error.start - 40) : error.end + 40]
+        return f"a file's name is not UTF-8: ...{ascii(around)[1:-1]}..."
+    if isinstance(error, OSError) and error.strerror and (isinstance(error, MISSING) or error.errno in NO_ROOM):
+        return f"{error.strerror}: {error.filename or 'nothing more can be written'}"
+    # fairseq raises "Dataset not found: ..." and "Model file not found: ..." with a message instead of a number.
+    return str(error) if isinstance(error, MISSING) or (type(error) is OSError and error.errno is None) else ""
 
 
 def install_hook() -> None:
@@ -285,20 +276,6 @@ def install_hook() -> None:
 
     hook.handles_user_errors = True  # type: ignore[attr-defined]
     sys.excepthook = hook
-
-
-def _foreign_name(error: BaseException) -> UserError | None:
-    """Explain a file's name that is not UTF-8: Python has signs for its bytes, which nothing can print or write."""
-    import re
-
-    from fairseq_plugins.errors import UserError
-
-    sign = re.compile("[\udc80-\udcff]")
-    if not isinstance(error, UnicodeEncodeError) or not sign.match(error.object[error.start]):
-        return None
-    around = error.object[max(0, error.start - 40) : error.end + 40].split("\n")
-    named = next(line for line in around if sign.search(line))
-    return UserError(f"a file's name is not UTF-8: ...{ascii(named)[1:-1]}...")
 
 
 def _stdout_is_broken() -> bool:

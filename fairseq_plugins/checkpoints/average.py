@@ -8,28 +8,109 @@ touched, one checkpoint at a time, so memory use stays near two models and optim
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fairseq_plugins.checkpoints.files import (
     architecture,
     num_updates,
-    owners_of,
     read_checkpoint,
     without_training_state,
     write_checkpoint,
 )
 from fairseq_plugins.checkpoints.names import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, last_checkpoints
 from fairseq_plugins.checkpoints.provenance import recorded
-from fairseq_plugins.checkpoints.running_mean import RunningMean
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
-from fairseq_plugins.integrity import require_finite, weights_hash
+from fairseq_plugins.integrity import owners_of, require_finite, weights_hash
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code, importing
+
+CHUNK = 1 << 18
+"""Numbers averaged at a time, so that memory beyond the mean does not grow with the largest tensor."""
+
+
+class RunningMean:
+    """Mean of state dicts, added one at a time and kept in float32 (float64 if the weights are float64).
+
+    The mean is updated as ``mean + (x - mean) / n`` where that changes it, so the mean of equal tensors is that tensor
+    to the bit, the sign of a zero included. A tensor that several names share is averaged once and stays shared. No
+    state dict is kept, so the memory of a mapped file can be released.
+
+    Args:
+        measured: last name parts of floating-point tensors that were measured, not trained: they must be equal in all
+            state dicts, since their mean would fit none of them.
+    """
+
+    def __init__(self, measured: Collection[str] = ()) -> None:
+        self.measured = measured
+        self._count, self._first_source = 0, ""
+        self._owner: dict[str, str] = {}
+        self._means: dict[str, Tensor] = {}
+        self._kept: dict[str, Tensor] = {}
+        self._first_kind: dict[str, tuple[torch.dtype, torch.Size]] = {}
+
+    def add(self, weights: Mapping[str, Tensor], source: str) -> None:
+        """Add one state dict, ``source`` in messages; a UserError if it does not fit the first."""
+        if self._count == 0:
+            self._start(weights, source)
+        self._check(weights, source)
+        self._count += 1
+        for name, whole in self._means.items():
+            pieces = torch.split(whole.view(-1), CHUNK)
+            for mean, new in zip(pieces, torch.split(weights[name].detach().reshape(-1), CHUNK), strict=True):
+                if self._count == 1:
+                    mean.copy_(new)
+                else:
+                    change = (new.to(mean.dtype) - mean).div_(self._count)
+                    torch.where(change == 0, mean, mean + change, out=mean)
+        for name in self._kept:
+            if not weights[name].is_floating_point():
+                self._kept[name] = weights[name].clone()
+
+    def result(self) -> dict[str, Tensor]:
+        """Return the mean in the stored types and order; what is not averaged comes from the newest state dict.
+
+        The means are not copied: nothing can be added afterwards.
+        """
+        finished = dict(self._kept)
+        for name in list(self._means):
+            finished[name] = self._means.pop(name).to(self._first_kind[name][0])
+        return {name: finished[owner] for name, owner in self._owner.items()}
+
+    def _start(self, weights: Mapping[str, Tensor], source: str) -> None:
+        self._first_source = source
+        self._owner = owners_of(weights)
+        self._first_kind = {name: (tensor.dtype, tensor.shape) for name, tensor in weights.items()}
+        for name in dict.fromkeys(self._owner.values()):
+            tensor = weights[name]
+            if tensor.is_floating_point() and name.rpartition(".")[2] not in self.measured:
+                wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+                self._means[name] = torch.zeros(tensor.shape, dtype=wide)
+            else:
+                self._kept[name] = tensor.clone()
+
+    def _check(self, weights: Mapping[str, Tensor], source: str) -> None:
+        first = self._first_source
+        for name in sorted(self._owner.keys() ^ weights.keys()):
+            where, elsewhere = (first, source) if name in self._owner else (source, first)
+            raise UserError(f"'{name}' is in {where} but not in {elsewhere}: checkpoints of different models")
+        for name, owner in self._owner.items():
+            tensor, (dtype, shape) = weights[name], self._first_kind[name]
+            if (tensor.dtype, tensor.shape) != (dtype, shape):
+                kinds = f"{dtype} {tuple(shape)} in {first} but {tensor.dtype} {tuple(tensor.shape)} in {source}"
+                raise UserError(f"'{name}' is {kinds}: checkpoints of different models")
+            if name != owner and not torch.equal(tensor, weights[owner]):
+                raise UserError(f"'{name}' and '{owner}' are tied in {first} but differ in {source}")
+            if name.rpartition(".")[2] in self.measured and not torch.equal(tensor, self._kept[owner]):
+                raise UserError(
+                    f"'{name}' differs between {first} and {source}: it is measured once in a training, "
+                    "so these are checkpoints of different trainings"
+                )
 
 
 def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> None:
@@ -82,10 +163,8 @@ def measured_names() -> frozenset[str]:
 def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] = ()) -> dict[str, Tensor]:
     """Return the exponential moving average of the weights in a checkpoint, in float32 if available.
 
-    Tensors whose leaf name is in ``measured`` are not averaged: those of the model are used.
-
-    Raises:
-        UserError: it has none, or one that lacks weights of the model.
+    Tensors whose leaf name is in ``measured`` are not averaged: those of the model are used. A UserError if it has
+    none, or one that lacks weights of the model.
     """
     extra = state.get("extra_state") or {}
     if "ema" not in extra:

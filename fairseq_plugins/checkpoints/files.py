@@ -5,12 +5,10 @@ Nothing in a file is ever executed, and a file appears under its name only when 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
@@ -24,22 +22,13 @@ _EXTRA_STATE_KEPT = ("train_iterator", "trained_on")
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a fairseq checkpoint; tensors are mapped from the file, and nothing in it is executed.
-
-    Raises:
-        UserError: the file is absent, damaged, not a fairseq checkpoint, asks to run code when it is loaded, or holds
-            weights that are not finite.
-    """
+    """Read a fairseq checkpoint with its tensors mapped from the file, or raise what :func:`plain_content` does."""
     import_fairseq()
     return plain_content(path)
 
 
 def import_fairseq() -> None:
-    """Import fairseq with its patches, one of which tells torch the classes that fairseq stores; takes seconds.
-
-    Raises:
-        UserError: fairseq or torch cannot be imported.
-    """
+    """Import fairseq with its patches, one of which tells torch what to load, or raise a UserError; takes seconds."""
     with importing():
         import fairseq.models  # noqa: F401  (the first import of fairseq patches and registers everything)
 
@@ -57,13 +46,6 @@ def num_updates(state: dict[str, Any]) -> int | None:
     history = state.get("optimizer_history") or [{}]
     updates = history[-1].get("num_updates")
     return None if updates is None else int(updates)
-
-
-def owners_of(weights: Mapping[str, Tensor]) -> dict[str, str]:
-    """Return the first name of each tensor by all its names; an empty tensor has no memory to share."""
-    first: dict[Any, str] = {}
-    places = {name: (w.data_ptr(), w.shape, w.stride(), w.dtype) if w.numel() else id(w) for name, w in weights.items()}
-    return {name: first.setdefault(place, name) for name, place in places.items()}
 
 
 def without_training_state(state: dict[str, Any]) -> dict[str, Any]:

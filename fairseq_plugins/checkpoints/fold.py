@@ -179,11 +179,7 @@ def made_up_task(source: int, target: int) -> SimpleNamespace:
 
 
 def task_for(weights: Mapping[str, Tensor]) -> SimpleNamespace:
-    """Return such a task for a model with these weights; a model without a table of its encoder has one of words.
-
-    Raises:
-        UserError: the table of words is missing.
-    """
+    """Return such a task for weights, which is one of words without an encoder; a UserError without a table."""
     # An adaptive input has a table for each band of words.
     form = r"\.embed_tokens\.(embeddings\.\d+\.0\.)?weight"
     tables = {name: len(table) for name, table in weights.items() if table.dim() == 2}
@@ -210,19 +206,12 @@ def own_options(state: Mapping[str, Any], path: Path, kind: Any = DeepTransforme
     return flat
 
 
-def build_original(state: Mapping[str, Any], path: Path) -> tuple[DeepTransformerModel, Namespace]:
-    """Return the model of a checkpoint, in float32 and evaluation mode, and its flat configuration."""
-    options = own_options(state, path)
-    return build(vars(options), state["model"], task_for(state["model"]), path), options
-
-
 def build(
     options: Mapping[str, Any], weights: Mapping[str, Tensor], task: Any, path: Path, kind: Any = DeepTransformerModel
 ) -> Any:
     """Return the model, a ``kind``, of a flat configuration with its weights, in float32 and evaluation mode.
 
-    Raises:
-        UserError: the weights, in messages called ``path``, are of another architecture or dictionary.
+    A UserError if the weights, in messages called ``path``, are of another architecture or dictionary.
     """
     model: Any = kind.build_model(Namespace(**copy.deepcopy(dict(options))), task)
     try:
@@ -264,7 +253,8 @@ def fold_checkpoint(path: Path, output: Path, overwrite: bool = False) -> float:
     if output.exists() and not overwrite:
         raise UserError(f"{output} exists; --force overwrites it")
     state = read_checkpoint(path)
-    model, options = build_original(state, path)
+    options = own_options(state, path)
+    model = build(vars(options), state["model"], task_for(state["model"]), path)
     folded = fold(model, options)
     # Built by fairseq itself.
     stock: Any = build_model(OmegaConf.create(folded.options), task_for(folded.weights))

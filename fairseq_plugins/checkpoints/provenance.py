@@ -7,23 +7,18 @@ languages.
 from __future__ import annotations
 
 import hashlib
-import re
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from fairseq_plugins.errors import UserError
 
-NAMED = 3
-"""Maximum number of differing weights of each kind in a message."""
-QUOTED = re.compile(r'"([^"]+)"')
-SHAPES = re.compile(
-    r"size mismatch for (\S+): copying a param with shape torch.Size\(\[(.*?)\]\) from checkpoint, "
-    r".* model is torch.Size\(\[(.*?)\]\)\.\s"
-)
+SHOWN = 200
+"""Characters of each of torch's lines in a message."""
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 """The default of ``--restore-file``."""
 TRAINED_ON = "trained_on"
@@ -73,13 +68,9 @@ def recorded(state: Any) -> dict[str, str]:
 def refuse_other_text(
     path: str | Path, stored: Mapping[str, str], now: Mapping[str, str], data: Any, more: str = ""
 ) -> None:
-    """Compare what a checkpoint was trained on with the languages and dictionaries of a task, read from ``data``.
+    """Raise a UserError if a checkpoint is of the opposite direction, or of other dictionaries than a task on ``data``.
 
-    ``more`` is another way out, at the end of a line about dictionaries.
-
-    Raises:
-        UserError: the task translates in the opposite direction, or a dictionary has other words, or the same words in
-            another order.
+    Another order of the same words is another dictionary. ``more`` is another way out, at the end of that line.
     """
     source, target = (stored.get(name) for name in LANGUAGES)
     if source and target and source != target and [now.get(name) for name in LANGUAGES] == [target, source]:
@@ -98,17 +89,6 @@ def refuse_other_text(
 
 def other_weights(path: str, message: str) -> str | None:
     """Return the line for weights that do not fit a model, from the message of torch's ``load_state_dict``."""
-    kinds = {
-        "weights are missing from it": re.findall(r"^\s*Missing key\(s\).*", message, re.MULTILINE),
-        "weights are unknown to the model": re.findall(r"^\s*Unexpected key\(s\).*", message, re.MULTILINE),
-    }
-    differences = {kind: QUOTED.findall(" ".join(lines)) for kind, lines in kinds.items()}
-    differences["weights have another shape"] = [
-        f"{name}: ({there}) in it, ({here}) in the model" for name, there, here in SHAPES.findall(message + "\n")
-    ]
-    differing = [
-        f"{len(names)} {kind} ({', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''})"
-        for kind, names in differences.items()
-        if names
-    ]
-    return f"checkpoint {path} is of another architecture or dictionary: {'; '.join(differing)}" if differing else None
+    lines = [line for line in message.splitlines() if "key(s) in" in line or "size mismatch" in line]
+    differing = "; ".join(shorten(line, SHOWN, placeholder=" …") for line in lines[:4])
+    return f"checkpoint {path} is of another architecture or dictionary: {differing}" if differing else None

@@ -1,4 +1,4 @@
-"""Monkeypatches for bugs of fairseq, one module per bug, named after the bug.
+"""Monkeypatches for bugs of fairseq, one module per kind of bug, named after the kind.
 
 ``WRAPPED`` of a module are the arguments of :func:`~fairseq_plugins.wrapping.wrap` for each function that it
 wraps; a few change something else, in their ``apply()``. All may be applied any number of times and do nothing where
@@ -8,10 +8,6 @@ copied.
 
 ``fairseq-hydra-train`` starts before it looks for a plugin; the patch for several processes on CPUs reaches it as
 ``fairseq-deep hydra-train``.
-
-Not patched, because the patch would be a larger hack than the bug: a forgotten ``--user-dir`` (no code of this package
-is loaded then); sharded training without fairscale; ``TransformerConfig().encoder``, which is a class shared by
-the whole process and not an instance.
 """
 
 from __future__ import annotations

@@ -38,8 +38,7 @@ def copy_whole(copy: Callable[..., Any], src_path: str, dst_path: str, *args: An
 def save_or_leave_nothing(save: Callable[..., Any], obj: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
     """``torch_persistent_save``, which calls itself with a stream for a name without a directory.
 
-    Raises:
-        UserError: the system refuses, for instance because the disk is full; no partial file is left.
+    A UserError if the system refuses, for instance because the disk is full; no partial file is left.
     """
     try:
         Path(f"{filename}.tmp").unlink(missing_ok=True)  # which may be a link

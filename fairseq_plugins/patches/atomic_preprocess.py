@@ -1,7 +1,8 @@
 """``fairseq-preprocess`` leaves incomplete files under their final names if it is stopped or the disk is full.
 
 The next run then ends in a FileExistsError, or a training reads an incomplete dictionary. Here everything is written to
-a directory inside ``--destdir`` and moved to its place when it is whole, the dictionaries last.
+a directory inside ``--destdir`` and moved to its place when it is whole, the dictionaries last. After Ctrl-C only the
+main process says so: each worker of ``--workers`` would print a stack trace.
 https://github.com/facebookresearch/fairseq/issues/4144
 """
 
@@ -10,12 +11,15 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fairseq import binarizer
+from fairseq.data import dictionary
 from fairseq_cli import preprocess
 
 from fairseq_plugins.errors import UserError
@@ -27,17 +31,13 @@ LOG = "preprocess.log"
 
 
 def refuse_finished(args: Namespace) -> None:
-    """Protect the dictionaries of an existing data set.
-
-    Raises:
-        UserError: there is a dictionary and none is given.
-    """
+    """Raise a UserError if a data set has a dictionary and none is given."""
     given = {args.source_lang: args.srcdict}
     if not args.only_source:
         given[args.target_lang] = args.tgtdict
-    for language, dictionary in given.items():
+    for language, words in given.items():
         present = Path(preprocess._dict_path(language, args.destdir))
-        if not dictionary and present.exists():
+        if not words and present.exists():
             raise UserError(
                 f"--destdir {args.destdir} already holds {present.name}: use another --destdir, remove the directory, "
                 "or keep its dictionaries with --srcdict and --tgtdict"
@@ -57,11 +57,7 @@ def publish(unfinished: Path, destination: Path) -> None:
 
 
 def whole_or_nothing(main: Callable[..., Any], args: Namespace) -> None:
-    """``fairseq-preprocess`` that finishes or leaves nothing behind.
-
-    Raises:
-        UserError: the directory cannot be written or is finished already.
-    """
+    """``fairseq-preprocess`` that finishes or leaves nothing behind; a UserError if the directory cannot be written."""
     refuse_finished(args)
     destination = Path(args.destdir)
     unfinished, new = destination / UNFINISHED, not destination.exists()
@@ -95,4 +91,13 @@ def whole_or_nothing(main: Callable[..., Any], args: Namespace) -> None:
                 handler.close()
 
 
-WRAPPED = ((preprocess, "main", whole_or_nothing, 20),)
+def quiet_pool(pool: Callable[..., Any], processes: int) -> Any:
+    """``multiprocessing.Pool`` as fairseq calls it, with workers that ignore interrupts."""
+    return pool(processes=processes, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+
+
+WRAPPED = (
+    (preprocess, "main", whole_or_nothing, 20),
+    (dictionary, "Pool", quiet_pool),
+    (binarizer, "Pool", quiet_pool),
+)

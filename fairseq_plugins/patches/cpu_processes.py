@@ -30,11 +30,9 @@ def launched(settings: Any) -> bool:
 
 
 def address_processes(settings: Any) -> None:
-    """Fill in what fairseq infers from GPUs: the address of the processes, and their backend.
+    """Fill in what fairseq infers from GPUs, in the ``distributed_training`` group: address and backend of processes.
 
-    Args:
-        settings: the ``distributed_training`` group; changed in place. Under torchrun this process is one of the ranks;
-            otherwise the ranks are started here, on this machine, and not reachable from outside.
+    Under torchrun this process is a rank; otherwise the ranks are started here, and not reachable from outside.
     """
     if launched(settings):
         settings.distributed_init_method = "env://"

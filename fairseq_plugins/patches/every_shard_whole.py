@@ -14,11 +14,7 @@ from fairseq_plugins.errors import UserError
 
 
 def translate_one_shard(main: Callable[..., Any], cfg: Any, *args: Any) -> Any:
-    """``generate._main``, which reads no other setting of the distribution.
-
-    Raises:
-        UserError: no shard has this number.
-    """
+    """``generate._main``, which reads no other setting of the distribution; a UserError if no shard has this number."""
     shards, shard, distributed = cfg.dataset.num_shards, cfg.dataset.shard_id, cfg.distributed_training
     if not 0 <= shard < shards:
         raise UserError(f"--shard-id must be from 0 to {shards - 1} with --num-shards {shards}, not {shard}")

@@ -28,11 +28,9 @@ CALCULATIONS = (ast.BinOp, ast.UnaryOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast
 
 
 def calculated(text: str) -> Any:
-    """The value of ``text``: numbers, text, lists, tuples and dictionaries, added and multiplied.
+    """The value of ``text``: numbers, text, lists, tuples and dictionaries, added and multiplied; else a UserError.
 
-    Raises:
-        UserError: it is something else.
-        TypeError: it is not a string, as ``eval`` raises it.
+    A TypeError if it is not a string, as ``eval`` raises it.
     """
     if not isinstance(text, str):
         raise TypeError(f"{text!r} is not a string")

@@ -51,11 +51,7 @@ def save_exactly(state_dict: Callable[..., dict[str, Any]], optimizer: Any) -> d
 def load_exactly(
     load: Callable[..., None], optimizer: Any, state_dict: dict[str, Any], *args: Any, **kwargs: Any
 ) -> None:
-    """``load_state_dict`` of an optimizer in half precision.
-
-    Raises:
-        UserError: the master weights are those of other parameters.
-    """
+    """``load_state_dict`` of an optimizer in half precision; a UserError for the master weights of other parameters."""
     load(optimizer, state_dict, *args, **kwargs)
     scaler, counted = optimizer.scaler, state_dict.get(SCALER)
     if scaler is not None and counted:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from fairseq import options
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
@@ -59,9 +58,6 @@ LEGAL: Mapping[str, Legal] = {
     ),
 }
 
-BUILDS_NOTHING = ("scale_fc", "scale_attn", "scale_heads", "scale_resids")
-"""Flags of stock language models, of NormFormer, that fairseq 0.12.3.1 drops on the way to the layers."""
-
 
 def is_legal(value: Any, legal: Legal) -> bool:
     """Return whether a setting may have ``value``; unset ones may, and switches such as ``retain_dropout``."""
@@ -78,11 +74,7 @@ def is_legal(value: Any, legal: Legal) -> bool:
 
 
 def refuse(settings: Iterable[tuple[str, str, Any]]) -> None:
-    """Check settings: how each is shown to the user, its name in :data:`LEGAL`, and its value.
-
-    Raises:
-        UserError: values are impossible.
-    """
+    """Raise a UserError for impossible values; a setting is a text to show, a name in :data:`LEGAL`, and a value."""
     problems: dict[str, str] = {}
     for shown, name, value in settings:
         legal = SHARE if name.endswith("dropout") else LEGAL.get(name)
@@ -100,8 +92,6 @@ def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     refuse((flag(name), name, value) for name, value in values.items())
     if (wanted := values.get("nbest", 1)) > values.get("beam", 1):
         raise UserError(f"--nbest {wanted} is more than --beam {values['beam']}, which is all that a search finds")
-    if values.get("fp16") and values.get("path") and (values.get("cpu") or not torch.cuda.is_available()):
-        logger.warning("--fp16 on a CPU rounds to 16 bits and is slower than without it: leave it out")
     if "sacrebleu" in values and "buffer_size" not in values:  # fairseq-generate
         warn_of_bleu(values)
     return parsed
@@ -128,13 +118,6 @@ def refuse_configuration(call_main: Callable[..., Any], cfg: Any, main: Callable
         for name in node
         if not OmegaConf.is_missing(node, name)
     )
-    if cfg.optimization.lr and not any(cfg.optimization.lr):
-        logger.warning("the learning rate is 0 (--lr, optimization.lr): the weights will not change")
-    for name in () if OmegaConf.is_missing(cfg, "model") else BUILDS_NOTHING:
-        if getattr(cfg.model, name, False):
-            logger.warning(
-                f"{flag(name)} changes nothing: fairseq builds no module for it; --norm-position normformer does"
-            )
     return call_main(cfg, main, **kwargs)
 
 

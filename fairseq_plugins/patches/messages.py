@@ -1,7 +1,11 @@
 """fairseq reports many user errors with a stack trace that names neither the file nor what to do.
 
-:data:`MESSAGES` has a line for each. A command that fails looks it up at its end, and so do stock fairseq's
-commands with the user directory. An error without a line keeps its trace.
+:data:`MESSAGES` has a line for each that fairseq itself does not explain. A command that fails looks it up at its end,
+and so do stock fairseq's commands with the user directory. An error without a line keeps its trace.
+
+``fairseq-hydra-train`` reports all mistakes with Hydra's trace and exit code 1: Hydra catches each error of a job and
+raises it again when the job's result is read, inside a handler that prints a trace (``run_and_report`` of hydra 1.3); a
+``SystemExit`` passes that handler. https://github.com/facebookresearch/hydra/issues/3361
 """
 
 from __future__ import annotations
@@ -18,9 +22,10 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary
 from fairseq.distributed import utils as distributed_utils
+from hydra.core.utils import JobReturn
 
 from fairseq_plugins.checkpoints.provenance import other_weights
-from fairseq_plugins.errors import EXPLANATIONS, UserError, flag, nearest, unknown_name
+from fairseq_plugins.errors import EXPLANATIONS, UserError, flag, nearest, report, unknown_name
 from fairseq_plugins.lines import OVERWRITE, read_lines
 from fairseq_plugins.process import users_mistake
 
@@ -47,10 +52,6 @@ class Message:
     pattern: str
     line: str | Line
     kinds: type[BaseException] | tuple[type[BaseException], ...] = Exception
-
-    def render(self, local: Mapping[str, Any]) -> str | None:
-        """Return the line, given the local variables."""
-        return self.line.format_map(local) if isinstance(self.line, str) else self.line(local)
 
 
 # --- options and data -----------------------------------------------------------------------------------------------
@@ -83,16 +84,6 @@ def no_such_split(local: Mapping[str, Any]) -> str | None:
     if not splits:
         return None
     return f"{directory}: holds no set '{split}'{nearest(split, splits)}; it holds: {', '.join(splits)}"
-
-
-def unknown_subwords(local: Mapping[str, Any]) -> str:
-    """Return the line for subwords that fairseq does not know."""
-    return unknown_name("value of --post-process, --remove-bpe or --eval-bleu-remove-bpe", local["symbol"], SUBWORDS)
-
-
-def no_subwords(local: Mapping[str, Any]) -> str:
-    """Return the line for ``--bpe`` without the file that it needs."""
-    return f"{flag(local['match'][1])} is required with this --bpe"
 
 
 def long_sentence(local: Mapping[str, Any]) -> str:
@@ -204,10 +195,6 @@ NO_FAIRSCALE = (
     "--zero-sharding os and --ddp-backend fully_sharded or slowmo need fairscale, which is not installed here"
 )
 NO_JSON = "--eval-bleu-args and --eval-bleu-detok-args take JSON such as '{{\"beam\": 4}}': {error}"
-FLAT_WEIGHTS = (
-    "--optimizer {cfg.optimizer._name} needs separate tensors, but --fp16 flattens the master weights into one: add "
-    "--fp16-no-flatten-grads, or use --memory-efficient-fp16"
-)
 FP16_WEIGHTS = "--optimizer {cfg.optimizer._name} does not support --memory-efficient-fp16 and --memory-efficient-bf16"
 OTHER_WIDTH = "{path}: its vectors have {match[2]} numbers, and the embeddings of this model {match[1]}"
 UNUSED = "several processes need --find-unused-parameters where an update leaves weights out, as LayerDrop does"
@@ -215,8 +202,6 @@ NO_NUMBERS = (
     "the model's log-probabilities are not finite, so no translation ends: the weights, or their products, are not; "
     "fairseq-deep fsck checks the weights"
 )
-NO_MEMORY = "there is not enough memory: {error}"
-FLAT_SHARDS = "--zero-sharding os with --fp16 needs --fp16-no-flatten-grads, too"
 WIDTHS = r"^The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\)"
 TOO_LONG = r"^Size of sample #(\d+) is invalid \(=(.*)\) since max_positions=(.*), skip"
 UNFIT = (AttributeError, KeyError, NotImplementedError, TypeError, ValueError)
@@ -237,39 +222,35 @@ MESSAGES: tuple[Message, ...] = (
         r"fairseq_cli.\w+:_?main", r"^malformed node|\(<unknown>, line \d+\)$", NO_DICTIONARY, (SyntaxError, ValueError)
     ),
     Message("fairseq.tasks.fairseq_task:build_generator", "^Provided Search parameters", ONE_SEARCH, ValueError),
-    Message("fairseq.tasks.fairseq_task:build_generator", "^--sampling-top", "{error}", AssertionError),
-    Message("fairseq.search:step", "^DiverseBeamSearch requires", "--beam must be a multiple of --diverse-beam-groups"),
     Message(SEARCHES, r"^\d+ < \d+$", NO_NUMBERS, AssertionError),
-    Message("", r"DefaultCPUAllocator: (can't|not enough)", NO_MEMORY, RuntimeError),
     Message("", "^min_len cannot be larger than max_len", NO_LENGTH, AssertionError),
     Message(
-        r"fairseq.models.transformer.transformer_\w+:build_model", "^--share-all-embeddings", "{error}", ValueError
+        "fairseq.data.data_utils:post_process",
+        "^Unknown post_process",
+        lambda local: unknown_name("value of --remove-bpe or --eval-bleu-remove-bpe", local["symbol"], SUBWORDS),
     ),
-    Message(r"fairseq.modules.adaptive_\w+:__init__", "^cannot specify cutoff larger", LARGE_CUTOFF, AssertionError),
-    Message("fairseq.checkpoint_utils:load_checkpoint", r"^(--finetune-from-model [^:]*)", "{match[1]}", ValueError),
-    Message("fairseq.data.data_utils:post_process", "^Unknown post_process", unknown_subwords, NotImplementedError),
-    Message(r"fairseq.data.encoders.\w+:__init__", r"^Missing mandatory value: (\w+)", no_subwords),
+    Message(
+        r"fairseq.data.encoders.\w+:__init__",
+        r"^Missing mandatory value: (\w+)",
+        lambda local: f"{flag(local['match'][1])} is required with this --bpe",
+    ),
     Message("fairseq.data.data_utils:batch_by_size", r"should not exceed max_tokens=(\d+)", no_room, AssertionError),
+    Message(r"fairseq.modules.adaptive_\w+:__init__", "^cannot specify cutoff larger", LARGE_CUTOFF, AssertionError),
     Message("fairseq.trainer:get_train_iterator", "^The dataset is empty", ALL_TOO_LONG),
     Message("", r"tokenizer\.source_lang=null", NO_LANGUAGES),
     Message(f"{SCHEDULE}:__init__", "^$", DECAY, AssertionError),
-    Message("fairseq.optim.adam:__init__", "^--fp16-adam-stats", "{error}; drop it", NotImplementedError),
     Message("fairseq.optim.fp16_optimizer:build_fp32_params|fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
-    Message("fairseq.optim.fp16_optimizer:build_optimizer", "does not support flat params", FLAT_WEIGHTS),
     Message("fairseq.optim.fp16_optimizer:__init__", "^Unsupported optimizer", FP16_WEIGHTS, ValueError),
     Message(r"fairseq.models.transformer.\w+:build_embedding", WIDTHS, OTHER_WIDTH, RuntimeError),
     Message("", "^Expected to have finished reduction in the prior iteration", UNUSED, RuntimeError),
     Message("fairseq_cli.train:main", "", other_task, UNFIT),
-    Message("fairseq.utils:import_user_module", "^Failed to import --user-dir", "{error}", ImportError),
     Message("fairseq.utils:import_user_module", r"^(?!\[Errno)", "no such --user-dir: {error}", FileNotFoundError),
     Message("", "install.* fairscale", NO_FAIRSCALE, ImportError),
-    Message("fairseq.trainer:_build_optimizer", "^ZeRO .* flattened grads", FLAT_SHARDS),
     Message("fairseq_cli.score:cli_main", "", OLD_SCORER, TypeError),
     Message("fairseq.data.dictionary:add_from_file", "^(Incorrect|Duplicate word)", broken_dictionary),
     Message(LOADING, r"^Error\(s\) in loading state_dict", other_model, RuntimeError),
     Message("fairseq.trainer:load_checkpoint", "^Cannot load model parameters from checkpoint", other_model),
-    Message("fairseq.trainer:load_checkpoint", "^Optimizer does not match", OTHER_OPTIMIZER, AssertionError),
-    Message("fairseq.trainer:load_checkpoint", "number of parameter groups", OTHER_OPTIMIZER, ValueError),
+    Message("fairseq.trainer:load_checkpoint", "^Optimizer does not match|number of parameter groups", OTHER_OPTIMIZER),
     Message(LOADING, "^Model file not found: (.*)", "no such checkpoint: {match[1]}", OSError),
     # fairseq's own message about a model cannot be made without a name of the class.
     Message("fairseq.models:build_model", "^Could not infer model type|^\"'_name'\"$", unknown_part),
@@ -290,23 +271,20 @@ def explain(error: BaseException) -> UserError | None:
     """Return the line of :data:`MESSAGES` for ``error``; None if it has none."""
     for message in MESSAGES:
         match = re.search(message.pattern, str(error))
-        if match and isinstance(error, message.kinds):
-            local = locals_of(error.__traceback__, message.where)
-            try:
-                line = None if local is None else message.render({**local, "match": match, "error": error})
-            except UserError as worse:  # a file that cannot even be read
-                return worse
-            if line:
-                return UserError(line)
+        found = locals_of(error.__traceback__, message.where) if match and isinstance(error, message.kinds) else None
+        if found is None:
+            continue
+        local, line = {**found, "match": match, "error": error}, message.line
+        try:
+            if text := line.format_map(local) if isinstance(line, str) else line(local):
+                return UserError(text)
+        except UserError as worse:  # a file that cannot even be read
+            return worse
     return None
 
 
 def run_or_explain(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run the main function of a command, here or in a process that is a rank of it: processes pass on only text.
-
-    Raises:
-        UserError: the user can fix what has failed.
-    """
+    """Run the main function of a command, here or in a rank of it; a UserError for what the user can fix."""
     try:
         return main(*args, **kwargs)
     except Exception as error:
@@ -321,10 +299,24 @@ def call_main_explained(call_main: Callable[..., Any], cfg: Any, main: Callable[
     return call_main(cfg, functools.partial(run_or_explain, main), **kwargs)
 
 
+STOCK_RESULT = vars(JobReturn)["return_value"]
+
+
+def result_or_exit(job: JobReturn) -> Any:
+    """``JobReturn.return_value`` of Hydra, where the job may have raised a mistake of the user."""
+    raised = job._return_value
+    mistake = users_mistake(raised) if isinstance(raised, Exception) else raised
+    if isinstance(mistake, UserError):
+        report(mistake)
+        raise SystemExit(mistake.exit_code)
+    return STOCK_RESULT.__get__(job)
+
+
 WRAPPED = ((distributed_utils, "call_main", call_main_explained, 10),)
 
 
 def apply() -> None:
-    """Let the end of every command ask :func:`explain`."""
+    """Let the end of every command ask :func:`explain`, and replace the property that reads the result of a job."""
     if explain not in EXPLANATIONS:
         EXPLANATIONS.append(explain)
+    JobReturn.return_value = property(result_or_exit, STOCK_RESULT.__set__)  # type: ignore[assignment, method-assign]

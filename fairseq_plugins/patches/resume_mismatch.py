@@ -120,11 +120,7 @@ def _plain(value: Any) -> Any:
 
 
 def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
-    """``load_checkpoint`` that resumes only the training that wrote ``--save-dir``.
-
-    Raises:
-        UserError: it is another one, with the differences; raised in every process.
-    """
+    """``load_checkpoint`` after a comparison with the last one; a UserError in every process for another training."""
     path = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix or ''}.pt")
     changes: list[str] = []
     if cfg.restore_file == DEFAULT_RESTORE_FILE and trainer.data_parallel_rank == 0 and PathManager.isfile(path):

@@ -60,11 +60,7 @@ def claim(directory: Path) -> str | None:
 
 
 def claim_and_load(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
-    """``load_checkpoint``, before which the training locks its directory, unless it saves no checkpoints.
-
-    Raises:
-        UserError: another training is writing there, or nobody can; raised in every process.
-    """
+    """``load_checkpoint`` of a training that first locks its directory, if it saves; a UserError in every process."""
     saves = "://" not in cfg.save_dir and not cfg.no_save
     first = distributed_utils.is_master(trainer.cfg.distributed_training)
     raise_everywhere(trainer, claim(Path(cfg.save_dir)) if saves and first else None)

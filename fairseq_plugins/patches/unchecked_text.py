@@ -22,11 +22,7 @@ from fairseq_plugins.lines import OVERWRITE, check_files, raw_lines, read_lines
 
 
 def check_options(args: Namespace) -> None:
-    """Check that the options are complete.
-
-    Raises:
-        UserError: a language or the text is missing, or a number is too small.
-    """
+    """Raise a UserError if a language or the text is missing, or a number is too small."""
     if not args.only_source and not (args.source_lang and args.target_lang):
         raise UserError("--source-lang and --target-lang are required, or --only-source for text in one language")
     joined = args.joined_dictionary and (args.srcdict or args.tgtdict)
@@ -47,11 +43,7 @@ def texts(args: Namespace) -> list[list[Path]]:
 
 
 def refuse_other_readings(path: Path) -> None:
-    """Refuse what fairseq reads otherwise than this package, in a file with one sentence per line.
-
-    Raises:
-        UserError: there is a carriage return that is not followed by a line feed, or a byte order mark.
-    """
+    """Raise a UserError for a byte order mark, or a carriage return inside of a line, which fairseq reads otherwise."""
     for number, line in enumerate(raw_lines(path), start=1):
         if number == 1 and line.startswith(BOM_UTF8):
             raise UserError(f"{path}: line 1: begins with a byte order mark, a part of fairseq's first word; remove it")
@@ -63,11 +55,7 @@ def refuse_other_readings(path: Path) -> None:
 
 
 def check_first(main: Callable[..., Any], args: Namespace) -> Any:
-    """``fairseq-preprocess`` after a check of everything that it will read.
-
-    Raises:
-        UserError: a file is absent, empty, not UTF-8, or has another number of lines than the other side.
-    """
+    """``fairseq-preprocess`` after a check of everything that it will read; a UserError names the first fault."""
     check_options(args)
     for dictionary in (args.srcdict, None if args.only_source else args.tgtdict):
         if dictionary:

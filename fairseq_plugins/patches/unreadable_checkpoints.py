@@ -20,23 +20,14 @@ from fairseq_plugins.integrity import plain_content
 
 
 def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
-    """``load_checkpoint_to_cpu`` with one clear line for a file that cannot be used.
-
-    Raises:
-        UserError: the file is missing, of another kind, damaged, holds more than plain data, or is not finite.
-    """
+    """``load_checkpoint_to_cpu``, or the UserError of :func:`plain_content` for a file that cannot be used."""
     # Before fairseq reads its entries, which may be of any kind.
     plain_content(PathManager.get_local_path(path))
     return load(path, *args, **kwargs)
 
 
 def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwargs: Any) -> Any:
-    """``load_checkpoint`` that never trains from scratch if the user named a file to continue from.
-
-    Raises:
-        UserError: the file of ``--restore-file`` does not exist; or, where there is no checkpoint to resume from, that
-            of ``--continue-once`` or ``--finetune-from-model``.
-    """
+    """``load_checkpoint``, or a UserError if a file is absent that the user named to continue or to start from."""
     suffix, named = trainer.checkpoint_suffix or "", {}
     if cfg.restore_file != DEFAULT_RESTORE_FILE:
         named["--restore-file"] = cfg.restore_file.replace(".pt", f"{suffix}.pt")

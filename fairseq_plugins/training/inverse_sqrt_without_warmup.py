@@ -1,13 +1,8 @@
 """Inverse square root schedule without warm-up: the learning rate falls from the first update on.
 
 After n updates the rate is lr * sqrt(K / (K + n)), where K is ``--lr-decay-constant``: lr at first, lr / sqrt(2) after
-K updates. The schedule of T-Fixup (Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html), with
-K = 4000; fairseq's own ``inverse_sqrt`` has n alone under the root, and so needs a warm-up::
-
-    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --arch pre_ln_transformer --optimizer adam \
-        --lr 0.0005 --lr-scheduler inverse_sqrt_without_warmup --lr-decay-constant 4000 ...
-
-or in YAML ``lr_scheduler: {_name: inverse_sqrt_without_warmup, lr_decay_constant: 4000}``.
+K updates. The schedule of T-Fixup (Huang et al., ICML 2020, https://proceedings.mlr.press/v119/huang20f.html), with K =
+4000; fairseq's own ``inverse_sqrt`` has n alone under the root, and so needs a warm-up.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
@@ -36,11 +31,7 @@ class InverseSqrtWithoutWarmupConfig(FairseqDataclass):
 
 @register_lr_scheduler("inverse_sqrt_without_warmup", dataclass=InverseSqrtWithoutWarmupConfig)
 class InverseSqrtWithoutWarmup(FairseqLRScheduler):
-    """``lr * sqrt(K / (K + n))``. It depends only on the number of updates, so checkpoints hold no state of it.
-
-    Raises:
-        UserError: ``--lr`` is a list.
-    """
+    """``lr * sqrt(K / (K + n))``, without a state in checkpoints; a UserError if ``--lr`` is a list."""
 
     def __init__(self, cfg: Any, optimizer: Any) -> None:
         super().__init__(cfg, optimizer)

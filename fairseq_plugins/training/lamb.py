@@ -1,12 +1,7 @@
 """LAMB: Adam's step with decoupled decay, scaled in each tensor to the tensor's own norm; for large batches.
 
-You et al., ICLR 2020, https://arxiv.org/abs/1904.00962, Algorithm 2; the optimizer of ReZero's language models::
-
-    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --task language_modeling \
-        --arch rezero_transformer_lm --optimizer lamb --lr 0.016 --lr-scheduler fixed ...
-
-or in YAML ``optimizer: {_name: lamb, lamb_betas: "(0.9, 0.999)", weight_decay: 0.01}``. In update t, for each tensor x
-with gradient g::
+You et al., ICLR 2020, https://arxiv.org/abs/1904.00962, Algorithm 2; the optimizer of ReZero's language models. In
+update t, for each tensor x with gradient g::
 
     m = beta_1 m + (1 - beta_1) g                   v = beta_2 v + (1 - beta_2) g^2
     r = m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + eps)
@@ -57,8 +52,7 @@ class Lamb(MomentOptimizer):
     """Algorithm 2 with phi(z) = z.
 
     Args:
-        params: parameters or torch's parameter groups. Each tensor has its own norm, so they must not be flattened into
-            one.
+        params: parameters or groups, not flattened into one tensor, since each has its own norm.
         lr: learning rate, the step of a tensor relative to its norm.
         betas: decay rates of the moments.
         eps: added to the square root of the second moment after its bias is corrected.

@@ -1,13 +1,9 @@
 """``--length-grid RATIO``: training batches of few shapes, with little padding.
 
 A batch of fairseq is as long as its longest sentence, so nearly every batch has a shape of its own. Here lengths go up
-to the next value of a grid that grows by RATIO::
-
-    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --length-grid 1.15 ...
-
-or in YAML ``dataset: {length_grid: 1.15}``. Pairs are ordered by their longer side, which alone decides how many fit
-into ``--max-tokens``, then by target minus source, on the grid; equals are shuffled. So batches of one longer side have
-equally many sentences. ``--max-tokens`` counts lengths on the grid. Validation is as without.
+to the next value of a grid that grows by RATIO. Pairs are ordered by their longer side, which alone decides how many
+fit into ``--max-tokens``, then by target minus source, on the grid; equals are shuffled. So batches of one longer side
+have equally many sentences. ``--max-tokens`` counts lengths on the grid. Validation is as without.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
@@ -110,11 +106,7 @@ class OnGrid(BaseWrapperDataset):  # type: ignore[misc]
 
 
 def train_on_grid(get_train_iterator: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.get_train_iterator``, with batches on the grid; those of validation are fairseq's.
-
-    Raises:
-        UserError: a grid was asked for, and the task has other data, or fairseq's buckets.
-    """
+    """``Trainer.get_train_iterator`` with batches on the grid; a UserError for other data, or for fairseq's buckets."""
     stated, task, make = trainer.cfg.dataset.length_grid, trainer.task, trainer.task.get_batch_iterator
     ratio = stated or (WITH_GRAPHS if cuda_graphs.wanted(trainer) else 1)
 

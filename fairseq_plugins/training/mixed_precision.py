@@ -1,16 +1,11 @@
 """``--amp`` in bfloat16, on a CPU and on a GPU: products of matrices in half precision, everything else in float32.
 
-fairseq's ``--amp`` runs the forward pass of a GPU in float16, with a scale for the loss. On a CPU it silently trains in
-float32. With this package::
-
-    --amp                 on a CPU: bfloat16; on a GPU: float16, as fairseq
-    --amp --bf16          bfloat16 on both
-
-or in YAML ``common: {amp: true, bf16: true}``. Weights, their gradients, the optimizer and checkpoints stay in float32,
-other than with ``--bf16`` alone; ``torch.autocast`` runs products of matrices in bfloat16. Embeddings are in float32,
-and the sum of a float32 and a bfloat16 tensor is in float32: so the residual stream and its layer norms are in float32,
-as are fairseq's softmax and its losses. bfloat16 has the range of float32, so the loss needs no scale. Validation is in
-float32, as with fairseq's ``--amp``.
+fairseq's ``--amp`` runs the forward pass of a GPU in float16, with a scale for the loss, and trains on a CPU silently
+in float32. Here ``--amp`` is bfloat16 on a CPU, and ``--amp --bf16`` on both. Weights, their gradients, the optimizer
+and checkpoints stay in float32, other than with ``--bf16`` alone; ``torch.autocast`` runs products of matrices in
+bfloat16. Embeddings are in float32, and the sum of a float32 and a bfloat16 tensor is in float32: so the residual
+stream and its layer norms are in float32, as are fairseq's softmax and its losses. bfloat16 has the range of float32,
+so the loss needs no scale. Validation is in float32, as with fairseq's ``--amp``.
 
 A CPU without instructions for bfloat16 (``avx512_bf16`` or ``amx_bf16`` in ``/proc/cpuinfo``, ``bf16`` on ARM) computes
 the same in software, which takes 16 times as long as float32: the first line of the training's log says so.

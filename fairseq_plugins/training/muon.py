@@ -64,11 +64,7 @@ class MuonAndAdam(torch.optim.Optimizer):
 
 @register_optimizer("muon", dataclass=MuonConfig)
 class FairseqMuon(FairseqOptimizer):
-    """``--optimizer muon``.
-
-    Raises:
-        UserError: the model has no matrices of layers.
-    """
+    """``--optimizer muon``; a UserError if the model has no matrices of layers."""
 
     def __init__(self, cfg: Any, params: Iterable[Any]) -> None:
         super().__init__(cfg)

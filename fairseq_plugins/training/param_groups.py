@@ -37,8 +37,7 @@ def mark_matrices(model: nn.Module) -> None:
 def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     """``Trainer._build_optimizer`` that marks the matrices of the layers; ``composite`` has groups of its own.
 
-    Raises:
-        UserError: the optimizer has no groups for the factors of a model, or the model has lost some of them.
+    A UserError if the optimizer has no groups for the factors of a model, or the model has lost some of them.
     """
     scaled = sum(bool(factors_of(parameter)) for parameter in trainer.model.parameters())
     if scaled < (given := getattr(trainer.model, "scaled_parameters", 0)):

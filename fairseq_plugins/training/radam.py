@@ -1,18 +1,12 @@
 """RAdam: Adam whose step is scaled by the reliability of its second moment, with decoupled weight decay.
 
-Liu et al., ICLR 2020, https://arxiv.org/abs/1908.03265, Algorithm 2; the optimizer of Admin's recipes::
-
-    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --arch admin_transformer_iwslt_de_en \
-        --optimizer radam --adam-betas '(0.9, 0.98)' --weight-decay 0.0001 --lr 0.0007 \
-        --lr-scheduler inverse_sqrt --warmup-updates 6000 --warmup-init-lr 1e-07 ...
-
-or in YAML ``optimizer: {_name: radam, adam_betas: "(0.9, 0.98)", weight_decay: 0.0001}``. The rule is that of the code
-with which Admin's results were made (github.com/LiyuanLucasLiu/Transformer-Clinic, radam_fairseq/radam.py): while
-rho_t < 5, which for every usual beta_2 means in the first five updates, the moments accumulate and no step is taken;
-the weight decay runs in every update, including those. The same authors released two more rules
-(github.com/LiyuanLucasLiu/RAdam): their package (radam/radam.py) takes no step either, and does not decay in these
-updates; nmt/my_module/radam.py decays, and steps by the momentum, as ``torch.optim.RAdam`` does. From then on all are
-the same. Algorithm 2 itself also steps by the momentum and needs rho_t > 4: one update fewer.
+Liu et al., ICLR 2020, https://arxiv.org/abs/1908.03265, Algorithm 2; the optimizer of Admin's recipes. The rule is that
+of the code of Admin's results (github.com/LiyuanLucasLiu/Transformer-Clinic, radam_fairseq/radam.py): while rho_t < 5,
+which for every usual beta_2 means in the first five updates, the moments accumulate and no step is taken; the weight
+decay runs in every update, including those. The same authors released two more rules (github.com/LiyuanLucasLiu/RAdam):
+their package (radam/radam.py) takes no step either, and does not decay in these updates; nmt/my_module/radam.py decays,
+and steps by the momentum, as ``torch.optim.RAdam`` does. From then on all are the same. Algorithm 2 itself also steps
+by the momentum and needs rho_t > 4: one update fewer.
 """
 
 from __future__ import annotations
@@ -50,8 +44,7 @@ class RAdam(MomentOptimizer):
     """The rule of Admin's authors; eps as in Adam's text.
 
     Args:
-        params: parameters or torch's parameter groups.
-        lr: learning rate.
+        params, lr: as of every optimizer.
         betas: decay rates of the moments; the second above 2/3: up to there rho never reaches 5.
         eps: added to the square root of the second moment before its bias is corrected.
         weight_decay: p -= lr * weight_decay * p in every update, before the step.

@@ -1,4 +1,4 @@
-"""Makes one mistake after the other in a copy of the checkout, and asks the tests of the copy."""
+"""The mistakes of ``listed.yaml``, made one by one in a copy of the checkout, and what the copy's tests say."""
 
 from __future__ import annotations
 
@@ -13,13 +13,41 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.breaks.mutants import Break
+import yaml
 
+ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = ("tests/breaks", "tests/cli/test_installation.py")
 """Tests that fail in every copy: a fragment is missing there, and git knows nothing of it."""
 PASSED, FAILED, NOTHING_CHOSEN = 0, 1, 5
 """Exit codes of pytest."""
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", flags=re.MULTILINE)
+FURTHER = {
+    "core": ("tests/equivalence", "tests/contract"),
+    "methods": ("tests/contract",),
+    "patches": ("tests/faults",),
+}
+"""What all models and trainings promise, by the part of the package that it rests on."""
+
+
+@dataclass(frozen=True)
+class Break:
+    """A deliberate mistake.
+
+    Attributes:
+        name: a word for ``--only`` and the table.
+        file: the file that is broken.
+        fragment: what the mistake replaces; it occurs exactly once.
+        replacement: the mistake.
+        what: the mistake in words.
+        tests: where a test is likely to notice it; these run first.
+    """
+
+    name: str
+    file: str
+    fragment: str
+    replacement: str
+    what: str
+    tests: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -39,6 +67,25 @@ class Outcome:
     unclear: str = ""
 
 
+def likely_tests(root: Path, file: str) -> tuple[str, ...]:
+    """Where a test is likely to notice a change of ``file``: the file of its name, else the folder of its part."""
+    part = Path(file).relative_to("fairseq_plugins")
+    folders = [Path("tests", *part.parts[:depth]) for depth in reversed(range(len(part.parts)))]
+    candidates = [*(folder / f"test_{part.stem}.py" for folder in folders), *folders]
+    nearest = [str(path) for path in candidates if (root / path).exists()][:1]
+    return (*nearest, *FURTHER.get(part.parts[0], ()))
+
+
+def listed() -> dict[str, Break]:
+    """The mistakes of the file, by name."""
+    mistakes = yaml.safe_load(Path(__file__).with_name("listed.yaml").read_text(encoding="utf-8"))
+    paths = {name: f"fairseq_plugins/{mistake.pop('file')}" for name, mistake in mistakes.items()}
+    return {
+        name: Break(name, paths[name], tests=likely_tests(ROOT, paths[name]), **mistake)
+        for name, mistake in mistakes.items()
+    }
+
+
 def copy_of_tracked_files(root: Path, copy: Path) -> None:
     """Copy what git tracks, as it stands in the working tree."""
     listed = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, check=True).stdout
@@ -50,18 +97,12 @@ def copy_of_tracked_files(root: Path, copy: Path) -> None:
 
 @contextlib.contextmanager
 def made(broken: Break, copy: Path) -> Iterator[None]:
-    """The copy with the mistake in it.
-
-    Raises:
-        ValueError: the fragment does not occur exactly once.
-    """
+    """The copy with the mistake in it; a ValueError if the fragment does not occur exactly once."""
     file = copy / broken.file
     whole = file.read_text(encoding="utf-8")
-    if broken.where is None and whole.count(broken.fragment) != 1:
+    if whole.count(broken.fragment) != 1:
         raise ValueError(f"{broken.name}: the fragment occurs {whole.count(broken.fragment)} times in {broken.file}")
-    first = whole.index(broken.fragment, broken.where or 0)
-    changed = whole[:first] + broken.replacement + whole[first + len(broken.fragment) :]
-    file.write_text(changed, encoding="utf-8")
+    file.write_text(whole.replace(broken.fragment, broken.replacement), encoding="utf-8")
     try:
         yield
     finally:
@@ -77,20 +118,11 @@ def run_tests(copy: Path, arguments: Sequence[str]) -> subprocess.CompletedProce
     )
 
 
-def check(broken: Break, copy: Path, rest: bool = True) -> Outcome:
-    """Break the copy and run its tests until one fails.
-
-    Args:
-        broken: the break.
-        copy: the copied files.
-        rest: whether the other tests run where none of the break's own fails.
-    """
-    rounds = [[*broken.tests]] if broken.tests else []
-    if rest or not rounds:
-        rounds.append(["tests", *(f"--ignore={path}" for path in broken.tests)])
+def check(broken: Break, copy: Path) -> Outcome:
+    """Break the copy and run its tests until one fails: those of the break, then the others."""
     start = time.monotonic()
     with made(broken, copy):
-        for arguments in rounds:
+        for arguments in ([*broken.tests], ["tests", *(f"--ignore={path}" for path in broken.tests)]):
             done = run_tests(copy, [*(f"--ignore={path}" for path in LEFT_OUT), *arguments])
             seconds = time.monotonic() - start
             failed = _FAILED_TEST.search(done.stdout)

@@ -14,10 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_plugins.checkpoints.average import average_checkpoints, main, measured_names
+from fairseq_plugins.checkpoints.average import CHUNK, RunningMean, average_checkpoints, main, measured_names
 from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.checkpoints.names import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, last_checkpoints
-from fairseq_plugins.checkpoints.running_mean import CHUNK, RunningMean
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import weights_hash
 from tests import processes, toy

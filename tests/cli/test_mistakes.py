@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import EXIT_CODE, UserError
-from fairseq_plugins.patches.impossible_values import refuse_configuration
 from fairseq_plugins.patches.messages import DECAY, NO_FAIRSCALE, OLD_SCORER, run_or_explain
 from fairseq_plugins.tools.cli.main import main
 from fairseq_plugins.tools.cli.stock import USER_DIR
@@ -100,7 +98,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"data-bin {GENERATION} --min-len 4 --search fairseq": "--min-len is more than --max-len-a, --max-len-b and ",
         f"data-bin {GENERATION} --sampling-topk 3": "--sampling-topk requires --sampling",
         f"data-bin {GENERATION} --sampling --diverse-beam-groups 1": "--sampling, --diverse-beam-groups, --match-sou",
-        f"data-bin {GENERATION} --beam 3 --diverse-beam-groups 2": "--beam must be a multiple of --diverse-beam-gr",
+        f"data-bin {GENERATION} --beam 3 --diverse-beam-groups 2": "DiverseBeamSearch requires --beam to be divis",
         f"data-bin {GENERATION} --remove-bpe sentencpiece": "unknown value of --post-process, --remove-bpe or --ev",
         f"data-bin {GENERATION} --bpe subword_nmt": "--bpe-codes is required with this --bpe",
         f"data-bin {GENERATION} --max-source-positions 9": (
@@ -255,19 +253,6 @@ def test_a_rank_passes_on_the_line() -> None:
         run_or_explain(missing)
     with pytest.raises(KeyError):
         run_or_explain(lambda: {}["ours"])
-
-
-def test_what_works_and_is_hardly_meant_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert deep("generate", f"data-bin {GENERATION} --fp16".split()) == 0
-    training = UNCHECKED.replace("--save-dir saved", f"--save-dir {tmp_path}")
-    assert deep("train", f"data-bin {training} --lr 0".split()) == 0
-    assert "--fp16 on a CPU rounds to 16 bits" in caplog.text
-    assert "the learning rate is 0 (--lr, optimization.lr): the weights will" in caplog.text
-    for model in ({"scale_attn": True, "scale_fc": False}, "???"):  # a flag of stock language models; no model
-        cfg = OmegaConf.create({"optimization": {"lr": [0.1]}, "model": model})
-        refuse_configuration(lambda cfg, main: None, cfg, print)
-    assert caplog.text.count("changes nothing: fairseq builds no module for it") == 1
-    assert "--scale-attn changes nothing" in caplog.text
 
 
 def test_a_number_of_threads_that_openmp_would_ignore(

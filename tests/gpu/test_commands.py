@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ import pytest
 import torch
 from fairseq.logging import progress_bar
 
-from fairseq_plugins.tools import plots
 from fairseq_plugins.tools.cli import main as cli
 from fairseq_plugins.tools.translator.engines import FAIRSEQ
 from fairseq_plugins.tools.translator.translate import Translator
@@ -96,49 +94,6 @@ def test_interactive(toy_data: Path, checkpoint: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_of_checkpoints_are_the_same_bytes(toy_data: Path, checkpoint: Path, tmp_path: Path) -> None:
-    """Averaging, folding and ``fsck`` read and write on the CPU, whatever there is beside it."""
-
-    def write(directory: Path) -> None:
-        directory.mkdir()
-        command("average", "--inputs", checkpoint, checkpoint, "--output", directory / "averaged.pt")
-        command("fold", checkpoint, directory / "folded.pt")
-        command("fsck", directory)
-
-    write(tmp_path / "cpu")
-    on_gpu(write, tmp_path / "gpu")
-    for name in ("averaged.pt", "folded.pt"):
-        ours, theirs = (torch.load(tmp_path / where / name, weights_only=True)["model"] for where in ("cpu", "gpu"))
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(value, theirs[key]) for key, value in ours.items())
-
-
-def numbers(table: str) -> list[float]:
-    """The numbers of a table, in order."""
-    return [float(cell) for cell in re.split(r"[,\n]", table) if re.fullmatch(r"[-+.e\d]*\d", cell)]
-
-
-@pytest.mark.slow
-def test_diagnose(toy_data: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every analysis of a model, and those that need data; they run on the CPU."""
-    monkeypatch.setattr(plots, "load_pyplot", lambda: None)
-    small = "--sentences 2 --length 4 --deepest 3 --models 1 --encoder-layers 2 --decoder-layers 1".split()
-    sizes = "--encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --decoder-ffn-embed-dim 16".split()
-    heads = "--encoder-attention-heads 2 --decoder-attention-heads 2".split()
-
-    def write(directory: Path) -> None:
-        command("diagnose", "all", "admin", *small, *sizes, *heads, "--output", directory)
-
-    write(tmp_path / "cpu")
-    on_gpu(write, tmp_path / "gpu")
-    tables = sorted(path.name for path in (tmp_path / "cpu").glob("*.csv"))
-    assert tables
-    for name in tables:
-        ours, theirs = (numbers((tmp_path / where / name).read_text(encoding="utf-8")) for where in ("gpu", "cpu"))
-        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5), name
-
-
-@pytest.mark.slow
 def test_evaluate(made: Made, tmp_path: Path) -> None:
     """A run that was trained and averaged is decoded on the GPU, and scored."""
     scores = []
@@ -182,14 +137,6 @@ def test_a_package_and_what_is_made_of_it(made: Made, package: Path, tmp_path: P
     assert (tmp_path / "packaged" / "weights.safetensors").read_bytes() == (
         package / "weights.safetensors"
     ).read_bytes()
-
-
-@pytest.mark.slow
-def test_an_export(package: Path) -> None:
-    """Its proof is computed on the CPU."""
-    pytest.importorskip("ctranslate2")
-    on_gpu(command, "export", package)
-    assert Translator(package).engine == "ctranslate2-float32"
 
 
 @pytest.mark.slow

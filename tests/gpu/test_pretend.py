@@ -94,21 +94,6 @@ def test_what_is_no_error_is_counted_by_place(fault: Fault, dtype: torch.dtype, 
     assert planted - without == {f"tests/gpu/test_pretend.py:{line} {fault.__name__}": LAYERS}
 
 
-@pytest.mark.parametrize("case", ["post_ln", "admin", "sigma_reparam", "dlcl"])
-def test_numbers_are_those_of_the_cpu(case: str) -> None:
-    def gradients(device: str) -> dict[str, Tensor]:
-        return {
-            name: parameter.grad.cpu()
-            for name, parameter in step(None, torch.float32, device, case).named_parameters()
-            if parameter.grad is not None
-        }
-
-    expected, found = gradients("cpu"), on_gpu(gradients, "cuda")
-    assert expected.keys() == found.keys()
-    for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5)
-
-
 @pretended
 def test_a_model_that_moves_keeps_its_parameters() -> None:
     """The objects themselves, shared ones shared, as torch moves them to a GPU; an optimizer may hold them."""
@@ -175,50 +160,6 @@ def test_every_way_to_wait_is_counted_once() -> None:
     assert not SEEN.sends
     with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
         np.asarray(x)
-
-
-@pretended
-def test_a_tensor_says_where_it_lies() -> None:
-    x = torch.ones(2, device="cuda")
-    assert (str(x.device), x.is_cuda, x.is_cpu, x.is_meta, x.get_device()) == ("cuda:0", True, False, False, 0)
-    assert x.type() == "torch.cuda.FloatTensor"
-    assert x.to("cuda") is x
-    assert x.to(0) is x
-    assert torch.ones(2).type_as(x).is_cuda
-    assert torch.zeros_like(x).is_cuda
-    assert x.new_zeros(3).is_cuda
-    assert not x.new_zeros(3, device="cpu").is_cuda
-    assert torch.cuda.FloatTensor([1, 2]).tolist() == [1, 2]
-    assert not torch.ones(2).is_cuda
-
-
-def test_devices_do_not_mix_with_each_other() -> None:
-    def add() -> Tensor:
-        return torch.ones(2, device="cuda:0") + torch.ones(2, device="cuda:1")
-
-    with pytest.raises(AssertionError, match="found at least two devices, cuda:1 and cuda:0!"):
-        on_gpu(add, count=2)
-
-
-@pretended
-def test_the_gpu_has_random_numbers_of_its_own() -> None:
-    def of_gpu() -> list[float]:
-        return torch.rand(3, device="cuda").tolist()
-
-    torch.manual_seed(1)
-    expected = of_gpu()
-    of_cpu = torch.rand(3)
-    torch.manual_seed(1)
-    assert torch.equal(torch.rand(3), of_cpu)
-    assert of_gpu() == expected
-    state = torch.cuda.get_rng_state()
-    after = of_gpu()
-    with torch.random.fork_rng(devices=[torch.device("cuda:0")]):
-        of_gpu()
-    torch.cuda.set_rng_state(state)
-    assert of_gpu() == after
-    torch.cuda.manual_seed(1)
-    assert of_gpu() == expected
 
 
 @pretended

@@ -66,18 +66,6 @@ def test_weights_and_the_joint_profile_are_those_of_cpus(
         torch.testing.assert_close(found["model"][name], value, rtol=1e-5, atol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize("flags", ["--fp16", "--amp", "--bf16", "--memory-efficient-fp16"])
-@pytest.mark.slow
-def test_half_precision(flags: str, on_cpus: dict[str, Any], toy_data: Path, tmp_path: Path) -> None:
-    """The profile alone is compared: half precision trains with Adam, whose first steps are signs."""
-    found = on_gpu(trained, toy_data, tmp_path, *flags.split(), count=2)
-    profiles = [name for name in found["model"] if name.endswith("omega_profiled")]
-    assert profiles
-    for name in profiles:
-        torch.testing.assert_close(found["model"][name].float(), on_cpus["model"][name], rtol=1e-2, atol=0, msg=name)
-    assert found["optimizer_history"][-1]["num_updates"] == 3
-
-
 @pytest.mark.parametrize("precision", slow_but(("--bf16",), ("--bf16", "--fp16", "float32")))
 def test_graphs_of_two_processes(precision: str, toy_data: Path, tmp_path: Path) -> None:
     """Their gradients are added up in one tensor; the numbers are those of eager processes, bit for bit."""

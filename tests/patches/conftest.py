@@ -28,13 +28,15 @@ def unpatch(monkeypatch: pytest.MonkeyPatch) -> Unpatch:
     return restore
 
 
-def watched(patch: pytest.MonkeyPatch, step: str) -> list[list[int]]:
-    """The numbers of the sentences of each batch with which a step of the task is made from now on."""
-    seen: list[list[int]] = []
+def watched(
+    patch: pytest.MonkeyPatch, step: str, see: Callable[[Any], Any] = lambda sample: sample["id"].tolist()
+) -> list[Any]:
+    """What ``see`` returns (default: the numbers of the sentences) for each batch of a step of the task from now on."""
+    seen: list[Any] = []
     stock = getattr(TranslationTask, step)
 
     def watch(self, sample, *args, **kwargs):  # type: ignore[no-untyped-def]
-        seen.append(sample["id"].tolist())
+        seen.append(see(sample))
         return stock(self, sample, *args, **kwargs)
 
     patch.setattr(TranslationTask, step, watch)

@@ -1,4 +1,4 @@
-"""The patches are applied once, in a stated order."""
+"""The patches are applied once, in a stated order; fairseq is imported without what few of its users need."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from fairseq_plugins import patches, wrapping
+from fairseq_plugins.patches.unneeded_imports import StandIn
 
 SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.trainer.Trainer.__init__": (
@@ -22,7 +23,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "training.cuda_graphs.leave_mode",
     ),
     "fairseq.trainer.Trainer.get_train_iterator": (
-        "patches.short_max_tokens.train_on_all",
+        "patches.dropped_sentences.train_on_all",
         "training.length_grid.train_on_grid",
     ),
     "fairseq.trainer.Trainer.clip_grad_norm": (
@@ -31,23 +32,23 @@ SEVERAL: dict[str, tuple[str, ...]] = {
     ),
     "fairseq.trainer.Trainer.load_checkpoint": (
         "tools.observe.guard.installing.load",
-        "patches.validation_lost_at_resume.tell_schedule",
-        "patches.ema_interval_at_resume.count_from_start",
-        "patches.rows_of_other_words.say_who_loads",
+        "patches.ends_on_resume.tell_schedule",
+        "patches.store_ema.count_from_start",
+        "patches.dictionary_mismatch.say_who_loads",
     ),
     "fairseq.trainer.Trainer.save_checkpoint": (
         "patches.dictionary_mismatch.save_with_dictionaries",
-        "patches.validation_lost_at_resume.save_patience",
+        "patches.ends_on_resume.save_patience",
     ),
     "fairseq.checkpoint_utils.load_checkpoint": (
-        "patches.max_update_off_by_one.load_and_stop",
+        "patches.ends_on_resume.load_and_stop",
         "patches.two_trainings_at_once.claim_and_load",
         "patches.resume_mismatch.refuse_another",
         "patches.unreadable_checkpoints.require_restore_file",
     ),
     "fairseq.checkpoint_utils.load_checkpoint_to_cpu": (
-        "patches.ema_from_plain_checkpoint.weights_for_average",
-        "patches.rows_of_other_words.load_by_word",
+        "patches.store_ema.weights_for_average",
+        "patches.dictionary_mismatch.load_by_word",
         "patches.unreadable_checkpoints.load_or_explain",
     ),
     "fairseq.trainer.Trainer._build_optimizer": (
@@ -66,8 +67,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
     "fairseq.options.parse_args_and_arch": (
         "patches.impossible_values.refuse_flags",
         "patches.misspelt_options.parse_in_one_line",
-        "patches.polynomial_decay_by_flag.length_of_training",
-        "patches.bf16_means_tpu.tpu_only_when_asked",
+        "patches.flags_unlike_yaml.parse_as_yaml",
     ),
     "fairseq_cli.preprocess.main": ("patches.unchecked_text.check_first", "patches.atomic_preprocess.whole_or_nothing"),
 }
@@ -112,3 +112,8 @@ def test_the_order_decides_whoever_wraps_first_and_each_is_called_once() -> None
     with pytest.raises(ValueError, match=r"letters: .*\.b and .*\.c have order 20$"):
         wrapping.wrap(Owner, "letters", c, order=20)
     assert (Owner.letters(), Owner.letters.__name__, inspect.unwrap(Owner.letters)()) == ("ab", "letters", "")
+
+
+def test_a_stand_in_calls_the_real_function() -> None:
+    assert StandIn("math").sqrt(4.0) == 2.0
+    assert not hasattr(StandIn("math"), "__file__")

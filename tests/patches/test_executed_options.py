@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import os
 import re
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 import fairseq
 import fairseq_cli
@@ -18,8 +16,6 @@ from fairseq import utils
 from fairseq.data import FastaDataset
 from fairseq.optim.adafactor import FairseqAdafactor
 from fairseq.tasks.audio_pretraining import AudioPretrainingConfig, AudioPretrainingTask
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches.executed_options import calculated
@@ -90,18 +86,6 @@ def test_the_path_of_a_text_is_not_executed(here: Path, monkeypatch: pytest.Monk
         assert (list(read.offsets), list(read.sizes)) == ([0, 12], [5, 1])
         assert read[0] == (">one", "ABCDE")
     assert list(here.rglob("executed*")) == []
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner),
-    max_leaves=4,
-)
-
-
-@given(VALUES)
-def test_every_value_that_python_writes_is_read(value: Any) -> None:
-    assert calculated(repr(value)) == value == ast.literal_eval(repr(value))
 
 
 def test_no_module_of_fairseq_is_forgotten() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_plugins.checkpoints.files import num_updates
@@ -17,7 +16,6 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.patches import resume_mismatch
 from tests import toy
 from tests.config.test_hydra import TINY, recipe, run_hydra
-from tests.patches.conftest import Unpatch
 from tests.refusals import refused
 
 ARCH, OTHER = "post_ln_transformer", "deepnet_transformer"
@@ -83,14 +81,10 @@ def test_other_settings(go_on: Training, here: Path) -> None:
     assert last.read_bytes() == before
 
 
-def test_another_architecture_of_the_same_size(go_on: Training, unpatch: Unpatch) -> None:
+def test_another_architecture_of_the_same_size(go_on: Training) -> None:
     line = refused(go_on, arch=OTHER)
     for said in (f"(architecture: {OTHER}, was {ARCH}; ", "model.residual: deepnorm, was plain", "init: deepnorm, was"):
         assert said in line
-    unpatch(checkpoint_utils, "load_checkpoint")
-    stock = torch.load(go_on(arch=OTHER), weights_only=True)
-    assert stock["cfg"]["model"]["_name"] == OTHER
-    assert [entry["num_updates"] for entry in stock["optimizer_history"]] == [2, 4]
 
 
 @pytest.mark.parametrize(

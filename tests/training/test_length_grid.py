@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,20 +13,18 @@ import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import BaseWrapperDataset, LanguagePairDataset, ListDataset, data_utils
 from fairseq.data.iterators import EpochBatchIterator
-from fairseq.distributed import utils as distributed_utils
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
-from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
-from fairseq_cli import train
 from hydra import compose, initialize_config_module
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairseq_plugins.training import cuda_graphs
 from fairseq_plugins.training.length_grid import OnGrid, grid
-from tests import models, processes, toy
+from tests import models, toy
 from tests.language_model import text
+from tests.patches.conftest import watched
 from tests.refusals import line_of, refused
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
@@ -163,32 +160,6 @@ def test_pairs_in_the_same_place_of_the_grid_are_shuffled_by_the_seed() -> None:
     assert sorted(orders[0]) == list(range(60))
 
 
-def test_real_text_has_few_shapes_and_little_padding(real_corpus: Any) -> None:
-    """The design's figures for ratio 1.15 are 98 shapes and 7.2 %; those of batches without the grid, 338 and 6.0 %."""
-    corpus = real_corpus("iwslt14_deen")
-    sides = []
-    for language in ("de", "en"):
-        with gzip.open(corpus / f"train.{language}.gz", "rt", encoding="utf-8") as lines:
-            sides.append([len(line.split()) + 1 for line in lines])
-    words, nothing = models.dictionary(), [None] * len(sides[0])
-    data = LanguagePairDataset(nothing, sides[0], words, nothing, sides[1], words)
-    counts = {}
-    for name, lengths, used in (
-        ("stock", data.sizes, data),
-        ("grid", (on_grid := OnGrid(data, 1.15, 1024)).padded, on_grid),
-    ):
-        with data_utils.numpy_seed(2):
-            batches = used.batch_by_size(used.ordered_indices(), max_tokens=4096, required_batch_size_multiple=8)
-        assert sorted(np.concatenate(batches)) == list(range(len(data)))
-        shapes = [(len(batch), *lengths[batch].max(axis=0)) for batch in batches]
-        padding = 1 - data.sizes.sum() / sum(rows * (source + target) for rows, source, target in shapes)
-        counts[name] = (len(batches), len(set(shapes)), padding)
-    assert counts["stock"][1] > 300
-    assert counts["grid"][0] <= counts["stock"][0]
-    assert counts["grid"][1] <= 98
-    assert counts["grid"][2] <= 0.072
-
-
 def losses(model: torch.nn.Module, task: FairseqTask, batches: Iterable[Any]) -> list[tuple[float, int]]:
     criterion = CrossEntropyCriterion(task, sentence_avg=False)
     with torch.no_grad():
@@ -233,34 +204,15 @@ def test_a_language_model(characters: Path, tmp_path: Path, mode: str, bos: str)
     assert [loss for loss, _ in found] == pytest.approx([loss for loss, _ in expected], rel=1e-5)
 
 
-def shapes_of(monkeypatch: pytest.MonkeyPatch, step: str, task: type = TranslationTask) -> list[tuple[int, ...]]:
-    """The source's shape in each call of a step of the task from now on."""
-    shapes: list[tuple[int, ...]] = []
-    stock = getattr(task, step)
-
-    def watch(self: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
-        shapes.append(tuple(sample["net_input"]["src_tokens"].shape))
-        return stock(self, sample, *args, **kwargs)
-
-    monkeypatch.setattr(task, step, watch)
-    return shapes
+def shape_of(sample: Any) -> tuple[int, ...]:
+    return tuple(sample["net_input"]["src_tokens"].shape)
 
 
 def test_a_training_is_on_the_grid_and_its_validation_is_not(
     toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained, validated = (shapes_of(monkeypatch, step) for step in ("train_step", "valid_step"))
-    flags = (
-        "--max-epoch",
-        "2",
-        "--curriculum",
-        "1",
-        "--update-freq",
-        "2",
-        "--no-save",
-        "--valid-subset",
-        "train,valid",
-    )
+    trained, validated = (watched(monkeypatch, step, shape_of) for step in ("train_step", "valid_step"))
+    flags = "--max-epoch 2 --curriculum 1 --update-freq 2 --no-save --valid-subset train,valid".split()
     toy.train_toy(toy_data, tmp_path, *flags, "--length-grid", "2", validate=True)
     on_grid, seen_in_validation = set(trained), set(validated)
     lengths = [length for _, length in trained[: len(trained) // 2]]
@@ -269,18 +221,6 @@ def test_a_training_is_on_the_grid_and_its_validation_is_not(
     assert {length for _, length in seen_in_validation} - {1, 2, 4, 8, 10}
     toy.train_toy(toy_data, tmp_path, *flags, validate=True)
     assert set(validated) == seen_in_validation
-
-
-def test_two_processes(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They make the updates that one makes with two batches an update."""
-    processes.fork_ranks(monkeypatch)
-    flags = "--length-grid 1.5 --dropout 0 --no-epoch-checkpoints --max-epoch 1 --optimizer sgd".split()
-    two = toy.parse_training(toy_data, tmp_path / "two", *flags, "--distributed-world-size", "2")
-    distributed_utils.call_main(two, train.main)
-    one = toy.weights_of(toy.train_toy(toy_data, tmp_path / "one", *flags, "--update-freq", "2"))
-    found = toy.weights_of(tmp_path / "two" / "checkpoint_last.pt")
-    for name, value in one.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_hydra_knows_the_setting() -> None:
@@ -308,14 +248,7 @@ def test_an_upsampled_corpus_is_seen_as_often_as_it_is_to_be(
         (data / file.name).symlink_to(file)
         if file.name.startswith("valid"):
             (data / file.name.replace("valid", "train1")).symlink_to(file)
-    numbers: list[int] = []
-    stock = TranslationTask.train_step
-
-    def watch(self: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
-        numbers.extend(sample["id"].tolist())
-        return stock(self, sample, *args, **kwargs)
-
-    monkeypatch.setattr(TranslationTask, "train_step", watch)
+    seen = watched(monkeypatch, "train_step")
     flags = "--upsample-primary 2 --length-grid 1.2 --max-epoch 1 --no-save".split()
     toy.train_toy(data, tmp_path / "run", *flags)
-    assert sorted(numbers) == list(range(2 * toy.SIZES["train"] + toy.SIZES["valid"]))
+    assert sorted(sum(seen, [])) == list(range(2 * toy.SIZES["train"] + toy.SIZES["valid"]))

@@ -1,4 +1,4 @@
-"""What every optimizer of the package promises: state, precisions, a change of optimizer, and mistakes.
+"""What every optimizer of the package promises: state, precisions, a change of optimizer; learning rates of trainings.
 
 That a resumed training is the uninterrupted one is in ``tests/faults/test_exact_resume.py``.
 """
@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from fairseq.tasks.translation import TranslationTask
 from torch import nn
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.patches.impossible_values import refuse
 from fairseq_plugins.training import adam_base
 from fairseq_plugins.training.fast_adam import Adam, FusedAdam
 from fairseq_plugins.training.lamb import Lamb
 from fairseq_plugins.training.radam import RAdam
 from tests import toy
+from tests.config.test_hydra import TINY, recipe, run_hydra
 from tests.faults.exact import differences
+from tests.refusals import refused
 from tests.training.optimizing import LR, built, updates
 
 KINDS: list[type[adam_base.MomentOptimizer]] = [RAdam, Lamb, Adam, FusedAdam]
@@ -140,25 +140,6 @@ def test_block_momentum_averages_the_moments(name: str, monkeypatch: pytest.Monk
         torch.testing.assert_close(optimizer.optimizer.state[p][name], value / 2 + 0.5)
 
 
-REFUSED: dict[str, tuple[Any, ...]] = {
-    "adam_betas": ("0.9", "(0.9, 0.98, 0.99)", "(0.9,", "__import__('os')", (1.0, 0.98)),
-    "lamb_betas": ("(-0.1, 0.98)", "(0.9, 1.0)", 0.9),
-    "adam_eps": (0.0,),
-    "lamb_eps": (0.0, math.nan),
-    "muon_momentum": (1.0, -0.1),
-    "muon_lr_scale": (0.0,),
-    "lr_decay_constant": (0.0, math.inf),
-}
-
-
-def test_mistakes(subtests: pytest.Subtests) -> None:
-    for name, values in REFUSED.items():
-        for value in values:
-            message = f"^--x must be .*, not {re.escape(str(value))}$"
-            with subtests.test(name, value=value), pytest.raises(UserError, match=message):
-                refuse([("--x", name, value)])
-
-
 def test_ways_to_say_the_betas() -> None:
     for betas in ([0.9, 0.98], "[0.9, 0.98]", "(0.9, 0.98)", "0.9, 0.98"):
         for optimizer in (built("radam", adam_betas=betas), built("lamb", lamb_betas=betas)):
@@ -199,3 +180,47 @@ def test_a_training_changes_from_adam_and_back(optimizer: str, precision: str, t
         if name.endswith("k_proj.bias"):  # softmax does not see it: its gradient is rounding, and Adam follows the sign
             continue
         assert (found["model"][name] - value).norm() <= 1e-2 * (value - early["model"][name]).norm(), name
+
+
+def t_fixup(lr: float, constant: float, updates: int) -> dict[int, float]:
+    return {n: lr * math.sqrt(constant / (constant + n)) for n in range(updates)}
+
+
+SLOW = (*(toy.PRECISIONS[name] for name in ("bf16", "memory_efficient_fp16")), ("--update-freq", "3"))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [(), toy.PRECISIONS["fp16"], *(pytest.param(flags, marks=pytest.mark.slow) for flags in SLOW)],
+    ids=" ".join,
+)
+def test_falls_from_the_first_update_on(
+    flags: tuple[str, ...], rates: dict[int, float], toy_data: Path, tmp_path: Path
+) -> None:
+    """Three epochs with accumulated gradients, more than one without."""
+    words = "--lr-scheduler inverse_sqrt_without_warmup --lr-decay-constant 7 --lr 0.004 --max-update 12"
+    flags = (*words.split(), *flags)
+    toy.train_toy(toy_data, tmp_path, *flags, arch="pre_ln_transformer")
+    assert rates == pytest.approx(t_fixup(0.004, 7, 12), rel=1e-12)
+
+
+def test_a_schedule_and_an_optimizer_by_yaml(rates: dict[int, float], toy_data: Path, tmp_path: Path) -> None:
+    content = recipe(TranslationTask, toy_data, tmp_path / "run", {"_name": "rezero_transformer", **TINY})
+    content["lr_scheduler"] = {"_name": "inverse_sqrt_without_warmup", "lr_decay_constant": 7}
+    content["optimizer"] = {"_name": "lamb", "lamb_betas": "(0.8, 0.9)", "lamb_eps": 1e-6, "weight_decay": 0.01}
+    state = torch.load(run_hydra(tmp_path / "config", content, tmp_path / "run"), weights_only=True)
+    assert rates == pytest.approx(t_fixup(0.005, 7, 6), rel=1e-12)
+    assert state["optimizer_history"][-1]["optimizer_name"] == "FairseqLamb"
+    (group,) = state["last_optimizer_state"]["param_groups"]
+    assert (tuple(group["betas"]), group["eps"], group["weight_decay"]) == ((0.8, 0.9), 1e-6, 0.01)
+    assert 0.0 not in {float(value) for name, value in state["model"].items() if name.endswith(".alpha")}
+
+
+@pytest.mark.usefixtures("rates")  # for its recipe without warm-up
+def test_mistakes(toy_data: Path, tmp_path: Path) -> None:
+    for flags, line in {
+        "--lr-decay-constant inf": "--lr-decay-constant must be above 0, not inf",
+        "--lr 0.1,0.2": "takes one --lr, not 2",
+    }.items():
+        scheduler = ("--lr-scheduler", "inverse_sqrt_without_warmup")
+        assert line in refused(toy.train_toy, toy_data, tmp_path, *scheduler, *flags.split())

@@ -2,7 +2,7 @@
 
 A row has the configuration below ``configs/``, the average, the test sets, the printed score and its scorer, and what
 was run here. The YAML files, docs/reproduction.md, the evaluation and the reports read it. Published numbers are
-nowhere else. ``tests/config/test_published_rows.py`` checks the file.
+nowhere else. ``tests/config/test_published_configs.py`` checks the file.
 """
 
 from __future__ import annotations

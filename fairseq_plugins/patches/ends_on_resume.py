@@ -1,12 +1,17 @@
-"""A resumed training forgets validations: ``--patience`` and ``--lr-patience`` count from 0, schedules miss an epoch.
+"""A resumed training forgets how near its end is: validations without improvement, ``--max-update``, its time.
 
-fairseq saves before it tells the schedule, so ``reduce_lr_on_plateau`` misses an epoch, and stores neither count. That
-of ``--patience`` is on a function, and a further training of the same process, as in a sweep of Hydra, begins with it
-and with the best loss so far. https://github.com/facebookresearch/fairseq/issues/3531
+* fairseq looks at ``--max-update``, ``--stop-time-hours`` and ``--patience`` only after an update, so a training that
+  has ended makes one more update, or even epoch, each time it is restarted.
+* ``--patience`` and ``--lr-patience`` count from 0, since neither count is stored, and ``reduce_lr_on_plateau`` misses
+  an epoch, since fairseq saves before it tells the schedule.
+* The count of ``--patience`` is on a function, and a further training of the same process, as in a sweep of Hydra,
+  begins with it and with the best loss so far. https://github.com/facebookresearch/fairseq/issues/3531
 """
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -16,10 +21,30 @@ from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRS
 from fairseq.trainer import Trainer
 from fairseq_cli import train
 
+logger = logging.getLogger(__name__)
+
 COUNTS = ("num_bad_epochs", "cooldown_counter")
 PATIENCE = "should_stop_early"
 """Key of the extra state for the attributes of fairseq's function of that name."""
 ATTRIBUTES = ("best", "num_runs")
+
+
+def load_and_stop(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
+    """``load_checkpoint``, the last step before the loop over epochs; a finished training starts none."""
+    loaded = load(cfg, trainer, **kwargs)
+    limits = trainer.cfg.optimization
+    # The time of the checkpoint, which is the same in every process.
+    hours = trainer._previous_training_time / 3600
+    for name, reached, limit, value in (
+        ("num_updates", "max_update", limits.max_update or math.inf, trainer.get_num_updates()),
+        ("cumulative_training_time", "stop_time_hours", limits.stop_time_hours or math.inf, hours),
+        ("validations without improvement", "patience", cfg.patience, getattr(train.should_stop_early, "num_runs", 0)),
+    ):
+        if 0 < limit <= value:
+            logger.info(f"nothing left to train: {name}: {value} >= {reached}: {limit}")
+            # fairseq reads this next; 0 would mean no limit.
+            limits.max_epoch = -1
+    return loaded
 
 
 def tell_schedule(
@@ -67,6 +92,7 @@ def load_counts(load: Callable[..., None], schedule: Any, state: dict[str, Any])
 
 
 WRAPPED = (
+    (checkpoint_utils, "load_checkpoint", load_and_stop, 10),
     (Trainer, "load_checkpoint", tell_schedule, 20),
     (Trainer, "save_checkpoint", save_patience, 10),
     (ReduceLROnPlateauLRSchedule, "state_dict", save_counts),

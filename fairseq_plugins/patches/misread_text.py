@@ -1,8 +1,9 @@
-"""``fairseq-interactive`` begins a line at a carriage return, and ends in a stack trace at a byte that is not UTF-8.
+"""Text is misread: a carriage return begins a line of ``fairseq-interactive``, a byte order mark is a part of a word.
 
-So a text with a carriage return inside a sentence gets more translations than it has lines, and the following ones are
-shifted. A byte order mark becomes a part of the first word. An empty line is translated into words that nobody wrote.
-Not reported upstream so far.
+* A text with a carriage return inside a sentence gets more translations than it has lines, and the following ones are
+  shifted. A byte that is not UTF-8 ends in a stack trace. An empty line is translated into words that nobody wrote.
+* The first word of a dictionary, with a byte order mark, is unknown in every text.
+  https://github.com/facebookresearch/fairseq/issues/3417
 """
 
 from __future__ import annotations
@@ -13,22 +14,18 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from fairseq.data.dictionary import Dictionary
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq_cli import interactive
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import decoded, grouped
+
+MARK = "\ufeff"
 
 
 def read_to_line_feeds(_: Callable[..., Iterator[list[str]]], input: str, buffer_size: int) -> Iterator[list[str]]:
-    """``buffered_read`` whose lines end at the line feed alone.
-
-    Args:
-        input: a file, or ``-`` for standard input.
-        buffer_size: lines that are yielded together.
-
-    Raises:
-        UserError: a line is not UTF-8; what precedes it has been yielded.
-    """
+    """``buffered_read`` whose lines end at the line feed alone; what precedes a UserError has been yielded."""
     standard = input == "-"
     with nullcontext(sys.stdin.buffer) if standard else open(input, "rb") as stream:
         lines = decoded(stream, "standard input" if standard else input)
@@ -50,4 +47,16 @@ def leave_empty(
     return found
 
 
-WRAPPED = ((interactive, "buffered_read", read_to_line_feeds), (FairseqTask, "inference_step", leave_empty))
+def read_without_mark(add_from_file: Callable[..., None], dictionary: Dictionary, file: Any) -> None:
+    """``Dictionary.add_from_file``, or a UserError if the first word begins with the mark."""
+    first = len(dictionary)
+    add_from_file(dictionary, file)
+    if dictionary.symbols[first:] and dictionary[first].startswith(MARK) and dictionary[first] != MARK:
+        raise UserError(f"{getattr(file, 'name', file)}: line 1: begins with a byte order mark; remove it")
+
+
+WRAPPED = (
+    (interactive, "buffered_read", read_to_line_feeds),
+    (FairseqTask, "inference_step", leave_empty),
+    (Dictionary, "add_from_file", read_without_mark),
+)

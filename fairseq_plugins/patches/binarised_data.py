@@ -1,7 +1,9 @@
-"""A damaged index of binarised text ends in a trace, or a training reads sentences that were never binarised.
+"""Binarised text with a damaged index is misread; the prepared directory around ``data-bin`` ends in a stack trace.
 
-fairseq compares nothing: with other pointers, lengths or bytes a number each sentence is cut from another place of the
-``.bin`` file. What it writes is redundant, so each index is compared with its own sums and with the size of that file.
+* fairseq compares nothing: with other pointers, lengths or bytes a number each sentence is cut from another place of
+  the ``.bin`` file. What it writes is redundant, so each index is compared with its own sums and with the size of that
+  file; dictionaries and indices, with the checksums of those that were made.
+* The directory of ``fairseq-deep prepare`` ends in a stack trace. Every command takes both here.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fairseq import tasks
 from fairseq.data import indexed_dataset
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.sums import QUICK, binarised, require_sums
 
 HEADER = struct.Struct("<9sQBQ")
 """Magic, version, type of the numbers, sentences; then int32 lengths and int64 places of the sentences."""
@@ -38,11 +42,7 @@ def problem_of(index: Path, data: Path) -> str:
 
 
 def make_sound(make: Callable[..., Any], path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
-    """``make_dataset`` of files that are compared first; what has no known beginning is taken for an old kind.
-
-    Raises:
-        UserError: they are damaged.
-    """
+    """``make_dataset``, or a UserError for damaged files; what has no known beginning is taken for an old kind."""
     index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
     known = index.is_file() and data.is_file() and indexed_dataset.infer_dataset_impl(path) in ("mmap", None)
     if known and (problem := problem_of(index, data)):
@@ -50,4 +50,15 @@ def make_sound(make: Callable[..., Any], path: str, impl: str, *args: Any, **kwa
     return make(path, impl, *args, **kwargs)
 
 
-WRAPPED = ((indexed_dataset, "make_dataset", make_sound),)
+def setup_on_binarised(setup_task: Callable[..., Any], cfg: Any, *args: Any, **kwargs: Any) -> Any:
+    """``setup_task``, which every command calls before it reads data; checkpoints hold the directory that is read."""
+    data = getattr(cfg, "data", None)
+    if isinstance(data, str):
+        if (inner := binarised(data)) != data:
+            cfg.data = inner
+        for directory in inner.split(":"):
+            require_sums(Path(directory), *QUICK)
+    return setup_task(cfg, *args, **kwargs)
+
+
+WRAPPED = ((indexed_dataset, "make_dataset", make_sound), (tasks, "setup_task", setup_on_binarised))
