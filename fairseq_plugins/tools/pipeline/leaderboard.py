@@ -108,14 +108,6 @@ class Group:
         """The finite values of a number of each run. The verdict shows a loss that is not."""
         return [value for run in self.runs if (value := number(run)) is not None and math.isfinite(value)]
 
-    def course(self, losses: Callable[[Run], Mapping[int, float]]) -> list[tuple[int, float, float]]:
-        """Updates, mean and deviation of a loss where all runs have a finite one; a single run has deviation 0."""
-        curves = [curve for run in self.runs if (curve := losses(run))]
-        finite = [{updates for updates, loss in curve.items() if math.isfinite(loss)} for curve in curves]
-        shared = set.intersection(*finite) if finite else set()
-        points = [(updates, [curve[updates] for curve in curves]) for updates in sorted(shared)]
-        return [(updates, statistics.fmean(values), deviation(values) or 0.0) for updates, values in points]
-
 
 def deviation(values: Sequence[float]) -> float | None:
     """Standard deviation over runs (n - 1); None for a single one."""
