@@ -23,7 +23,7 @@ from tests.texts import read as lines
 
 
 def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = "multi30k_de_en/admin_3e3d model.dropout=0 --seeds 1 2 --precision fp32 --tensorboard --beam 7 --dry-run"
+    words = "multi30k_de_en/admin_3e3d model.dropout=0 --seeds 1 2 --precision fp32 --quiet --beam 7 --dry-run"
     assert main(["compare", str(tmp_path), str(tmp_path / "out"), *words.split()]) == 0
     output, errors = capfd.readouterr()
     assert errors == ""
@@ -34,7 +34,7 @@ def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd
         command
         for seed, place in enumerate(places, start=1)
         for command in (
-            f"run {config} {tmp_path} {place} common.seed={seed} model.dropout=0 --precision=fp32 --tensorboard",
+            f"run {config} {tmp_path} {place} common.seed={seed} model.dropout=0 --precision=fp32 --quiet",
             f"evaluate {place} {tmp_path} --beam=7",
         )
     ]

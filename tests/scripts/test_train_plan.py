@@ -319,17 +319,6 @@ def test_the_file_of_the_page_for_a_corpus_of_one_s_own(data: Path, tmp_path: Pa
     assert overrides(plan)["task.data"] == f"'{data}'"
 
 
-def test_loggers(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairseq_plugins.tools.pipeline.run.find_spec", lambda _: None)
-    for wanted, package in (({"tensorboard": True}, "tensorboardX"), ({"wandb_project": "deep"}, "wandb")):
-        line = refused(planned, data, tmp_path, **wanted)
-        assert line.endswith(f"needs a package that is not installed: pip install {package}")
-    monkeypatch.setattr("fairseq_plugins.tools.pipeline.run.find_spec", lambda _: True)
-    told = overrides(planned(data, tmp_path, tensorboard=True, wandb_project="deep"))
-    assert told["common.tensorboard_logdir"] == f"'{tmp_path}/tensorboard'"
-    assert told["common.wandb_project"] == "'deep'"
-
-
 @given(st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=12))
 def test_any_path_survives_hydra(text: str) -> None:
     parsed = OverridesParser.create().parse_override(f"task.data={quoted(text)}")
@@ -377,9 +366,9 @@ def test_bleu_of_validations_reads_the_text_of_the_data(data: Path, tmp_path: Pa
     assert (task.eval_bleu, task.eval_bleu_args) == (True, '{"beam": 1}')
 
 
-def test_bleu_of_validations_is_not_the_identity_of_a_training(data: Path, tmp_path: Path) -> None:
-    with_bleu, without = (planned(data, tmp_path, *changes).record for changes in ((), ("task.eval_bleu=false",)))
-    check_unchanged(with_bleu, {**without, "overrides": with_bleu["overrides"]}, tmp_path)
+def test_bleu_of_validations_and_loggers_are_not_the_identity_of_a_training(data: Path, tmp_path: Path) -> None:
+    logged = ("task.eval_bleu=false", "common.wandb_project=deep", f"common.tensorboard_logdir={tmp_path}")
+    check_unchanged(planned(data, tmp_path).record, planned(data, tmp_path, *logged).record, tmp_path)
 
 
 # How it ended ------------------------------------------------------------------------------------------------------

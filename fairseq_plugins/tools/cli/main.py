@@ -44,7 +44,7 @@ def ours(summary: str, module: str) -> Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "train": Command("train a model", "fairseq_cli.train", stock.train),
+    "train": Command("train a model", "fairseq_cli.train", stock.with_user_dir),
     "hydra-train": Command(
         "train a model from a YAML config by fairseq's Hydra program", "fairseq_cli.hydra_train", stock.hydra_train
     ),

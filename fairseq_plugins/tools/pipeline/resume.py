@@ -45,8 +45,9 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         before[rate] = None
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
-    # Neither a validation that translates nor a graph changes a weight.
-    own = {name for name in own if not name.startswith(("task.eval_bleu", "common.cuda_graphs"))}
+    # Neither a validation that translates, nor a graph, nor a logger changes a weight.
+    apart = ("task.eval_bleu", "common.cuda_graphs", "common.tensorboard_logdir", "common.wandb_project")
+    own = {name for name in own if not name.startswith(apart)}
     if is_longer(old, new):
         own -= {f"optimization.{name}" for name in LIMITS}
     # Some settings are copied from group to group (the learning rate); report each change once.

@@ -21,9 +21,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +82,6 @@ class Request:
     master_addr: str = "localhost"
     master_port: int | None = None
     precision: str = "auto"
-    tensorboard: bool = False
-    wandb_project: str = ""
     quiet: bool = False
     dry_run: bool = False
 
@@ -107,10 +103,6 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
             metavar="P",
             help=f"auto: as configured if the device supports it (default); or {', '.join(PRECISIONS)}",
         ),
-        group.add_argument(
-            "--tensorboard", action=argparse.BooleanOptionalAction, default=False, help="log to RUN/tensorboard, too"
-        ),
-        group.add_argument("--wandb-project", default="", metavar="NAME", help="log to Weights & Biases, too"),
         group.add_argument(
             "--quiet", action=argparse.BooleanOptionalAction, default=False, help="do not show the progress"
         ),
@@ -213,13 +205,6 @@ def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
     """
     if request.rank >= request.nodes:
         raise UserError(f"--rank is a machine's number from 0 to --nodes - 1 = {request.nodes - 1}, not {request.rank}")
-    for option, wanted, packages in (
-        ("--tensorboard", request.tensorboard, ("tensorboardX", "tensorboard")),
-        ("--wandb-project", request.wandb_project, ("wandb",)),
-    ):
-        # fairseq would warn at each validation and train on without the curves.
-        if wanted and not any(map(find_spec, packages)):
-            raise UserError(f"{option} needs a package that is not installed: pip install {packages[0]}")
     data = taken_as_it_is(binarised(request.data))
     recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
     config = recipe.config
@@ -274,7 +259,7 @@ def _graphs(config: Any, task: Any, model: Any, gpus: int, before: dict[str, Any
 def _overrides(request: Request, data: Path, machine: Machine, split: BatchSplit) -> list[str]:
     """The overrides for this machine and for the files of RUN."""
     run = taken_as_it_is(request.run)
-    overrides = [
+    return [
         f"++task.data={quoted(data)}",
         f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
         f"distributed_training.distributed_world_size={split.processes * request.nodes}",
@@ -288,11 +273,6 @@ def _overrides(request: Request, data: Path, machine: Machine, split: BatchSplit
         "hydra.output_subdir=null",
         f"hydra.run.dir={quoted(run)}",
     ]
-    if request.tensorboard:
-        overrides.append(f"common.tensorboard_logdir={quoted(run / 'tensorboard')}")
-    if request.wandb_project:
-        overrides.append(f"common.wandb_project={quoted(request.wandb_project)}")
-    return overrides
 
 
 def _bleu_of_validation(request: Request, config: Any) -> list[str]:
@@ -483,11 +463,6 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
     os.dup2(output, 2)
     logging.getLogger("fairseq").setLevel(logging.NOTSET)
     os.environ.update(plan.environment)
-    if request.wandb_project:
-        # A resumed training continues its curve.
-        identity = sha256(f"{request.run.resolve()}\n".encode()).hexdigest()[:16]
-        own = {"WANDB_NAME": request.run.name, "WANDB_RUN_ID": identity, "WANDB_RESUME": "allow"}
-        os.environ.update({name: value for name, value in own.items() if not os.environ.get(name)})
     sys.argv = ["-m", *plan.arguments]
     try:
         runpy.run_module(plan.module, run_name="__main__", alter_sys=True)
