@@ -352,7 +352,6 @@ def test_bleu_of_validations_reads_the_text_of_the_data(data: Path, tmp_path: Pa
     assert bleu() == {}
     assert bleu("task.eval_bleu=false", config=ADMIN) == {"": "false"}
     by_text = {
-        "_print_samples": "true",
         "_detok": "moses",
         "_detok_args": """'{"source_lang": "de", "target_lang": "en"}'""",
         "_remove_bpe": "sentencepiece",

@@ -83,10 +83,7 @@ def run(args: Namespace) -> None:
     parallel = min(len(methods), PARALLEL, core_count())
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, core_count() // parallel)))
     options = CompareOptions(
-        training=("--quiet", "--precision", "fp32"),
-        evaluation=("--average=last-updates=4",),
-        parallel=parallel,
-        output=out / "commands.log",
+        training=("--quiet", "--precision", "fp32"), evaluation=("--average=last-updates=4",), parallel=parallel
     )
     compare(data, out, configs, args.changes, [args.seed], options)
 

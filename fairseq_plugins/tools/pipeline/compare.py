@@ -14,13 +14,11 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import no_link
 from fairseq_plugins.options import ScriptParser, at_least, given_again
 from fairseq_plugins.process import end_children, start_child
 from fairseq_plugins.tools.pipeline import corpus, evaluate
@@ -29,12 +27,10 @@ from fairseq_plugins.tools.pipeline.checkout import checkout, configuration_file
 from fairseq_plugins.tools.pipeline.commands import DEEP, interruptible, require_success
 from fairseq_plugins.tools.pipeline.configuration import CHANGE
 from fairseq_plugins.tools.pipeline.decoding import sets_to_evaluate
-from fairseq_plugins.tools.pipeline.fairseq_log import LogReader
 from fairseq_plugins.tools.pipeline.machine import visible_gpus
-from fairseq_plugins.tools.pipeline.progress import Screen, glance
 from fairseq_plugins.tools.pipeline.report import report_on
-from fairseq_plugins.tools.pipeline.results import FINISHED, LOG, SEED, sets_seed
-from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart, settings_in
+from fairseq_plugins.tools.pipeline.results import FINISHED, SEED, sets_seed
+from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart, say, settings_in
 
 DIVERGED = 1
 """Exit code of a training whose loss was not finite."""
@@ -65,8 +61,6 @@ class CompareOptions:
     nodes: int = 1
     """Machines of each training; more than one only in a job of Slurm."""
     dry_run: bool = False
-    output: Path | None = None
-    """A file to which the commands' standard output goes, while ours shows the progress; default: ours."""
 
 
 def compare(
@@ -165,30 +159,26 @@ def train_all(
         print("\n".join(shlex.join(command) for _, commands in waiting for command in commands), flush=True)
         return
     running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]], dict[str, str]]] = {}
-    screen, logs = Screen(), {training.run: LogReader(training.run / LOG) for training in trainings}
-    with open(options.output, "ab", opener=no_link) if options.output else nullcontext() as output:
-        try:
-            while waiting or running:
-                for child in [child for child in running if child.poll() is not None]:
-                    training, following, place = running.pop(child)
-                    free.append(place)
-                    # A bug ends with the same code, but without a result.
-                    diverged = child.returncode == DIVERGED and (training.run / FINISHED).exists()
-                    if diverged and len(following) == len(evaluations):
-                        screen.say(f"{training.run}: diverged, not evaluated")
-                        continue
-                    require_success(child.returncode)
-                    if following:
-                        waiting.appendleft((training, following))
-                while waiting and free:
-                    (training, (command, *following)), place = waiting.popleft(), free.popleft()
-                    child = start_child(command, stdin=subprocess.DEVNULL, stdout=output, env={**os.environ, **place})
-                    running[child] = training, following, place
-                screen.show(glance(logs) if options.output else "")
-                time.sleep(POLLED)
-        finally:
-            screen.show("")
-            end_children(list(running))
+    try:
+        while waiting or running:
+            for child in [child for child in running if child.poll() is not None]:
+                training, following, place = running.pop(child)
+                free.append(place)
+                # A bug ends with the same code, but without a result.
+                diverged = child.returncode == DIVERGED and (training.run / FINISHED).exists()
+                if diverged and len(following) == len(evaluations):
+                    say(f"{training.run}: diverged, not evaluated")
+                    continue
+                require_success(child.returncode)
+                if following:
+                    waiting.appendleft((training, following))
+            while waiting and free:
+                (training, (command, *following)), place = waiting.popleft(), free.popleft()
+                child = start_child(command, stdin=subprocess.DEVNULL, env={**os.environ, **place})
+                running[child] = training, following, place
+            time.sleep(POLLED)
+    finally:
+        end_children(list(running))
 
 
 def places(trainings: Iterable[Training], options: CompareOptions) -> list[dict[str, str]]:

@@ -25,7 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.errors import UserError, report
+from fairseq_plugins.errors import UserError, report, visible
 from fairseq_plugins.files import checksum, no_link, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import end_with, users_mistake
@@ -41,10 +41,10 @@ from fairseq_plugins.tools.pipeline.configuration import (
 )
 from fairseq_plugins.tools.pipeline.corpus import binarised, check_data
 from fairseq_plugins.tools.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
-from fairseq_plugins.tools.pipeline.progress import Progress, Screen
+from fairseq_plugins.tools.pipeline.progress import Progress
 from fairseq_plugins.tools.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS, read_record
 from fairseq_plugins.tools.pipeline.resume import Ending, check_unchanged, finished, is_longer, say_how_it_ended
-from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart
+from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart, say
 from fairseq_plugins.tools.text.description import described
 
 DEFAULT_PORT = 29500
@@ -153,14 +153,14 @@ def train(request: Request) -> int:
     place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
     with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():
         log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
-        since, screen = log.stat().st_size if log.exists() else 0, Screen()
+        since = log.stat().st_size if log.exists() else 0
         # Only the first machine logs the numbers.
-        trains, code = _trained(request, log, None if request.quiet or request.rank else Progress(log, since, screen))
-        screen.show("")
+        trains, code = _trained(request, log, None if request.quiet or request.rank else Progress(log, since))
         if not trains or request.rank:
             return code
         ending = say_how_it_ended(request.run, code, log, since)
-        (Screen(sys.stderr) if ending.exit_code else screen).say(f"{request.run}: {ending.sentence()}")
+        output = sys.stderr if ending.exit_code else sys.stdout
+        print(visible(f"{request.run}: {ending.sentence()}"), file=output, flush=True)
         return ending.exit_code
 
 
@@ -280,11 +280,11 @@ def _bleu_of_validation(request: Request, config: Any) -> list[str]:
     task = config.task
     if not task.get("eval_bleu"):
         return []
-    # `++`: the YAML may lack a key of a named group.
-    overrides = ["++task.eval_bleu_print_samples=true"]
+    overrides = []
     if (task.eval_bleu_args or "{}").replace(" ", "") == "{}":
         form = config.generation.get("lenpen_form", "fairseq")
         search = {"beam": 1, **({} if form == "fairseq" else {"lenpen_form": form})}
+        # `++`: the YAML may lack a key of a named group.
         overrides.append(f"++task.eval_bleu_args={quoted(json.dumps(search))}")
     if text := described(request.data):
         in_tokens = text.tokeniser == "moses"
@@ -454,7 +454,7 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
         report(mistake)
         sys.exit(mistake.exit_code)
     for line in (*plan.lines, *([shlex.join(plan.command)] if request.dry_run and plan.ending is None else [])):
-        Screen().say(line)
+        say(line)
     if ended:
         sys.exit(plan.ending.exit_code if plan.ending else 0)
     trains[0] = 1
