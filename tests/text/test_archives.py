@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import hashlib
 import io
 import random
@@ -15,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.tools.text import archives
 from fairseq_plugins.tools.text.__main__ import main
 from fairseq_plugins.tools.text.archives import is_web_page, known_checksums, unpack
 from tests.refusals import refused
-from tests.scripts.archives import packed, write_archive
+from tests.scripts.archives import write_archive
 
 FILES = {
     "a/x.de": random.Random(1).randbytes(3000),
@@ -147,36 +145,6 @@ def test_nothing_is_written_outside(tmp_path: Path) -> None:
     assert unpack(tar(tmp_path / "links.tar", *through, ("a", tarfile.REGTYPE, "")), place, ["a"]) == 1
     assert (place / "a").read_bytes() == b"evil"
     assert not [path for path in (Path("/etc/outside"), *tmp_path.rglob("outside")) if path.exists()]
-
-
-def test_a_bomb_is_refused_before_it_is_decompressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "SLACK", 1 << 10)
-    large = bytes(1 << 20)
-    for name in ("x.tgz", "x.zip"):
-        message = refused(unpack, archive(tmp_path, name, {"a": b"", "b": large}), tmp_path / "to")
-        assert message.endswith("not unpacked: its content is more than 100 times as large as itself")
-    (tmp_path / "x.tgz").write_bytes(gzip.compress(gzip.decompress(packed("x.tgz", FILES)) + large))
-    assert "100 times" in refused(unpack, tmp_path / "x.tgz", tmp_path / "to")
-    # A name of 2 MB, and a size below zero, at which tarfile never ends.
-    name = tarfile.TarInfo("x")
-    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2 << 20
-    negative = tarfile.TarInfo("y")
-    negative.size = -1024
-    for header in (name, negative):
-        (tmp_path / "x.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + large)
-        assert "not unpacked: " in refused(unpack, tmp_path / "x.tar", tmp_path / "to")
-    assert not (tmp_path / "to").exists()
-
-
-def test_a_file_of_checksums_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MOST_CHECKSUMS", 100)
-    for size, refusal in ((99, False), (100, True)):
-        (tmp_path / "sums").write_text("#" * size)
-        monkeypatch.setenv("CHECKSUMS", str(tmp_path / "sums"))
-        if refusal:
-            assert "sums: cannot be read; CHECKSUMS names the file" in refused(known_checksums)
-        else:
-            assert known_checksums() == {}
 
 
 @COMPRESSED
