@@ -14,7 +14,7 @@ from subprocess import DEVNULL
 from typing import Any, get_type_hints
 
 from fairseq_plugins.errors import UserError, flag
-from fairseq_plugins.files import checksum, no_link, write_whole
+from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.lines import check_files, in_step
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.sums import add_sums, require_sums
@@ -121,7 +121,6 @@ class Preparation:
 
     def _check_texts(self) -> None:
         """Check that each pair of files is UTF-8, not empty and of equal length, and what the sets share."""
-        self._require_own_text_of_each_set()
         settings = self.settings
         pairs = list(zip(*self.training.values(), strict=True))
         held_out = {name: self._pair(given.prefix) for name, given in self.sets.given.items()}
@@ -146,27 +145,6 @@ class Preparation:
         if (settings.tokeniser, settings.subwords, settings.given_subwords) == ("none", "none", None):
             # Undeclared subwords would be scored with their marks.
             step(description.require_no_marks, [path for paths in self.training.values() for path in paths])
-
-    def _require_own_text_of_each_set(self) -> None:
-        """Check that no validation or test set is a training text, by content; a test set may be used for validation.
-
-        Raises:
-            UserError: the two are the same.
-        """
-        content = {
-            prefix: tuple(self.checksums[path] for path in self._pair(prefix))
-            for prefix in [*self.sets.train, *(given.prefix for given in self.sets.given.values())]
-        }
-        trained = {content[prefix]: prefix for prefix in self.sets.train}
-        validation = self.sets.given.get("valid")
-        for name, given in self.sets.given.items():
-            if training := trained.get(content[given.prefix]):
-                raise UserError(
-                    f"{given.prefix}: the text of {name} is the training text {training}; give one that the "
-                    f"model does not see in training{', or every-100th' if name == 'valid' else ''}"
-                )
-            if validation and given is not validation and content[given.prefix] == content[validation.prefix]:
-                say(f"{name} is the text of valid: checkpoints are chosen on it")
 
     def _describe(self) -> None:
         """Tokens, subwords and case of the text: as given, or as made here."""
@@ -339,7 +317,6 @@ class Preparation:
             self._make(parallel.select, [path], output, lines=kept)
 
     def _binarise(self, output: Path) -> None:
-        """Binarise, and check that each file is still the one whose fingerprint the settings hold."""
         settings = self.settings
         words = ["--source-lang", settings.source, "--target-lang", settings.target, "--workers", settings.workers]
         words += ["--destdir", output, "--trainpref", self.text / "train", "--validpref", self.text / "valid"]
@@ -350,15 +327,6 @@ class Preparation:
         words += ["--tgtdict", settings.target_dict] if settings.target_dict else []
         # What it prints stands in data-bin/preprocess.log, too.
         commands.run(*commands.DEEP, "preprocess", *words, output=DEVNULL)
-        for path, before in self.checksums.items():
-            if not path.is_file() or checksum(path) != before:
-                # Stages may have read either text, so the directory is refused from now on.
-                with open(self.directory / SETTINGS, "a", encoding="utf-8", opener=no_link) as remembered:
-                    remembered.write(f"changed={path}\n")
-                raise UserError(
-                    f"{path}: changed while it was prepared; when it is whole, delete {self.directory} and give the "
-                    "command again"
-                )
         learned = [path for name in LEARNED for path in self.directory.glob(name)]
         add_sums(output, {f"../{path.name}": path for path in learned})
 
