@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -109,23 +108,11 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         raise UserError(f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}")
     command = COMMANDS[name]
-    _require_usable_surroundings()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", stock.CHATTER)
         with at_once(), importing():
             module = import_module(command.module)
         return command.runner(name, module, rest)
-
-
-def _require_usable_surroundings() -> None:
-    """Refuse what the libraries answer with lines about themselves: OpenMP, and torch in a deleted directory."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise UserError("the current directory has been deleted: change to another directory") from None
-    threads = os.environ.get("OMP_NUM_THREADS", "").strip()
-    if not all(number.strip().isdecimal() and int(number) > 0 for number in threads.split(",") if threads):
-        raise UserError(f"OMP_NUM_THREADS={threads}: must be a whole number of at least 1")
 
 
 def usage() -> str:
