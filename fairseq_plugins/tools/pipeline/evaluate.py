@@ -234,8 +234,8 @@ def _evaluate(plan: DecodePlan, test_set: TestSet, model: Path, workspace: Works
     if plan.task == LANGUAGE_MODEL:
         make(place / SCORES, lambda target: _write_perplexity(plan, test_set, model, target))
     else:
-        make(place / TOKENS, lambda target: _write_translations(plan, test_set, model, target))
         references, before = list(read_lines(test_set.published)), place / REFERENCES
+        make(place / TOKENS, lambda target: _write_translations(plan, test_set, model, len(references), target))
         if (place / SCORES).exists() and before.exists() and list(read_lines(before)) != references:
             raise UserError(f"{place}: scored against other references than {test_set.published}; delete it")
         make(place / SCORES, lambda target: _write_scores(plan, references, target))
@@ -244,8 +244,8 @@ def _evaluate(plan: DecodePlan, test_set: TestSet, model: Path, workspace: Works
         print((place / name).read_text(encoding="utf-8"), end="", flush=True)
 
 
-def _write_translations(plan: DecodePlan, test_set: TestSet, model: Path, target: Path) -> None:
-    """Write the translations of a test set in its order, without subwords, and beside them its references.
+def _write_translations(plan: DecodePlan, test_set: TestSet, model: Path, count: int, target: Path) -> None:
+    """Write the translations of a test set of ``count`` sentences in its order, without subwords, and its references.
 
     Raises:
         UserError: a sentence was not translated exactly once.
@@ -253,7 +253,7 @@ def _write_translations(plan: DecodePlan, test_set: TestSet, model: Path, target
     from fairseq_plugins.tools.pipeline.inference import translate
 
     lines = translate(plan, test_set, model)
-    numbers, count = [line.number for line in lines], sum(1 for _ in read_lines(test_set.published))
+    numbers = [line.number for line in lines]
     if numbers != list(range(count)):
         found = f"{len(numbers)} translations of {len(set(numbers))} sentences"
         raise UserError(f"{plan.binarised}: {test_set.subset}: {found}, but it has {count}")

@@ -63,7 +63,7 @@ def compare(plan: DecodePlan, test_set: TestSet) -> Result:
     """Compare the prepared references of a test set with the published ones.
 
     Raises:
-        UserError: a file is missing or damaged.
+        UserError: a file is missing or damaged, or has the lines of another test set.
     """
     checks = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
     return checks[plan.task](plan, test_set)
@@ -194,7 +194,7 @@ def _compared(
     numbers = [number for number, tokens in enumerate(sentences, start=1) if None not in tokens]
     if len(numbers) < len(sentences):
         allowed.append(f"{len(sentences) - len(numbers):,} lines with unknown tokens skipped")
-    published, as_prepared = list(read_lines(test_set.published)), how.as_prepared(test_set.name, plan.target)
+    published, as_prepared = _published(plan, test_set, len(sentences)), how.as_prepared(test_set.name, plan.target)
     prepared = joined([_shown(sentences[number - 1]) for number in numbers])
     wanted = [as_prepared(published[number - 1]) for number in numbers]
     if how.truecased:
@@ -217,6 +217,18 @@ def _compared(
             f"{how.subwords}, tokens: {how.tokeniser}) are not those of {test_set.published}"
         )
     return Result(len(prepared), len(differing), score, tuple(allowed), problem, _examples(differing))
+
+
+def _published(plan: DecodePlan, test_set: TestSet, count: int) -> list[str]:
+    """The published references, which have ``count`` lines like the binarised ones and those in tokens."""
+    texts = [(file, list(read_lines(file))) for file in (test_set.published, test_set.tokenised) if file]
+    for file, lines in texts:
+        if len(lines) != count:
+            raise UserError(
+                f"{file}: {len(lines)} lines, but {test_set.subset} in {plan.binarised} has {count} sentences: "
+                "not the references of this test set"
+            )
+    return texts[0][1]
 
 
 def _bleu(prepared: Sequence[str], published: Sequence[str]) -> float:
