@@ -24,8 +24,8 @@ SHAPES = re.compile(
     r"size mismatch for (\S+): copying a param with shape torch.Size\(\[(.*?)\]\) from checkpoint, "
     r".* model is torch.Size\(\[(.*?)\]\)\.\s"
 )
-DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
-"""The default of ``--restore-file``."""
+LAST = "checkpoint_last.pt"
+"""The newest checkpoint, the default of ``--restore-file``."""
 TRAINED_ON = "trained_on"
 """Key of languages and dictionaries in a checkpoint's extra state; its configuration does not have them."""
 LANGUAGES = ("source_lang", "target_lang")

@@ -14,7 +14,7 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_plugins.checkpoints.provenance import DEFAULT_RESTORE_FILE
+from fairseq_plugins.checkpoints.provenance import LAST
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import plain_content
 
@@ -38,7 +38,7 @@ def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwa
             of ``--continue-once`` or ``--finetune-from-model``.
     """
     suffix, named = trainer.checkpoint_suffix or "", {}
-    if cfg.restore_file != DEFAULT_RESTORE_FILE:
+    if cfg.restore_file != LAST:
         named["--restore-file"] = cfg.restore_file.replace(".pt", f"{suffix}.pt")
     elif not PathManager.exists(str(Path(cfg.save_dir) / f"checkpoint_last{suffix}.pt")):
         named = {"--continue-once": cfg.continue_once, "--finetune-from-model": cfg.finetune_from_model}

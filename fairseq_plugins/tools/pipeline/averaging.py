@@ -8,11 +8,11 @@ from pathlib import Path
 
 from fairseq_plugins.checkpoints.names import (
     EPOCH_CHECKPOINT,
-    LAST,
     UPDATE_CHECKPOINT,
     last_checkpoints,
     numbered_checkpoints,
 )
+from fairseq_plugins.checkpoints.provenance import LAST
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.pipeline.published import PublishedRow
 from fairseq_plugins.tools.pipeline.results import Run

@@ -384,7 +384,7 @@ def begun(request: Request) -> LaunchPlan:
             f"{' and '.join(made_of_it)}: made of an earlier training; to train on, move or delete what is named"
         )
     from fairseq_plugins.checkpoints.damaged import restore_last_checkpoint
-    from fairseq_plugins.checkpoints.names import LAST
+    from fairseq_plugins.checkpoints.provenance import LAST
 
     checkpoints = request.run / CHECKPOINTS
     only_planned = request.dry_run or request.rank != 0
