@@ -17,9 +17,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.pipeline.published import PublishedRow
 from fairseq_plugins.tools.pipeline.results import Run
 
-IF_BETTER = ",if-better"
-"""Ends a choice of checkpoints that are averaged only if that lowers the loss on the validation set."""
-COUNTED = re.compile(rf"(last-epochs|last-updates)=([1-9]\d*)(?:{IF_BETTER})?")
+COUNTED = re.compile(r"(last-epochs|last-updates)=([1-9]\d*)")
 """A choice of checkpoints by kind and number."""
 MOST = {"last-updates": 5, "last-epochs": 10}
 """Default for the number of checkpoints, as in most of the papers."""
@@ -27,12 +25,11 @@ _SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
 
 
 def to_average(text: str) -> str:
-    """The type of ``--average``: ``last-epochs=10``, ``last-updates=5,if-better``, ``none``, a checkpoint's path."""
+    """The type of ``--average``: ``last-epochs=10``, ``last-updates=5``, ``none``, or the path of a checkpoint."""
     if text in ("", "none") or COUNTED.fullmatch(text) or Path(text).is_file():
         return text
     raise UserError(
-        f"unknown --average '{text}'; legal values: last-epochs=N or last-updates=N, with or without "
-        f"{IF_BETTER}; none; the path of a checkpoint"
+        f"unknown --average '{text}'; legal values: last-epochs=N, last-updates=N, none, the path of a checkpoint"
     )
 
 

@@ -226,14 +226,12 @@ def _commands(training: Training, options: CompareOptions, evaluations: Sequence
 
 def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace], CompareOptions]:
     """Add the options that the commands for several trainings share; return what reads them."""
-    default = "1, or one on each GPU if all are for one"
-    flags.add_argument("--parallel", type=at_least(1), metavar="N", help=f"trainings at a time; default: {default}")
-    flags.add_argument(
-        "--nodes", type=at_least(1), default=1, metavar="N", help="machines of each training; scripts/slurm.sh sets it"
-    )
-    flags.add_argument(
-        "--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the commands"
-    )
+    parallel = "trainings at a time; default: 1, or one on each GPU if all are for one"
+    nodes = "machines of each training; scripts/slurm.sh sets it"
+    flags.add_argument("--parallel", type=at_least(1), metavar="N", help=parallel)
+    flags.add_argument("--nodes", type=at_least(1), default=1, metavar="N", help=nodes)
+    switch = argparse.BooleanOptionalAction
+    flags.add_argument("--dry-run", action=switch, default=False, help="only print the commands")
     training, evaluation = run_command.add_options(flags), evaluate.add_options(flags)
 
     def read(args: argparse.Namespace) -> CompareOptions:
@@ -251,15 +249,10 @@ def main(argv: Sequence[str]) -> int:
         "corpus, and compare them. The same command continues where it was stopped.",
     )
     flags.add_argument("data", type=Path, metavar="DATA", help="a prepared directory")
-    flags.add_argument(
-        "out", type=Path, metavar="OUT", help="results: OUT/CONFIGURATION/seedN for each run, and OUT/report"
-    )
-    flags.add_argument(
-        "words",
-        nargs="+",
-        metavar="CONFIG|KEY=VALUE",
-        help="YAML files, or their names in configs/ (the first is the baseline), and changes for all of them",
-    )
+    out = "results: OUT/CONFIGURATION/seedN for each run, and OUT/report"
+    flags.add_argument("out", type=Path, metavar="OUT", help=out)
+    words = "YAML files, or their names in configs/ (the first is the baseline), and changes for all of them"
+    flags.add_argument("words", nargs="+", metavar="CONFIG|KEY=VALUE", help=words)
     flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[1, 2, 3], metavar="N", help="default: 1 2 3")
     options = add_options(flags)
     args = flags.read(argv)

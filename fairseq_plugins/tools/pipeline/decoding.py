@@ -132,8 +132,6 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
         max_tokens=args.max_tokens or MAX_TOKENS[task],
         on_gpu=on_gpu,
     )
-    if plan.average.endswith(averaging.IF_BETTER) and not plan.validation:
-        raise UserError(f"--average {plan.average}: {binarised} has no validation set '{validation}'")
     if task == TRANSLATION and not plan.metrics and any(row.metric.startswith("ROUGE") for row in rows):
         # Summaries are trained as translations.
         plan = replace(plan, metrics=TASKS["summarisation"])

@@ -22,7 +22,7 @@ from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.records import read_json
 from fairseq_plugins.sums import require_sums
-from fairseq_plugins.tools.pipeline.averaging import IF_BETTER, inputs, to_average
+from fairseq_plugins.tools.pipeline.averaging import inputs, to_average
 from fairseq_plugins.tools.pipeline.checkout import commit
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, DecodePlan, TestSet, make_plan, metrics_in
@@ -50,47 +50,21 @@ def metric_names(text: str) -> str:
 
 def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
     """Add the options that a comparison passes on to each evaluation."""
-    group = flags.add_argument_group("evaluation")
+    average = (
+        "last-epochs=N, last-updates=N, none (the last checkpoint), or the path of a checkpoint; default: as the "
+        "published row of the configuration, else at most the last 5 checkpoints saved by update or 10 saved by epoch"
+    )
+    accepted = "continue although prepared and published references differ; REASON is in the signature"
+    add = flags.add_argument_group("evaluation").add_argument
     return [
-        group.add_argument(
-            "--average",
-            type=to_average,
-            default="",
-            metavar="WHAT",
-            help="last-epochs=N, last-updates=N, none (the last checkpoint), or the path of a checkpoint; "
-            "last-updates=N,if-better averages only if that lowers the validation loss; default: as in the published "
-            "row of the configuration; without a row, the last 5 checkpoints saved by update or 10 saved by epoch, or "
-            "fewer if there are fewer",
-        ),
-        group.add_argument(
-            "--beam", type=at_least(1), metavar="N", help="default: generation.beam of the configuration"
-        ),
-        group.add_argument(
-            "--length-penalty", type=finite, metavar="X", help="default: generation.lenpen of the configuration"
-        ),
-        group.add_argument(
-            "--metrics",
-            type=metric_names,
-            default="",
-            metavar="A,B,...",
-            help="names for fairseq-deep score; default: those of the task",
-        ),
-        group.add_argument(
-            "--max-tokens", type=at_least(1), metavar="N", help="per batch; default: 4000, for speech 50000 (frames)"
-        ),
-        group.add_argument("--device", type=device_name, choices=DEVICES, default="auto", help="default: auto"),
-        group.add_argument(
-            "--accept-references",
-            default="",
-            metavar="REASON",
-            help="continue although the prepared references differ from the published ones; REASON is in the signature",
-        ),
-        group.add_argument(
-            "--references",
-            type=Path,
-            metavar="DIR",
-            help="the published references, TEST_SET.LANGUAGE; default: DATA/raw",
-        ),
+        add("--average", type=to_average, default="", metavar="WHAT", help=average),
+        add("--beam", type=at_least(1), metavar="N", help="default: generation.beam of the configuration"),
+        add("--length-penalty", type=finite, metavar="X", help="default: generation.lenpen of the configuration"),
+        add("--metrics", type=metric_names, default="", metavar="A,B,...", help="scores; default: those of the task"),
+        add("--max-tokens", type=at_least(1), metavar="N", help="per batch; default: 4000, for speech 50000 frames"),
+        add("--device", type=device_name, choices=DEVICES, default="auto", help="default: auto"),
+        add("--accept-references", default="", metavar="REASON", help=accepted),
+        add("--references", type=Path, metavar="DIR", help="TEST_SET.LANGUAGE as published; default: DATA/raw"),
     ]
 
 
@@ -102,20 +76,11 @@ def parser() -> OneLineParser:
     )
     flags.add_argument("run", type=Path, metavar="RUN", help="a directory of fairseq-deep run")
     flags.add_argument("data", type=Path, metavar="DATA", help="the prepared directory that it was trained on")
-    flags.add_argument(
-        "test_sets",
-        nargs="*",
-        default=[],
-        metavar="TEST_SET",
-        help="names in DATA/test_sets, or valid; default: all in that file",
-    )
+    sets = "names in DATA/test_sets, or valid; default: all in that file"
+    flags.add_argument("test_sets", nargs="*", default=[], metavar="TEST_SET", help=sets)
     add_options(flags)
-    flags.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="default: RUN/evaluation. Another directory also gets the averaged checkpoint",
-    )
+    output = "default: RUN/evaluation; another directory also gets the averaged checkpoint"
+    flags.add_argument("--output", type=Path, metavar="DIR", help=output)
     return flags
 
 
@@ -212,10 +177,7 @@ def _average(plan: DecodePlan, target: Path, warned: Path) -> None:
     if len(checkpoints) > 1 and plan.validation:
         averaged, alone = (validation_loss(plan, path) for path in (target, checkpoints[-1]))
         say(f"validation loss: {averaged:.3f} bits per token averaged, {alone:.3f} of {checkpoints[-1].name}")
-        if averaged > alone and plan.average.endswith(IF_BETTER):
-            checkpoints, doubts = checkpoints[-1:], []
-            average_checkpoints(checkpoints, target)
-        elif averaged > alone:
+        if averaged > alone:
             doubts.append(
                 f"the average has {averaged:.3f} bits per token on the validation set, its last checkpoint alone "
                 f"{alone:.3f}"

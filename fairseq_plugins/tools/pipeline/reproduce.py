@@ -209,43 +209,26 @@ def main(argv: Sequence[str]) -> int:
     )
     flags.add_argument("paper", metavar="PAPER", help="a paper of docs/reproduction.md, such as Admin")
     flags.add_argument("table", metavar="TABLE", help="a table of the paper, such as 'Table 2'")
-    flags.add_argument(
-        "only",
-        nargs="*",
-        default=[],
-        metavar="NAME",
-        help="a corpus, a configuration, or a point of a sweep, such as iwslt14_de_en, admin_6e6d or "
-        "admin_6e6d_no_warmup,lr=0.0003; default: all",
+    only = (
+        "a corpus, a configuration, or a point of a sweep, such as iwslt14_de_en, admin_6e6d or "
+        "admin_6e6d_no_warmup,lr=0.0003; default: all"
     )
-    flags.add_argument("--out", type=Path, metavar="DIR", help="output directory; default: runs/PAPER_TABLE")
-    flags.add_argument("--data", type=Path, metavar="DIR", help="directory of prepared corpora; default: OUT/data")
-    flags.add_argument(
-        "--seeds", nargs="+", type=at_least(0), default=[], metavar="N", help="seeds to run; default: the paper's"
+    prepare = "a setting of the script that prepares CORPUS, such as wmt14_en_de:VARIANT=admin"
+    tests = "arguments for fairseq-deep evaluate; repeat for several calls; default: all test sets at once"
+    smoke = (
+        "test the whole chain at toy size in minutes on a CPU, with one training per method; needs --data unless "
+        "the package runs from a checkout"
     )
-    flags.add_argument(
-        "--prepare",
-        type=_setting,
-        action="append",
-        default=[],
-        metavar="CORPUS:NAME=VALUE",
-        help="a setting of the script that prepares CORPUS, such as wmt14_en_de:VARIANT=admin",
-    )
-    flags.add_argument(
-        "--evaluate",
-        type=_evaluation,
-        action="append",
-        default=[],
-        metavar="'TEST_SET ... [OPTION ...]'",
-        help="arguments for fairseq-deep evaluate; repeat for several calls; default: all test sets at once",
-    )
-    flags.add_argument("--train-only", action="store_true", help="only train, for a table of losses")
-    flags.add_argument(
-        "--smoke",
-        action=BooleanOptionalAction,
-        default=False,
-        help="test the whole chain at toy size in minutes on a CPU, with one training per method; needs --data unless "
-        "the package runs from a checkout",
-    )
+    several: dict[str, Any] = {"action": "append", "default": []}
+    add = flags.add_argument
+    add("only", nargs="*", default=[], metavar="NAME", help=only)
+    add("--out", type=Path, metavar="DIR", help="output directory; default: runs/PAPER_TABLE")
+    add("--data", type=Path, metavar="DIR", help="directory of prepared corpora; default: OUT/data")
+    add("--seeds", nargs="+", type=at_least(0), default=[], metavar="N", help="seeds to run; default: the paper's")
+    add("--prepare", type=_setting, **several, metavar="CORPUS:NAME=VALUE", help=prepare)
+    add("--evaluate", type=_evaluation, **several, metavar="'TEST_SET ... [OPTION ...]'", help=tests)
+    add("--train-only", action="store_true", help="only train, for a table of losses")
+    add("--smoke", action=BooleanOptionalAction, default=False, help=smoke)
     read_how = add_options(flags)
     args = flags.read(argv)
     if args.smoke:

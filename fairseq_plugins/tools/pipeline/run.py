@@ -88,24 +88,13 @@ class Request:
 
 def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
     """Add the options that a comparison passes on to each training."""
-    group = flags.add_argument_group("training")
+    add = flags.add_argument_group("training").add_argument
+    precision = f"auto: as configured if the device supports it (default); or {', '.join(PRECISIONS)}"
+    switch: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": False}
     return [
-        group.add_argument(
-            "--processes",
-            type=at_least(1),
-            metavar="N",
-            help="processes of this machine; default: one per GPU, 1 on a CPU",
-        ),
-        group.add_argument(
-            "--precision",
-            default="auto",
-            choices=("auto", *PRECISIONS),
-            metavar="P",
-            help=f"auto: as configured if the device supports it (default); or {', '.join(PRECISIONS)}",
-        ),
-        group.add_argument(
-            "--quiet", action=argparse.BooleanOptionalAction, default=False, help="do not show the progress"
-        ),
+        add("--processes", type=at_least(1), metavar="N", help="of this machine; default: one per GPU, 1 on a CPU"),
+        add("--precision", default="auto", choices=("auto", *PRECISIONS), metavar="P", help=precision),
+        add("--quiet", **switch, help="do not show the progress"),
     ]
 
 
@@ -117,24 +106,18 @@ def main(argv: Sequence[str]) -> int:
         epilog="Exit codes: 0 trained; 1 diverged or failed to train: the loss was not finite, or the guard has ended "
         "the training; 2 an error, in one line for each problem; 130 interrupted.",
     )
-    flags.add_argument(
-        "config", type=Path, metavar="CONFIG", help="a YAML file, or its name in configs/: multi30k_de_en/admin_3e3d"
-    )
+    config = "a YAML file, or its name in configs/: multi30k_de_en/admin_3e3d"
+    flags.add_argument("config", type=Path, metavar="CONFIG", help=config)
     flags.add_argument("data", type=Path, metavar="DATA", help="prepared data, or the output of fairseq-preprocess")
     flags.add_argument("run", type=Path, metavar="RUN", help="the training's own directory")
-    flags.add_argument(
-        "changes",
-        nargs="*",
-        default=[],
-        metavar="KEY=VALUE",
-        help="changes to the configuration, for example optimization.max_update=1000",
-    )
+    changes = "changes to the configuration, for example optimization.max_update=1000"
+    flags.add_argument("changes", nargs="*", default=[], metavar="KEY=VALUE", help=changes)
     add_options(flags)
-    several = flags.add_argument_group("several machines, with RUN on a shared disk")
-    several.add_argument("--nodes", type=at_least(1), default=1, metavar="N", help="number of machines; default: 1")
-    several.add_argument("--rank", type=at_least(0), default=0, metavar="N", help="number of this machine, from 0")
-    several.add_argument("--master-addr", default="localhost", metavar="HOST", help="address of machine 0")
-    several.add_argument("--master-port", type=at_least(1), metavar="PORT", help=f"default: {DEFAULT_PORT}")
+    add = flags.add_argument_group("several machines, with RUN on a shared disk").add_argument
+    add("--nodes", type=at_least(1), default=1, metavar="N", help="number of machines; default: 1")
+    add("--rank", type=at_least(0), default=0, metavar="N", help="number of this machine, from 0")
+    add("--master-addr", default="localhost", metavar="HOST", help="address of machine 0")
+    add("--master-port", type=at_least(1), metavar="PORT", help=f"default: {DEFAULT_PORT}")
     flags.add_argument("--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the command")
     return train(Request(**vars(flags.read(argv))))
 
