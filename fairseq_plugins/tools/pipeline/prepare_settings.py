@@ -184,7 +184,7 @@ def sets_of(
     every = every_of(prefixes["valid"])
     if every is not None:
         del prefixes["valid"]
-    references, changes = _by_set("--raw", raw), _by_set("--changed", changed)
+    references, changes = (dict(map(_named, words)) for words in (raw, changed))
     for name in {*references, *changes}.difference(prefixes):
         raise UserError(f"--raw or --changed {name}= is given, but no set {name}")
     given = {
@@ -194,22 +194,9 @@ def sets_of(
     return Sets(train, every, given)
 
 
-def _by_set(option: str, given: Sequence[str]) -> dict[str, str]:
-    values = dict(map(_named, given))
-    if len(values) < len(given):
-        raise UserError(f"{option}: two values for one set; join the changes of a set by commas")
-    return values
-
-
 def every_of(valid: str) -> int | None:
-    """N of ``every-Nth``; None for a prefix.
-
-    Raises:
-        UserError: no training pair would be left.
-    """
+    """N of ``every-Nth``; None for a prefix."""
     matched = _EVERY.fullmatch(valid)
-    if matched and int(matched[1]) < 2:
-        raise UserError(f"--valid {valid} would leave no training pair")
     return int(matched[1]) if matched else None
 
 

@@ -94,7 +94,7 @@ def table(shown: Report) -> list[list[str]]:
             group.label,
             group.layers or ABSENT,
             str(len(group.runs)),
-            number(group.runs[0].parameters, ",d"),
+            number(group.runs[0].settings.get("parameters"), ",d"),
             _mean(group, group.values(lambda run: float(run.updates)), ",.0f"),
             _mean(group, group.values(lambda run: run.log.final_valid_loss), ".3f"),
             *(_score(group, column, shown) for column in shown.columns),
@@ -201,7 +201,8 @@ def as_csv(shown: Report) -> str:
     rows: list[list[object]] = [[*header]]
     for group in shown.groups:
         for run in group.runs:
-            training = [group.label, group.layers, run.seed, run.parameters, run.updates, run.log.final_valid_loss]
+            size, loss = run.settings.get("parameters"), run.log.final_valid_loss
+            training = [group.label, group.layers, run.seed, size, run.updates, loss]
             scores = [column.score(run) for column in columns]
             machine = [run.log.median_speed, group.devices, run.directory]
             rows.append([*training, verdict_of(run).outcome, *scores, *machine])

@@ -138,15 +138,10 @@ def of_each_method(wanted: Sequence[Wanted]) -> list[Wanted]:
     return list(methods.values())
 
 
-def small_texts() -> dict[str, Any]:
-    """The module of the tests that writes small archives and small prepared texts; empty without a checkout."""
-    top = checkout()
-    return runpy.run_path(str(top / "tests" / "scripts" / "archives.py")) if top else {}
-
-
 def small_archives(corpus: str, place: Path) -> dict[str, str]:
     """Write small archives with the published layout; return the settings of a preparation from them."""
-    write = small_texts()["write_archives"]  # without a checkout no script prepares archives
+    # Without a checkout no script prepares archives.
+    write = runpy.run_path(str((checkout() or Path()) / "tests" / "scripts" / "archives.py"))["write_archives"]
     Workspace(place.parent).make(place, lambda target: write(corpus, target))
     # A hundredth of so few pairs would be empty, and the known checksums are those of the published files.
     valid = os.environ.get("VALID") or "newstest2013"
@@ -266,17 +261,13 @@ def _reproduce(args: Namespace, options: CompareOptions) -> None:
     evaluations = [] if args.train_only else args.evaluate or [[]]
     corpora = dict.fromkeys(training.corpus for training in wanted)
     places = {corpus: (args.data or out / "data") / corpus for corpus in corpora}
-    # Texts that no script prepares, or only with packages of its own.
-    ready = small_texts().get("PREPARED", {}) if args.smoke and not args.data else {}
-    scripts = {corpus: script_of(corpus, place) for corpus, place in places.items() if corpus not in ready}
+    scripts = {corpus: script_of(corpus, place) for corpus, place in places.items()}
     workspace = Workspace(out, dry_run=options.dry_run)
     runs: list[Path] = []
     with interruptible(), workspace.claimed():
         workspace.remember({"smoke": int(args.smoke)})
         for corpus, data in places.items():
-            if corpus in ready and not options.dry_run:
-                ready[corpus](data)
-            elif script := scripts.get(corpus):
+            if script := scripts[corpus]:
                 small = {} if options.dry_run or not args.smoke else small_archives(corpus, out / "archives" / corpus)
                 usual = {"VARIANT": os.environ.get("VARIANT") or "wmt16-google"} if corpus == "wmt16_en_de" else {}
                 given = {name: value for of, name, value in args.prepare if of == corpus}

@@ -32,7 +32,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.arguments import typed
 from fairseq_plugins.tools.scoring.metrics import TASKS, Metric, Value, metric_named, value_of
 from fairseq_plugins.tools.scoring.significance import Comparison
-from fairseq_plugins.tools.scoring.suspicions import marks, reference_suspicions, suspicions
+from fairseq_plugins.tools.scoring.suspicions import reference_suspicions, suspicions
 from fairseq_plugins.tools.scoring.text import Forms, Outputs, Text
 
 SCHEMA = 2
@@ -204,13 +204,8 @@ def _chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple
 
 
 def _warnings(test_set: Forms, metrics: Sequence[Metric], lower_case: bool) -> Iterator[str]:
-    reads = {metric.reads for metric in metrics}
-    if "plain" in reads or test_set.tokens is None:
+    if test_set.tokens is None or any(metric.reads == "plain" for metric in metrics):
         references = test_set.plain.references[0]
         yield from reference_suspicions(references)
         for name, run in test_set.plain.every_run().items():
             yield from suspicions(name, run, references, lower_case=lower_case)
-    if test_set.tokens is not None and reads - {"plain"}:
-        yield from marks("the tokenised references", test_set.tokens.references[0])
-        for name, run in test_set.tokens.every_run().items():
-            yield from marks(f"{name} (tokenised)", run)
