@@ -249,6 +249,16 @@ def test_runs_without_a_result_are_rows_that_say_so(two_methods):
 DEEP = "[" * 100_000 + "]" * 100_000
 SCORE = '{"metrics": [{"name": "sacreBLEU", "value": %s}]}'
 DAMAGES = (
+    ("run.json", "[1]", "run.json: is [1], not an object"),
+    ("run.json", None, "run.json: no such file"),
+    ("train.log", None, "train.log: no such file"),
+    ("finished", "half", "finished: not JSON: "),
+    ("evaluation/test/score.json", None, "score.json: no such file"),
+    (
+        "evaluation/test/score.json",
+        '{"metrics": [{"name": "x"}]}',
+        "score.json: metrics[0].value is None, not a finite",
+    ),
     ("run.json", '{"devices": 5}', "run.json: devices is 5, not a list"),
     (
         "run.json",
@@ -267,7 +277,7 @@ DAMAGES = (
     ("train.log", '| INFO | train_inner | {"divergence_guard": 5, "update": "9"}\n', ""),
     ("checkpoints/recorder.jsonl", f'{{"update": 1, "applied": true, "values": {{"loss": {DEEP}}}}}\n', ""),
 )
-"""A file of a run, its content in Latin-1, and the remark on it."""
+"""A file of a run, its content in Latin-1, or None for no file, and the remark on it."""
 
 
 @pytest.mark.parametrize(("name", "content", "problem"), DAMAGES)
@@ -275,7 +285,9 @@ def test_one_damaged_run_ends_no_report_of_many(name, content, problem, two_meth
     bad = two_methods / "c"
     write_run(bad, config="iwslt14_de_en/post_ln_6e6d", scores={"sacreBLEU": 30.0}, texts=(REFERENCES, REFERENCES))
     (bad / name).parent.mkdir(exist_ok=True)
-    (bad / name).write_bytes(content.encode("latin-1"))
+    (bad / name).unlink(missing_ok=True)
+    if content is not None:
+        (bad / name).write_bytes(content.encode("latin-1"))
     report_on([two_methods], tmp_path / "report")
     said = capsys.readouterr().out
     assert "36.00 ± 1.00" in said
