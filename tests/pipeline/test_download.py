@@ -84,14 +84,17 @@ def test_a_known_sum_is_checked(
     assert not (cache / "x.tgz").exists()
 
 
-def test_mirrors_are_tried_in_turn(server: Server, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mirrors_are_tried_in_turn(
+    server: Server, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pin(tmp_path, ARCHIVE)
     assert download("x.tgz", *(f"{server.url}/{kind}/x.tgz" for kind in ("gone", "page", "moved"))) == 0
     assert (cache / "x.tgz").read_bytes() == ARCHIVE
     assert [path for path, _ in server.asked] == ["/gone/x.tgz", "/page/x.tgz", "/moved/x.tgz", "/whole/x.tgz"]
     (cache / "x.tgz").unlink()
     assert download("x.tgz", f"{server.url}/page/x.tgz", f"{server.url}/gone/x.tgz", "mirror/x.tgz") == 2
     [line] = capsys.readouterr().err.splitlines()
-    for problem in ("a web page, not x.tgz", "/gone/x.tgz: HTTP Error 404: ", "unknown url type: 'mirror/x.tgz'"):
+    for problem in ("wrong checksum: ", "/gone/x.tgz: HTTP Error 404: ", "unknown url type: 'mirror/x.tgz'"):
         assert problem in line
     assert not (cache / "x.tgz").exists()
 

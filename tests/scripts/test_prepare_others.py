@@ -68,10 +68,6 @@ def test_wikitext103(here: Path) -> None:
     for word in ("--only-source", f"--trainpref {made}/raw/train", f"--validpref {made}/raw/valid", "raw/test"):
         assert word in asked
     assert sorted(path.name for path in made.iterdir()) == [".lock", "data-bin", "prepared_by", "raw", "text.json"]
-    # The publisher's address answers with a page.
-    (here / "archives/wikitext-103-v1.zip").write_bytes(b"<html>Access Denied</html>")
-    line = refusal("prepare_wikitext103.sh", here / "other", **settings(here))
-    assert "a web page, not wikitext-103-v1.zip" in line
 
 
 def test_asked_for_a_dry_run_nothing_is_made(tmp_path: Path) -> None:

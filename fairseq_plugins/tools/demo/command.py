@@ -105,16 +105,11 @@ def checked_methods(args: Namespace) -> list[str]:
     Raises:
         UserError: all problems with the flags.
     """
+    with importing():
+        from fairseq_plugins.core.method import METHODS as registered
     named = [name.strip() for name in args.methods.split(",") if name.strip()]
-    registered: list[str] = []
-    if not set(METHODS).issuperset(named):
-        with importing():
-            from fairseq_plugins.core.method import METHODS as known
-
-        registered = list(known)
     methods = dict.fromkeys(method for name in named for method in (registered if name == "all" else [name]))
-    legal = {"all", *METHODS, *registered}
-    problems = [unknown_name("method", name, legal) for name in methods if name not in legal]
+    problems = [unknown_name("method", name, ["all", *registered]) for name in methods if name not in registered]
     problems += [] if methods else ["--methods is empty"]
     problems += [f"unexpected: '{word}' is not KEY=VALUE" for word in args.changes if not CHANGE.fullmatch(word)]
     if problems:

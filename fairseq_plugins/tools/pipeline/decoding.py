@@ -53,7 +53,6 @@ class DecodePlan:
         binarised: the directory that fairseq reads.
         average: the checkpoints to average, as :func:`~fairseq_plugins.tools.pipeline.averaging.inputs` reads it.
         updates: of the newest checkpoint.
-        validation: the validation sets of the training, with commas between; empty if the data have none.
         metrics: names of the scores; empty for those of a translation.
         max_tokens: of a batch; changes no result.
         on_gpu: whether the model is on the GPU.
@@ -72,7 +71,6 @@ class DecodePlan:
     test_sets: tuple[TestSet, ...]
     average: str = "none"
     updates: int = 0
-    validation: str = ""
     metrics: tuple[str, ...] = ()
     max_tokens: int = MAX_TOKENS[TRANSLATION]
     on_gpu: bool = False
@@ -113,8 +111,6 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
     task = str(config.get("task", {}).get("_name"))
     if task not in MAX_TOKENS:
         raise UserError(f"{args.run}: task '{task}' is not supported; supported tasks: {', '.join(MAX_TOKENS)}")
-    # A training of speech calls it dev; one without validation may have none.
-    validation = str(config.get("dataset", config["task"]).get("valid_subset") or "valid")
     on_gpu = args.device != "cpu" and torch.cuda.is_available()
     if args.device == "gpu" and not on_gpu:
         raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
@@ -127,7 +123,6 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
         test_sets=tuple(sets),
         average=averaging.choose(run, args.average, rows),
         updates=num_updates(newest) or run.updates,
-        validation=validation if all(any(binarised.glob(f"{name}.*")) for name in validation.split(",")) else "",
         metrics=metrics_in(args.metrics),
         max_tokens=args.max_tokens or MAX_TOKENS[task],
         on_gpu=on_gpu,

@@ -16,7 +16,7 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import NO_ROOM
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.workspace import make_directory, say
-from fairseq_plugins.tools.text.archives import checksum_like, is_web_page, known_checksums
+from fairseq_plugins.tools.text.archives import checksum_like, known_checksums
 
 TIMEOUT_SECONDS = 60.0
 
@@ -24,9 +24,8 @@ TIMEOUT_SECONDS = 60.0
 def get(name: str, urls: Sequence[str]) -> Path:
     """Get the file ``name`` from the first of ``urls`` that has it; continue an interrupted download.
 
-    It is left in ``CACHE`` of the environment, or in data/cache. A web page or a file with the wrong
-    checksum is kept as ``NAME.wrong`` and never used. The user's own copies in ``ARCHIVE_DIR`` are used instead of the
-    network, and checked, too.
+    It is left in ``CACHE`` of the environment, or in data/cache. A file with the wrong checksum is kept as
+    ``NAME.wrong`` and never used. The user's own copies in ``ARCHIVE_DIR`` replace the network, and are checked, too.
 
     Raises:
         UserError: no URL gave it, the user's own copy is missing or wrong, or the cache cannot be written.
@@ -38,7 +37,7 @@ def get(name: str, urls: Sequence[str]) -> Path:
             raise UserError(
                 f"{target}: no such file; ARCHIVE_DIR is set, so it is not downloaded from {' '.join(urls)}"
             )
-        if problem := _what_is_wrong(target, name, known):
+        if problem := _what_is_wrong(target, known):
             raise UserError(f"{target}: {problem}")
         return target
     make_directory(target.parent)
@@ -64,7 +63,7 @@ def _download(target: Path, urls: Sequence[str], known: str | None) -> None:
                 raise UserError(f"{part}: cannot be written; is the disk full?") from None
             problems.append(f"{url}: {error}")
             continue
-        problem = _what_is_wrong(part, target.name, known)
+        problem = _what_is_wrong(part, known)
         if problem is None:
             break
         os.replace(part, wrong)
@@ -78,16 +77,12 @@ def _download(target: Path, urls: Sequence[str], known: str | None) -> None:
     os.replace(part, target)
 
 
-def _what_is_wrong(path: Path, name: str, known: str | None) -> str | None:
-    """Why ``path`` is not the file ``name`` with the checksum ``known``; None if it is, or the checksum is unknown."""
+def _what_is_wrong(path: Path, known: str | None) -> str | None:
+    """Why ``path`` is not the file with the checksum ``known``; None if it is, or the checksum is unknown."""
     if path.stat().st_size == 0:
         return "an empty file"
-    if is_web_page(path):
-        return f"a web page, not {name}; a mirror that has lost a file often answers with one"
-    if known is not None:
-        actual = checksum_like(known, path)
-        return None if actual == known else f"wrong checksum: {known} expected, {actual} found"
-    return None
+    actual = None if known is None else checksum_like(known, path)
+    return None if actual == known else f"wrong checksum: {known} expected, {actual} found"
 
 
 def fetch(url: str, part: Path) -> None:

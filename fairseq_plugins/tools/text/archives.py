@@ -25,13 +25,6 @@ DAMAGE = tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFEr
 _CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
-def is_web_page(path: Path) -> bool:
-    """Whether a file is a web page: a mirror that has lost a file often answers with one."""
-    with open(path, "rb") as stream:
-        start = stream.read(256).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    return start.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml"))
-
-
 def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mapping[str, str] | None = None) -> int:
     """Unpack ``archive`` as ``directory``, which appears when it is complete; return the number of files.
 
