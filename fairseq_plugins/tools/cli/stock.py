@@ -27,11 +27,7 @@ def plain(name: str, module: Any, argv: Sequence[str]) -> int:
 
 
 def with_user_dir(name: str, module: Any, argv: Sequence[str]) -> int:
-    """Run a command of fairseq with ``--user-dir`` set.
-
-    Raises:
-        UserError: if ``argv`` names another user directory.
-    """
+    """Run a command of fairseq with ``--user-dir`` set; a UserError if ``argv`` names another."""
     parser = OneLineParser(add_help=False)
     parser.add_argument("--user-dir")
     given, rest = parser.parse_known_args(argv)

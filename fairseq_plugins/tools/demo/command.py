@@ -100,11 +100,7 @@ def prepare(out: Path) -> Path:
 
 
 def checked_methods(args: Namespace) -> list[str]:
-    """Return the methods to train.
-
-    Raises:
-        UserError: all problems with the flags.
-    """
+    """Return the methods to train, or a UserError with all problems of the flags."""
     with importing():
         from fairseq_plugins.core.method import METHODS as registered
     named = [name.strip() for name in args.methods.split(",") if name.strip()]

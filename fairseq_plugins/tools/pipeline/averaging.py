@@ -56,11 +56,7 @@ def choose(run: Run, requested: str, rows: Sequence[PublishedRow]) -> str:
 
 
 def inputs(choice: str, checkpoints: Path) -> list[Path]:
-    """The checkpoints of a result of :func:`choose`, the newest last.
-
-    Raises:
-        UserError: there are fewer than chosen.
-    """
+    """The checkpoints of a result of :func:`choose`, the newest last; a UserError if there are fewer."""
     counted = COUNTED.fullmatch(choice)
     if not counted:
         return [checkpoints / LAST if choice == "none" else Path(choice)]
@@ -69,11 +65,7 @@ def inputs(choice: str, checkpoints: Path) -> list[Path]:
 
 
 def newest(checkpoints: Path) -> Path:
-    """The newest checkpoint of a run.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The newest checkpoint of a run; a UserError if there is none."""
     last = checkpoints / LAST
     if last.is_file():
         return last

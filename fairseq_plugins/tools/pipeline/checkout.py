@@ -54,11 +54,7 @@ def commit() -> str | None:
 
 
 def refuse_other_user_dir(given: str | None) -> None:
-    """Refuse a user directory that is not that of this package.
-
-    Raises:
-        UserError: it is another one, with how to have both.
-    """
+    """Raise a UserError for a user directory that is not that of this package."""
     if given is None or Path(given).resolve() == PACKAGE:
         return
     if (Path(given) / "core" / "designed.py").is_file():

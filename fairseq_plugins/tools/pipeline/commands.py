@@ -21,11 +21,7 @@ SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
 
 
 def step(function: Callable[Parameters, str | None], *files: Parameters.args, **options: Parameters.kwargs) -> None:
-    """Call a step of :mod:`fairseq_plugins.tools.text`, and print the line that it says.
-
-    Raises:
-        UserError: the step failed.
-    """
+    """Call a step of :mod:`fairseq_plugins.tools.text`, which may raise a UserError, and print its line."""
     if line := function(*files, **options):
         # Flushed, or the next child process would print before it.
         print(line, flush=True)
@@ -48,11 +44,7 @@ def run(*words: object, environment: Mapping[str, str] | None = None, output: in
 
 
 def require_success(code: int) -> None:
-    """End this process as a command has ended that failed and has printed its error.
-
-    Raises:
-        SystemExit: it failed, with the command's exit code, or 128 + its signal as in a shell.
-    """
+    """End this process with a failed command's exit code, or 128 + its signal as in a shell."""
     if code:
         raise SystemExit(code if code > 0 else 128 - code)
 

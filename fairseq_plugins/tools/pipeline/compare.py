@@ -103,11 +103,7 @@ def compare(
 
 
 def require_slurm(nodes: int) -> None:
-    """Check that a training on several machines can be started.
-
-    Raises:
-        UserError: this is not a Slurm job, or there is no checkout with ``scripts/slurm.sh``.
-    """
+    """Raise a UserError if a training on several machines cannot be started: without Slurm or a checkout."""
     if nodes > 1 and not os.environ.get("SLURM_JOB_ID"):
         raise UserError(
             f"--nodes {nodes} needs a Slurm job: sbatch --nodes {nodes} [OPTION ...] scripts/slurm.sh compare ..., "

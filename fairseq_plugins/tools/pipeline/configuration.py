@@ -34,11 +34,7 @@ def quoted(value: object) -> str:
 
 
 def taken_as_it_is(path: Path) -> Path:
-    """Return the absolute form of ``path``.
-
-    Raises:
-        UserError: fairseq or Hydra would read another path.
-    """
+    """Return the absolute form of ``path``; a UserError if fairseq or Hydra would read another path."""
     whole = path.resolve()
     for mark, why in MISREAD.items():
         if mark in str(whole):

@@ -90,11 +90,7 @@ class DecodePlan:
 
 
 def make_plan(args: argparse.Namespace) -> DecodePlan:
-    """Decide how to average and decode a run.
-
-    Raises:
-        UserError: something is missing or contradictory; nothing has been written yet.
-    """
+    """Decide how to average and decode a run; a UserError, before anything is written, if that is impossible."""
     run = read_run(args.run)
     # Names are checked before torch and fairseq are imported, which takes seconds.
     binarised = corpus.binarised(args.data)
@@ -146,11 +142,7 @@ def sets_to_evaluate(data: Path, wanted: Sequence[str] = ()) -> list[TestSet]:
 
 
 def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
-    """The test sets of a prepared directory: all of them, or the named ones. ``valid`` can be named, too.
-
-    Raises:
-        UserError: ``DATA/test_sets`` is damaged or lacks a named set.
-    """
+    """All test sets of a prepared directory, or the named ones (also ``valid``); a UserError for an unknown name."""
     table = data / "test_sets"
     sets = [TestSet("test", "test")]
     if table.exists():
@@ -180,11 +172,7 @@ def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def text_of(data: Path) -> Description:
-    """Tokens, subwords and case of a directory's text, from its ``text.json``.
-
-    Raises:
-        UserError: it has none, or a damaged one.
-    """
+    """Tokens, subwords and case of a directory's text; a UserError if its ``text.json`` is missing or damaged."""
     if text := described(data):
         return text
     if (above := data.resolve().parent / DESCRIPTION).is_file():

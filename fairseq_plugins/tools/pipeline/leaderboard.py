@@ -179,11 +179,7 @@ def printed_metrics(row: PublishedRow) -> list[str]:
 
 
 def named_baseline(groups: Sequence[Group], name: str = "") -> Group:
-    """The row that the others are tested against: by label or configuration; default: the first.
-
-    Raises:
-        UserError: there is no such row.
-    """
+    """The row that the others are tested against, by label or configuration; a UserError if there is none."""
     wanted = name.removesuffix(".yaml")
     for group in groups:
         config = group.runs[0].config or ""

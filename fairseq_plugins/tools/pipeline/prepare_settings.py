@@ -28,11 +28,7 @@ def setting(default: Any, help: str, least: int = 1) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a preparation: each is an option of ``fairseq-deep prepare``.
-
-    Raises:
-        UserError: two settings contradict each other.
-    """
+    """Settings of a preparation, each an option of ``fairseq-deep prepare``; a UserError if two contradict."""
 
     source: str = setting("de", "source language: suffix of the file names, and language of the tokeniser")
     target: str = setting("en", "target language")

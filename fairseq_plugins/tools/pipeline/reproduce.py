@@ -185,11 +185,7 @@ def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Se
 
 
 def require_known(given: Iterable[tuple[str, str, str]], corpora: Collection[str]) -> None:
-    """Refuse settings of a preparation (corpus, name, value) whose corpus is misspelt.
-
-    Raises:
-        UserError: with every such corpus.
-    """
+    """Raise a UserError for settings of a preparation (corpus, name, value) whose corpus is misspelt."""
     if unknown := [unknown_name("corpus of --prepare", of, corpora) for of, _, _ in given if of not in corpora]:
         raise UserError(unknown)
 

@@ -145,11 +145,7 @@ def is_run(directory: Path) -> bool:
 
 
 def read_run(directory: Path) -> Run:
-    """Read one run.
-
-    Raises:
-        UserError: the directory does not exist or is not a training.
-    """
+    """Read one run; a UserError if the directory does not exist or is not a training."""
     if not directory.is_dir():
         raise UserError(f"{directory}: no such directory")
     if not is_run(directory):
@@ -167,11 +163,7 @@ def read_run(directory: Path) -> Run:
 
 
 def find_runs(paths: list[Path]) -> list[Path]:
-    """The runs among ``paths`` and below the others, each once, in a fixed order.
-
-    Raises:
-        UserError: a path does not exist, or there is no run in it.
-    """
+    """The runs among ``paths`` and below the others, each once, in order; a UserError for a path without one."""
     runs = {
         path: [path] if is_run(path) else sorted({mark.parent for name in (SETTINGS, LOG) for mark in path.rglob(name)})
         for path in paths
@@ -183,11 +175,7 @@ def find_runs(paths: list[Path]) -> list[Path]:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """The content of a file of ``FORMATS``, with the settings of a model under their names of today.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """The content of a file of ``FORMATS``, with today's names of settings; a UserError if it is damaged."""
     record = dict(read_json(path, FORMATS[path.name]))
     model = (record.get("configuration") or {}).get("model", {})
     for earlier, name in OLD_NAMES.items():

@@ -104,11 +104,7 @@ class Ending:
 
 
 def finished(run: Path) -> Ending | None:
-    """The content of ``RUN/finished``; None if the training has not ended.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """The content of ``RUN/finished``; None if the training has not ended, a UserError if the file is damaged."""
     try:
         return Ending(**read_record(run / FINISHED)) if (run / FINISHED).exists() else None
     except TypeError as error:

@@ -60,11 +60,7 @@ class Result:
 
 
 def compare(plan: DecodePlan, test_set: TestSet) -> Result:
-    """Compare the prepared references of a test set with the published ones.
-
-    Raises:
-        UserError: a file is missing or damaged, or has the lines of another test set.
-    """
+    """Compare prepared and published references of a test set; a UserError if a file is missing or of another set."""
     checks = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
     return checks[plan.task](plan, test_set)
 

@@ -32,11 +32,7 @@ class Workspace:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Create and lock the directory until the block and all its child processes have ended.
-
-        Raises:
-            UserError: another job uses the directory, or it cannot be created or written.
-        """
+        """Create and lock the directory until the block and its child processes end; a UserError if it is in use."""
         if self.dry_run:
             yield
             return
@@ -47,11 +43,7 @@ class Workspace:
             yield
 
     def remember(self, settings: Settings) -> None:
-        """Record the settings of the results, so that results of other settings are never reused.
-
-        Raises:
-            UserError: the directory was made with other settings.
-        """
+        """Record the settings of the results; a UserError if the directory was made with other settings."""
         if self.dry_run:
             return
         self.require(settings)
@@ -103,11 +95,7 @@ def _lines(settings: Settings) -> list[str]:
 
 
 def require_apart(results: Path, data: Path, name: str) -> None:
-    """Refuse to write results into the directory of the data, prepared or as fairseq reads it.
-
-    Raises:
-        UserError: they are the same directory; ``name`` is the argument that is ``results``.
-    """
+    """Raise a UserError if the argument ``name`` would write results into the directory of the data."""
     if results.resolve() in {data.resolve(), (data / "data-bin").resolve()}:
         raise UserError(f"{results}: the prepared directory; give {name} another name")
 
@@ -125,11 +113,7 @@ def say(line: str) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Create a directory and its parents.
-
-    Raises:
-        UserError: it cannot be created.
-    """
+    """Create a directory and its parents; a UserError if it cannot be created."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
