@@ -55,12 +55,7 @@ def parser() -> OneLineParser:
 
 
 def run(args: Namespace) -> None:
-    """Prepare, train, evaluate, compare; finished stages are skipped.
-
-    Raises:
-        UserError: the flags are wrong, or ``--out`` contains something else.
-        SystemExit: a command failed and has printed its error.
-    """
+    """Prepare, train, evaluate, compare; finished stages are skipped."""
     methods = checked_methods(args)
     # Hide the warnings of libraries.
     logging.getLogger().setLevel(logging.WARNING)

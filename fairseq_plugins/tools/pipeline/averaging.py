@@ -36,11 +36,8 @@ def to_average(text: str) -> str:
 def choose(run: Run, requested: str, rows: Sequence[PublishedRow]) -> str:
     """The checkpoints to average, as ``--average`` names them.
 
-    If none is requested, the published ``rows`` of the configuration decide; without a row, the last :data:`MOST`
-    checkpoints, or fewer if there are fewer.
-
-    Raises:
-        UserError: the published rows of the configuration disagree.
+    Without a request, the published ``rows`` decide, else the last :data:`MOST` checkpoints or fewer. A UserError if
+    the rows disagree.
     """
     if requested:
         return requested

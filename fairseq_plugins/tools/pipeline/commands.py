@@ -28,12 +28,9 @@ def step(function: Callable[Parameters, str | None], *files: Parameters.args, **
 
 
 def run(*words: object, environment: Mapping[str, str] | None = None, output: int | None = None) -> None:
-    """Run any command, with more variables of the environment. A command that fails prints its own error message.
+    """Run any command, with more variables of the environment; end this process with its exit code if it fails.
 
     ``output`` is its standard output, as for :class:`subprocess.Popen`.
-
-    Raises:
-        SystemExit: as :func:`require_success`.
     """
     child = start_child([str(word) for word in words], env={**os.environ, **(environment or {})}, stdout=output)
     try:
@@ -51,12 +48,9 @@ def require_success(code: int) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, and print that the same command continues.
+    """Let SIGTERM end the block as Ctrl-C does, by a KeyboardInterrupt, and print that the same command continues.
 
-    The commands that it starts leave that line to it.
-
-    Raises:
-        KeyboardInterrupt: at Ctrl-C or SIGTERM.
+    The commands that the block starts leave that line to this process.
     """
     # As Python's own handler of Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -73,11 +73,8 @@ def compare(
 ) -> None:
     """Train, average, decode and score every configuration with every seed, in ``OUT/CONFIGURATION/seedN``.
 
-    ``OUT/report`` tests the other configurations against the first; ``changes`` (KEY=VALUE) are for all of them.
-
-    Raises:
-        UserError: a file or a name does not exist, or ``out`` was made with other settings.
-        SystemExit: a command failed and has printed its error.
+    ``OUT/report`` tests the other configurations against the first; ``changes`` (KEY=VALUE) are for all of them. A
+    UserError names a wrong argument; a command that fails prints its own error and ends this process.
     """
     require_apart(out, data, "OUT")
     require_slurm(options.nodes)
@@ -139,12 +136,9 @@ def report(runs: Sequence[Path], out: Path, options: CompareOptions, notes: Sequ
 def train_all(
     trainings: Sequence[Training], options: CompareOptions, evaluations: Sequence[Sequence[str]] = ((),)
 ) -> None:
-    """Train and evaluate each, several at a time on GPUs of their own; they start in this order.
+    """Train and evaluate each, several at a time on GPUs of their own, in this order; the first failure ends all.
 
-    ``evaluations`` are one call of ``fairseq-deep evaluate`` each: the test sets, then its own flags.
-
-    Raises:
-        SystemExit: a command failed and has printed its error; the others are ended.
+    Each of ``evaluations`` is one call of ``fairseq-deep evaluate``: the test sets, then its own flags.
     """
     free = deque(places(trainings, options))
     # Mixed lines of several logs are unreadable.

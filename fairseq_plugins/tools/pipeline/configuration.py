@@ -53,12 +53,9 @@ class Configuration(NamedTuple):
 
 
 def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Mapping[str, str]) -> Configuration:
-    """Compose the configuration of a training and check every key and value.
+    """Compose the configuration of a training; a UserError if a key or value in the file or ``changes`` is illegal.
 
     ``fixed`` are keys that the user cannot set, and what to do instead; ``data`` is the value of ``task.data``.
-
-    Raises:
-        UserError: a key or value in the file or in ``changes`` is not legal.
     """
     from omegaconf import OmegaConf
 
@@ -225,11 +222,7 @@ def unknown_choices(config: Any) -> Iterator[str]:
 
 
 def task_and_model(config: Any) -> tuple[Any, Any]:
-    """Build the task, and the model without its memory.
-
-    Raises:
-        UserError: the model's settings contradict each other, or a file that the task reads is missing.
-    """
+    """Build the task, and the model without its memory; a UserError if settings contradict or a file is missing."""
     import torch
     from fairseq.models import build_model
     from fairseq.tasks import setup_task

@@ -20,12 +20,7 @@ def binarised(data: Path) -> Path:
 
 
 def check_data(data: Path, config: Any) -> tuple[Path, ...]:
-    """Check the files that the task reads; return dictionaries and training files.
-
-    Raises:
-        UserError: one line that names the first file that is missing, empty or not what was prepared, or the languages
-            of the data if they are different.
-    """
+    """Return dictionaries and training files; a UserError if a file of the task is missing, empty or changed."""
     task, dataset = config.task, config.dataset
     pair = languages_of(data, task) if "source_lang" in task else None
     sides = pair or ("",)

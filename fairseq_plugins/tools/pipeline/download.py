@@ -24,11 +24,9 @@ TIMEOUT_SECONDS = 60.0
 def get(name: str, urls: Sequence[str]) -> Path:
     """Get the file ``name`` from the first of ``urls`` that has it; continue an interrupted download.
 
-    It is left in ``CACHE`` of the environment, or in data/cache. A file with the wrong checksum is kept as
-    ``NAME.wrong`` and never used. The user's own copies in ``ARCHIVE_DIR`` replace the network, and are checked, too.
-
-    Raises:
-        UserError: no URL gave it, the user's own copy is missing or wrong, or the cache cannot be written.
+    ``CACHE`` of the environment, or data/cache, gets the file. A file with the wrong checksum is kept as ``NAME.wrong``
+    and never used. The user's own copies in ``ARCHIVE_DIR`` replace the network, and are checked. A UserError without a
+    right file.
     """
     own = os.environ.get("ARCHIVE_DIR")
     target, known = Path(own or os.environ.get("CACHE") or "data/cache") / name, known_checksums().get(name)

@@ -1,7 +1,7 @@
 """``fairseq-deep evaluate RUN DATA [TEST_SET ...]``: average the checkpoints of a run, translate the test sets, score.
 
-Every sentence of a test set is translated exactly once, or the evaluation stops: the translations are counted against
-the published and the binarised references. Each stage writes one file, whole or absent, and the next call keeps it.
+Every sentence of a test set is translated exactly once, or the evaluation stops. Each stage writes one file, whole or
+absent, and the next call keeps it.
 """
 
 from __future__ import annotations
@@ -92,12 +92,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Average the checkpoints, then translate and score one test set after the other, all in this process.
-
-    Raises:
-        UserError: as :func:`make_plan`; the averaged checkpoint would replace another file; the prepared references are
-            not the published ones; the directory was made with other settings; not every sentence was translated, once.
-    """
+    """Average the checkpoints, then translate and score one test set after the other, all in this process."""
     require_apart(args.run, args.data, "RUN")
     if args.output is not None:
         require_apart(args.output, args.data, "--output")

@@ -1,6 +1,6 @@
-"""Translations, perplexity and validation loss of a model on the data of a plan; each is a return value.
+"""Translations and perplexity of a model on the data of a plan; each is a return value.
 
-Tasks, batches and models are those of ``fairseq-generate``, ``fairseq-eval-lm`` and ``fairseq-validate``.
+Tasks, batches and models are those of ``fairseq-generate`` and ``fairseq-eval-lm``.
 """
 
 from __future__ import annotations

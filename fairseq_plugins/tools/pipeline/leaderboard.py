@@ -234,13 +234,8 @@ def compared(
 ) -> tuple[list[tuple[str, Comparison]], list[str]]:
     """Test every row against the baseline: on the saved translations, and over the seeds by Welch's test.
 
-    Args:
-        groups: the rows.
-        columns: the scores; only those of plain text are tested.
-        baseline: one of the rows.
-
-    Returns:
-        The tests, each with the name of its test set, and a line for each evaluation that cannot be compared.
+    Only scores of plain text are tested. Returns the tests, each with the name of its test set, and a line for each
+    evaluation that cannot be compared.
     """
     tests: list[tuple[str, Comparison]] = []
     notes: list[str] = []

@@ -33,11 +33,7 @@ FINGERPRINT = 16
 
 
 class Preparation:
-    """Prepares one directory.
-
-    Raises:
-        UserError: a file is missing or empty, or where results are written; sets and settings contradict each other.
-    """
+    """Prepares one directory; a UserError if a file is missing or settings contradict."""
 
     def __init__(self, directory: Path, sets: Sets, settings: Settings) -> None:
         self.directory = directory
@@ -59,11 +55,7 @@ class Preparation:
         self.checksums = {path: self._checksum(path) for _, path in self._given_files()}
 
     def run(self) -> None:
-        """Run all stages; finished ones are skipped.
-
-        Raises:
-            UserError: bad text, other settings than before, another job in the directory, a failed step.
-        """
+        """Run all stages; finished ones are skipped. A UserError for bad text or other settings than before."""
         with self.workspace.claimed():
             # Settings contain fingerprints of the text. They are only written for checked text, so after bad text is
             # corrected the same directory can be used.

@@ -161,11 +161,7 @@ class Sets:
 def sets_of(
     train: Sequence[str], valid: Sequence[str], tests: Sequence[str], raw: Sequence[str], changed: Sequence[str]
 ) -> Sets:
-    """The sets of the flags; all except ``train`` and ``valid`` have the form ``NAME=VALUE``.
-
-    Raises:
-        UserError: a set is missing, given twice or misnamed.
-    """
+    """The sets of the flags, ``NAME=VALUE`` except ``train`` and ``valid``; a UserError for a missing or wrong one."""
     if not train:
         raise UserError("no --train PREFIX given")
     if not valid:

@@ -63,15 +63,10 @@ class Report:
 
 
 def make_report(paths: Sequence[Path], baseline: str = "", notes: Sequence[str] = ()) -> Report:
-    """Read the runs and put the report together.
+    """Read the trainings, or directories of trainings, and put the report together.
 
-    Args:
-        paths: trainings, or directories of trainings.
-        baseline: the row that the others are tested against; default: the first.
-        notes: lines to put before the report's own.
-
-    Raises:
-        UserError: a path is not a run, or there is no such row.
+    ``baseline`` is the row that the others are tested against (default: the first); ``notes`` come before its own.
+    A UserError for a path that is not a run, or an unknown row.
     """
     groups = gather([read_run(path) for path in find_runs(list(paths))])
     columns, first = score_columns(groups), named_baseline(groups, baseline)
@@ -213,17 +208,7 @@ def as_csv(shown: Report) -> str:
 
 
 def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = ()) -> None:
-    """Print a report, and write ``report.md`` and ``report.csv`` into ``directory``.
-
-    Args:
-        paths: as for :func:`make_report`.
-        directory: for the files.
-        baseline: as for :func:`make_report`.
-        notes: as for :func:`make_report`.
-
-    Raises:
-        UserError: as :func:`make_report`; a file cannot be written.
-    """
+    """Print the report of :func:`make_report`; write ``report.md`` and ``report.csv`` into ``directory``."""
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
     shown = make_report(paths, baseline, notes)
     files = {directory / "report.md": as_markdown(shown), directory / "report.csv": as_csv(shown)}

@@ -64,13 +64,10 @@ class Wanted(NamedTuple):
 
 
 def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[Wanted]:
-    """The trainings of the rows of one table, each once, in their order.
+    """The trainings of the rows of one table, each once, in their order; a UserError if ``only`` has an unknown name.
 
     ``only`` are corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``), or several
     words with commas between them that all hold, such as the points of a sweep by the names of their directories.
-
-    Raises:
-        UserError: ``only`` contains an unknown name.
     """
     wanted = [Wanted(*key) for key in dict.fromkeys((row.config, row.seeds, row.overrides) for row in rows)]
     chosen = {name: [one for one in wanted if one.words.issuperset(name.split(","))] for name in only}
@@ -152,11 +149,7 @@ def small_archives(corpus: str, place: Path) -> dict[str, str]:
 
 
 def script_of(corpus: str, place: Path) -> Path | None:
-    """The script that prepares a corpus; None if there is none, and ``place`` holds the prepared corpus.
-
-    Raises:
-        UserError: there is neither a script nor the prepared corpus.
-    """
+    """The script that prepares a corpus; None if ``place`` holds the prepared corpus; a UserError without either."""
     top = checkout()
     # Google's text is one of those that papers call WMT'14.
     name = "wmt14_en_de" if corpus == "wmt16_en_de" else corpus

@@ -30,11 +30,7 @@ NOT_TO_CHANGE = ("precision", "tokens_per_update")
 
 
 def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:
-    """Check that ``run`` continues with its old settings; the machine may change, and the training become longer.
-
-    Raises:
-        UserError: settings differ; they are named.
-    """
+    """Raise a UserError if ``run`` has other settings; the machine may change, and the training become longer."""
     changed = [f"{name}: {new[name]}, was {old.get(name)}" for name in NOT_TO_CHANGE if old.get(name) != new[name]]
     if old.get("data_content") != new["data_content"]:
         changed.append("dictionaries or training files differ")
@@ -112,12 +108,9 @@ def finished(run: Path) -> Ending | None:
 
 
 def say_how_it_ended(run: Path, code: int, log: Path, since: int) -> Ending:
-    """Write ``RUN/finished`` for a training that completed or diverged, by its exit code and its log.
+    """Write ``RUN/finished`` for a training that completed or diverged; a UserError with its own message if it failed.
 
     Earlier attempts wrote the first ``since`` bytes of the log.
-
-    Raises:
-        UserError: it failed with an error; the message is the training's own.
     """
     whole = read_log(log)
     ending = Ending(whole.updates, whole.epochs)

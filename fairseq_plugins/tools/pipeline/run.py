@@ -1,7 +1,7 @@
 """``fairseq-deep run CONFIG DATA RUN [KEY=VALUE ...]``: train one configuration; the same command resumes.
 
-The machine changes how the batches of an update are shared, never which they are. A run goes through this file from top
-to bottom: the request, the plan for this machine, the check that RUN can be continued, the training, and its end.
+The machine changes how the batches of an update are shared, never which they are. This file has the parts of a run in
+their order: the request, the plan for this machine, the check that RUN can be continued, the training, and its end.
 """
 
 from __future__ import annotations
@@ -123,14 +123,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def train(request: Request) -> int:
-    """Train, continue, or leave a finished training as it is.
-
-    Returns:
-        0, or 1 for a training that ended in a loss that is not finite.
-
-    Raises:
-        UserError: as :func:`make_plan` and :func:`begun`, or the training ended by a mistake.
-    """
+    """Train, continue, or leave a finished training as it is; 1 for a training that diverged, else 0."""
     require_apart(request.run, request.data, "RUN")
     # One directory per machine: a lock of another machine may be invisible here.
     place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
@@ -181,11 +174,7 @@ class LaunchPlan:
 
 
 def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
-    """Check everything that can be checked before a training starts, and fit it to this machine (default: this one).
-
-    Raises:
-        UserError: the configuration, the data or the number of processes do not fit.
-    """
+    """Fit a training to this machine (the default); a UserError if configuration, data or processes do not fit."""
     if request.rank >= request.nodes:
         raise UserError(f"--rank is a machine's number from 0 to --nodes - 1 = {request.nodes - 1}, not {request.rank}")
     data = taken_as_it_is(binarised(request.data))
@@ -345,9 +334,7 @@ def _lines(record: dict[str, Any], machine: Machine, split: BatchSplit, precisio
 def begun(request: Request) -> LaunchPlan:
     """Plan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
 
-    Raises:
-        UserError: as :func:`make_plan`, the directory holds another training, or a finished training that was made
-            longer has lost its checkpoints or still has its scores.
+    A UserError if the directory holds another training, or what was made of an earlier one.
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
@@ -390,11 +377,7 @@ def begun(request: Request) -> LaunchPlan:
 def _trained(request: Request, log: Path, progress: Progress | None) -> tuple[bool, int]:
     """Plan a training and train, in a fork of this process, which has not imported torch; show the progress.
 
-    Returns:
-        whether the training has begun, and the exit code as in a shell.
-
-    Raises:
-        UserError: the fork was killed before the training began.
+    Returns whether the training has begun, and the exit code as in a shell.
     """
     sys.stdout.flush()
     trains = mmap.mmap(-1, 1)  # shared with the fork, which sets it

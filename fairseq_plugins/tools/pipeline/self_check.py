@@ -66,11 +66,7 @@ def compare(plan: DecodePlan, test_set: TestSet) -> Result:
 
 
 def write_check(plan: DecodePlan, test_set: TestSet, target: Path, accepted: str = "") -> None:
-    """Write the result of :func:`compare` to ``target`` and print it in one line.
-
-    Raises:
-        UserError: the references differ and no reason to accept that is given, or as :func:`compare`.
-    """
+    """Write the result of :func:`compare`, and print it; a UserError if texts differ and no reason is ``accepted``."""
     result = compare(plan, test_set)
     if result.problem and not accepted:
         raise UserError(

@@ -59,10 +59,7 @@ def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
 def unigram_entropy(lines: Iterable[str]) -> float:
     """Entropy of the token distribution, in bits per token, with one ``</s>`` per line, as in fairseq.
 
-    It is the loss of a model that has learned only token frequencies.
-
-    Raises:
-        ValueError: there is no line.
+    It is the loss of a model that has learned only token frequencies. A ValueError if there is no line.
     """
     counts: Counter[str | None] = Counter()
     for line in lines:

@@ -48,11 +48,7 @@ def texts() -> Mapping[str, WmtText]:
 
 
 def get(text: WmtText, source: str, target: str, directory: Path) -> None:
-    """Download and unpack a training text as it is, or a test set as ``test/NAME.LANGUAGE``, one sentence per line.
-
-    Raises:
-        UserError: the download failed or is damaged.
-    """
+    """Download and unpack a training text as it is, or a test set as ``test/NAME.LANGUAGE``; or a UserError."""
     make = Workspace(directory).make
     pair = f"{target if source == 'en' else source}-en"
     forms = {"pair": pair, "joined": pair.replace("-", ""), "direction": f"{source}{target}"}

@@ -52,12 +52,9 @@ class Workspace:
             write_whole(path, "".join(f"{line}\n" for line in _lines(settings)))
 
     def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
-        """Refuse a directory that was made with other settings; accept one without recorded settings.
+        """Raise a UserError for a directory with other settings; accept one without recorded settings.
 
-        ``only`` names those to compare; default: all.
-
-        Raises:
-            UserError: a setting differs.
+        ``only`` names the settings to compare; default: all.
         """
         path = self.directory / SETTINGS
         if not path.is_file():
@@ -72,11 +69,7 @@ class Workspace:
             )
 
     def make(self, target: Path, make: Callable[[Path], None]) -> None:
-        """Create one file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``.
-
-        Raises:
-            UserError: ``make`` raised it, or the parent directory cannot be created.
-        """
+        """Create a file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``."""
         if target.exists():
             say(f"{target}: exists already, kept")
             return

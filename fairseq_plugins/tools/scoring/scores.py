@@ -183,11 +183,7 @@ def score(
 
 
 def _chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
-    """Return the metrics to compute, and a remark for each default one that is left out.
-
-    Raises:
-        UserError: a name is unknown, or a metric that was requested by name cannot be computed.
-    """
+    """Return the metrics to compute, and a remark for each default one that is left out; or a UserError."""
     chosen: dict[Metric, None] = {}
     left_out = []
     for metric in map(metric_named, TASKS["translation"] if names is None else names):
