@@ -180,15 +180,6 @@ def test_wmt18_says_what_it_needs(here: Path) -> None:
     assert refused == f"{archive}: line 2 has 1 columns, not 2"
 
 
-@pytest.mark.slow
-def test_dsinits_french_is_developed_on_two_years(here: Path) -> None:
-    write_wmt14(here, "fr", 20, ("2012", "2013", "2014"), ("training-parallel-un.tgz", "training-giga-fren.tar"))
-    completed(FR, here / "made", **settings(here, VARIANT="dsinit", PYTHON=without_binarising(here)))
-    valid = lines(here / "made/raw/valid.fr")
-    assert (len(valid), valid[0], valid[12]) == (24, TEST_MARKED[1], TEST_MARKED[1])
-    assert (here / "made/codes.fr").exists()
-
-
 def test_a_text_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for pair, name, line in (
         ("de-fr", "un", "--pair de-fr: must be two languages, one of them en, for example en-de"),

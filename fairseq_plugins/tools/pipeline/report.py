@@ -226,9 +226,8 @@ def main(argv: Sequence[str]) -> int:
     flags = OneLineParser(prog="fairseq-deep report", description=about)
     flags.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a training, or a directory of trainings")
     flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="output directory")
-    flags.add_argument(
-        "--baseline", default="", metavar="NAME", help="row that the others are tested against; default: the first"
-    )
+    baseline = "row that the others are tested against; default: the first"
+    flags.add_argument("--baseline", default="", metavar="NAME", help=baseline)
     args = flags.read(argv)
     report_on(args.runs, args.output, args.baseline)
     return 0

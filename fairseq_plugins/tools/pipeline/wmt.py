@@ -79,12 +79,8 @@ def main(argv: Sequence[str]) -> int:
         "CACHE, ARCHIVE_DIR and CHECKSUMS in the environment have the same meaning as for fairseq-deep download.",
     )
     flags.add_argument("names", nargs="+", metavar="NAME", help=f"one of {', '.join(texts())}")
-    flags.add_argument(
-        "--pair",
-        required=True,
-        metavar="SOURCE-TARGET",
-        help="translation direction, such as en-de; one language must be English",
-    )
+    pair = "translation direction, such as en-de; one language must be English"
+    flags.add_argument("--pair", required=True, metavar="SOURCE-TARGET", help=pair)
     flags.add_argument("--to", required=True, type=Path, metavar="DIR", help="output directory")
     args = flags.read(argv)
     source, _, target = args.pair.partition("-")
