@@ -105,7 +105,7 @@ def test_examples_of_sharing() -> None:
     )
     for uncut, obstacle in (
         (of(4, tokens=None), "a batch has no limit of tokens or sentences"),
-        (replace(of(4), equal=True), "those of a language model are not cut"),
+        (replace(of(4), equal=True), "batches of a language model are not cut"),
     ):
         assert obstacle in refused(share, uncut, 1, None, 8)
 

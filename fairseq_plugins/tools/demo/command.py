@@ -26,7 +26,7 @@ from fairseq_plugins.tools.pipeline.prepare_settings import Settings, sets_of
 from fairseq_plugins.tools.pipeline.workspace import Workspace, say
 
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
-"""Default of ``--methods``: the method that fails, and those of this package's first papers."""
+"""Default of ``--methods``: the method that fails, and the methods of this package's first papers."""
 SENTENCES = 8000
 """Training pairs of the embedded corpus; a fortieth of them is the validation set, and as many are the test set."""
 MERGES = 1000

@@ -21,7 +21,7 @@ class Batches:
         counts: number of batches (GPUs x update_freq), by epoch as in fairseq.
         max_tokens: limit of one batch; None without a limit.
         batch_size: maximum sentences of one batch; None without a limit.
-        equal: whether all samples have the same length, as those of a language model.
+        equal: whether all samples have the same length, as in a language model.
         multiple: fairseq's ``required_batch_size_multiple``.
     """
 
@@ -47,7 +47,7 @@ class Batches:
         )
 
     def parts(self, processes: int) -> int:
-        """Minimum number of parts of each batch for which these processes get equal shares."""
+        """Minimum number of parts of each batch for which the processes get equal shares."""
         return lcm(*(processes // gcd(count, processes) for count in self.counts))
 
     def cut(self, parts: int) -> Batches:
@@ -75,7 +75,7 @@ class Batches:
         if self.batch_size and self.batch_size % parts:
             return f"batch_size {self.batch_size} cannot be divided by {parts}"
         if self.equal:
-            return "those of a language model are not cut"
+            return "batches of a language model are not cut"
         return ""
 
     @property

@@ -50,7 +50,7 @@ def commit() -> str | None:
 
 
 def refuse_other_user_dir(given: str | None) -> None:
-    """Raise a UserError for a user directory that is not that of this package."""
+    """Raise a UserError for a user directory other than this package."""
     if given is None or Path(given).resolve() == PACKAGE:
         return
     if (Path(given) / "core" / "designed.py").is_file():

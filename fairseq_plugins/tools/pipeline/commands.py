@@ -52,7 +52,7 @@ def interruptible() -> Iterator[None]:
 
     The commands that the block starts leave that line to this process.
     """
-    # As Python's own handler of Ctrl-C.
+    # Python handles Ctrl-C by the same function.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     outermost = os.environ.setdefault(SAYS_HOW_TO_CONTINUE, str(os.getpid())) == str(os.getpid())
     try:

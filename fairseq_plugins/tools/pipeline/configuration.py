@@ -20,14 +20,14 @@ from fairseq_plugins.records import require
 GROUPS_BY_NAME = ("task", "model", "criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring")
 """Groups whose keys depend on their ``_name``."""
 CHOSEN = ("task", "model", "criterion", "optimizer", "lr_scheduler")
-"""Those of them that a training needs: fairseq's own defaults are for its flags."""
+"""The groups that a training needs: fairseq's own defaults are for its flags."""
 MISREAD = {":": "fairseq splits paths there", "${": "it begins a reference in a configuration"}
 SCALAR_FOR_LIST = re.compile(r"(?:override \+{0,2}[\w.]+=([^\[;]+);.*)? is not a ListConfig.*full_key: ([\w.]+)")
 CHANGE = re.compile(r"\+{0,2}(?P<key>[A-Za-z_][\w.]*)=(?P<value>.*)", re.DOTALL)
 
 
 def quoted(value: object) -> str:
-    """``value`` quoted for Hydra, whatever characters it has."""
+    """``value``, with any characters, quoted for Hydra."""
     from hydra.core.override_parser.types import Quote, QuotedString
 
     return QuotedString(str(value), Quote.single).with_quotes()
@@ -43,7 +43,7 @@ def taken_as_it_is(path: Path) -> Path:
 
 
 class Configuration(NamedTuple):
-    """A YAML file, its complete configuration with the user's changes, and these as Hydra overrides."""
+    """A YAML file, its complete configuration with the user's changes, and the changes as Hydra overrides."""
 
     file: Path
     config: Any
@@ -97,7 +97,7 @@ def refuse_file(path: Path, stem: str, named: str) -> None:
         from fairseq.dataclass.configs import FairseqConfig
     import yaml  # type: ignore[import-untyped]
 
-    with suppress(OSError, yaml.YAMLError):  # of these Hydra says more
+    with suppress(OSError, yaml.YAMLError):  # Hydra reports these errors better
         try:
             require(yaml.safe_load(path.read_bytes()), object)
         except (RecursionError, ValueError) as error:

@@ -25,7 +25,7 @@ TRANSLATION, LANGUAGE_MODEL, SPEECH = "translation", "language_modeling", "speec
 MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
-"""Settings of ``generation`` that the decoder gets besides the beam and the length penalty."""
+"""Further settings of ``generation`` that the decoder gets."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class DecodePlan:
         binarised: the directory that fairseq reads.
         average: the checkpoints to average, as :func:`~fairseq_plugins.tools.pipeline.averaging.inputs` reads it.
         updates: of the newest checkpoint.
-        metrics: names of the scores; empty for those of a translation.
+        metrics: names of the scores; empty for the default scores of a translation.
         max_tokens: of a batch; changes no result.
         on_gpu: whether the model is on the GPU.
         task_settings: of fairseq's task, by name; the others are fairseq's defaults.
@@ -135,7 +135,7 @@ def metrics_in(text: str) -> tuple[str, ...]:
 
 
 def sets_to_evaluate(data: Path, wanted: Sequence[str] = ()) -> list[TestSet]:
-    """As :func:`test_sets`, but at least one; a UserError if the directory was prepared without a test set."""
+    """The result of :func:`test_sets`; a UserError if the directory was prepared without a test set."""
     if sets := test_sets(data, wanted):
         return sets
     raise UserError(f"{data}: prepared without a test set; only valid can be evaluated, if it is named")

@@ -51,7 +51,7 @@ def get(name: str, urls: Sequence[str]) -> Path:
 def _download(target: Path, urls: Sequence[str], known: str | None) -> None:
     part, wrong = (target.with_name(target.name + ending) for ending in (".part", ".wrong"))
     problems = []
-    # What an earlier download has left may be of another file: then each mirror has a second chance.
+    # An earlier download may have left a part of another file: then each mirror has a second chance.
     for url in [*urls, *urls] if part.exists() else urls:
         say(f"{target.name}: from {url}")
         try:
@@ -123,7 +123,7 @@ def main(argv: Sequence[str]) -> int:
         description="Download an archive from the first mirror that has it. An interrupted download continues. The "
         "file is checked before it gets its name. CACHE in the environment names its directory (default: "
         "data/cache); ARCHIVE_DIR one with your own copies, used instead of the network; CHECKSUMS a file of known "
-        "checksums in sha256sum's format, instead of those of this package.",
+        "checksums in sha256sum's format; default: the checksums of this package.",
     )
     flags.add_argument("name", metavar="NAME", help="file name; also selects the known checksum")
     flags.add_argument("urls", metavar="URL", nargs="+", help="mirrors, tried in this order")

@@ -58,7 +58,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
         add("--average", type=to_average, default="", metavar="WHAT", help=average),
         add("--beam", type=at_least(1), metavar="N", help="default: generation.beam of the configuration"),
         add("--length-penalty", type=finite, metavar="X", help="default: generation.lenpen of the configuration"),
-        add("--metrics", type=metric_names, default="", metavar="A,B,...", help="scores; default: those of the task"),
+        add("--metrics", type=metric_names, default="", metavar="A,B,...", help="scores; default: by the task"),
         add("--max-tokens", type=at_least(1), metavar="N", help="per batch; default: 4000, for speech 50000 frames"),
         add("--device", type=device_name, choices=DEVICES, default="auto", help="default: auto"),
         add("--accept-references", default="", metavar="REASON", help=accepted),
@@ -117,7 +117,7 @@ def evaluate(args: argparse.Namespace) -> None:
         for test_set, place in places.items():
             require_sums(plan.binarised, f"{test_set.subset}.*")
             write = partial(write_check, plan, test_set, accepted=args.accept_references)
-            if not (place.directory / SCORES).exists():  # those of scores are compared when they are read
+            if not (place.directory / SCORES).exists():  # a check that belongs to scores stays
                 remove(place.directory / SELF_CHECK)
             place.make(place.directory / SELF_CHECK, write)
         workspace.make(model, lambda target: _average(plan, target, workspace.directory / AVERAGE_WARNING))

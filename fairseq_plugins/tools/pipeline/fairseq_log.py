@@ -1,4 +1,4 @@
-"""What fairseq prints of a training: its numbers (``--log-format json``), read as the file grows, and its error."""
+"""The log of a training: its numbers (``--log-format json``), read as the file grows, and its error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXCEPTION = re.compile(
 _ENDED = re.compile(r"^error: (?:diverged at update \d+: |(?=failed to train: ))(.+?)(?:; report: .*)?$")
 _ERROR_LINE = re.compile(r"^error: (.+)$")
 LINE = {"divergence_guard": (str, None), "ends": (str, None)}
-"""What is text in a record; the rest is read as numbers."""
+"""Texts in a record; all other values are read as numbers."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Translations and perplexity of a model on the data of a plan; each is a return value.
 
-Tasks, batches and models are those of ``fairseq-generate`` and ``fairseq-eval-lm``.
+Tasks, batches and models are the same as in ``fairseq-generate`` and ``fairseq-eval-lm``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Translated(NamedTuple):
     Attributes:
         number: of the sentence in the test set, from 0.
         source: its tokens with joined subwords; None for speech.
-        reference: the same of the binarised reference; unknown words are ``<<unk>>``.
+        reference: the binarised reference with joined subwords; unknown words are ``<<unk>>``.
         hypothesis: the translation in the model's units.
         joined: the translation with joined subwords.
         text: ``joined`` as the task undoes its own units.

@@ -76,7 +76,7 @@ class Group:
 
     @property
     def departures(self) -> tuple[Difference, ...]:
-        """What keeps the runs from being the recipe of the nearest row; empty if they are one, or there is no row."""
+        """Differences between the runs and the nearest published recipe; empty without a difference or a row."""
         return min(self.published.values(), key=len, default=())
 
     @property

@@ -27,7 +27,7 @@ from fairseq_plugins.tools.text.command import value_of
 from fairseq_plugins.tools.text.steps import tokenise
 
 LEARNED = ("codes*", "sentencepiece.model*", "vocabulary.*")
-"""What a package of the training needs besides the data."""
+"""Files that a package of the training needs in addition to the data."""
 FINGERPRINT = 16
 """Digits of a text's SHA-256 in the settings of a directory; another number would refuse directories that exist."""
 
@@ -124,7 +124,7 @@ class Preparation:
                     step(check_files, files)
 
         def rows(pair: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-            # The line ends of one text may be those of Windows, and of another not.
+            # One text may have the line ends of Windows, and another text may not.
             return (tuple(map(str.strip, row)) for row in in_step(pair))
 
         training = (row for pair in pairs for row in rows(pair))
@@ -317,7 +317,7 @@ class Preparation:
         words += ["--nwordssrc", settings.types, "--nwordstgt", settings.types] if settings.types else []
         words += ["--srcdict", settings.source_dict] if settings.source_dict else []
         words += ["--tgtdict", settings.target_dict] if settings.target_dict else []
-        # What it prints stands in data-bin/preprocess.log, too.
+        # data-bin/preprocess.log has the output, too.
         commands.run(*commands.DEEP, "preprocess", *words, output=DEVNULL)
         learned = [path for name in LEARNED for path in self.directory.glob(name)]
         add_sums(output, {f"../{path.name}": path for path in learned})
@@ -381,7 +381,7 @@ def _parser() -> OneLineParser:
         reading = {"action": BooleanOptionalAction} if kind is bool else value_of(kind, setting.metadata["least"])
         default = SUPPRESS if setting.default is MISSING else setting.default
         flags.add_argument(flag(setting.name), default=default, help=setting.metadata["help"], **reading)
-    flags.add_argument("--check", action="store_true", help="only check the settings against those of DIR")
+    flags.add_argument("--check", action="store_true", help="only compare the settings with the settings of DIR")
     return flags
 
 

@@ -53,7 +53,7 @@ class Settings:
     )
     min_length: int = setting(1, "minimum length of both sides of a training pair")
     max_length: int = setting(250, "maximum length of both sides of a training pair")
-    ratio: float = setting(1.5, "maximum length of one side of a training pair over that of the other")
+    ratio: float = setting(1.5, "maximum ratio of the lengths of the two sides of a training pair")
     subwords: Literal["bpe", "sentencepiece", "none"] = setting("bpe", "subword model to learn; none: no subwords")
     size: int = setting(32000, "number of BPE merges or SentencePiece pieces")
     joint_codes: bool = setting(

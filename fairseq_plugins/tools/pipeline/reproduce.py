@@ -36,7 +36,7 @@ from fairseq_plugins.tools.pipeline.workspace import Workspace
 
 
 class Wanted(NamedTuple):
-    """One training of a table; ``seeds`` are the paper's, ``overrides`` those of its row."""
+    """One training of a table, with the seeds of the paper and the overrides of its row."""
 
     config: str
     seeds: tuple[int, ...]
@@ -140,7 +140,7 @@ def small_archives(corpus: str, place: Path) -> dict[str, str]:
     # Without a checkout no script prepares archives.
     write = runpy.run_path(str((checkout() or Path()) / "tests" / "scripts" / "archives.py"))["write_archives"]
     Workspace(place.parent).make(place, lambda target: write(corpus, target))
-    # A hundredth of so few pairs would be empty, and the known checksums are those of the published files.
+    # A hundredth of so few pairs would be empty, and the known checksums belong to the published files.
     valid = os.environ.get("VALID") or "newstest2013"
     return {"VALID": valid, "ARCHIVE_DIR": str(place), "CHECKSUMS": os.devnull}
 

@@ -1,4 +1,4 @@
-"""What RUN holds of a training: ``run.json`` says which it is, and ``finished`` how it ended.
+"""State of a training in RUN: ``run.json`` has its settings, and ``finished`` says how it ended.
 
 A training completes, diverges, or fails with an error. A divergence is a result (the same training would diverge
 again), so ``finished`` records the first two. A training may be continued, and a completed one may be made longer.
@@ -41,7 +41,7 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         before[rate] = None
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
-    # Neither a validation that translates, nor a graph, nor a logger changes a weight.
+    # BLEU of validations, graphs and loggers change no weight.
     apart = ("task.eval_bleu", "common.cuda_graphs", "common.tensorboard_logdir", "common.wandb_project")
     own = {name for name in own if not name.startswith(apart)}
     if is_longer(old, new):
@@ -70,7 +70,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a limit of ``new`` is above that of ``old``, and none is below."""
+    """Whether ``new`` has a larger limit than ``old``, and no smaller limit."""
     limits = [record.get("configuration", {}).get("optimization", {}) for record in (old, new)]
     before, after = ([settings.get(name) or math.inf for name in LIMITS] for settings in limits)
     return before != after and all(map(operator.le, before, after))

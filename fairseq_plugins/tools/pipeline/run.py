@@ -210,7 +210,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
     lines = (*_lines(record, machine, split, precision), *about_graphs)
     if split.processes * request.nodes == 1:
         return LaunchPlan(COMMAND, words, {}, record, lines, before)
-    # Otherwise each of several processes on a CPU uses all cores.
+    # Several processes on a CPU share its cores; by default, each process would use all cores.
     threads = max(1, machine.cores // split.processes) if machine.on_cpu else 1
     torchrun = (*_torchrun(request, split), "-m", COMMAND, *words)
     return LaunchPlan("torch.distributed.run", torchrun, {"OMP_NUM_THREADS": str(threads)}, record, lines, before)

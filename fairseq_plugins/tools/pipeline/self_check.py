@@ -179,7 +179,7 @@ def _compared(
     allowed, problem = _unknown(sentences)
     text = plan.data / "text" / f"{test_set.name}.{plan.target}"
     if text.is_file():
-        # What was binarised has the words that the dictionary lacks.
+        # The text before binarising still has the unknown words.
         written = [line.split() for line in read_lines(text)]
         if len(written) == len(sentences) and all(map(_same, sentences, written)):
             sentences = written
@@ -198,7 +198,7 @@ def _compared(
             problem = problem or f"{with_case:.2f} BLEU with case: the capitals of truecased text were not restored"
     lines = zip(numbers, prepared, wanted, strict=True)
     differing = [(number, text, other) for number, text, other in lines if text.split() != other.split()]
-    # Where every line has an unknown token, nothing was compared.
+    # Nothing was compared if every line has an unknown token.
     score = _bleu(prepared, wanted) if prepared else 0.0
     if changes := [*how.changed.get(test_set.name, ()), *(["lower case"] if how.lower_case else [])]:
         allowed.append(f"published text changed as text.json says: {', '.join(changes)}")
@@ -231,7 +231,7 @@ def _bleu(prepared: Sequence[str], published: Sequence[str]) -> float:
 
 
 def _same(tokens: Tokens, written: Sequence[str]) -> bool:
-    """Whether all known tokens are those of a text."""
+    """Whether all known tokens are the tokens of a text."""
     return len(tokens) == len(written) and all(
         token in (None, other) for token, other in zip(tokens, written, strict=True)
     )

@@ -43,7 +43,7 @@ def verdict_of(run: Run) -> Verdict:
 def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
     """Whether a training diverged (its loss was not finite) or failed to train (it learned only token frequencies).
 
-    ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None if unknown.
+    ``unigram_entropy``: of the training target text in subwords, in bits per token; None if unknown.
     """
     final = log.final_valid_loss
     if log.failure:

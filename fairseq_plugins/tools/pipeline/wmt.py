@@ -27,7 +27,7 @@ class WmtText:
 
     Args:
         name: its name for users; a test set is a ``newstest``, in SGML.
-        languages: its languages besides English, with spaces between them.
+        languages: its languages other than English, with spaces between them.
         archive: its path on the server.
         source, target: paths in the archive, without language and ending; ``{pair}`` is ``de-en``, ``{joined}`` is
             ``deen``, ``{direction}`` is ``ende`` of English to German.
@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(f"{name}: not available for {args.pair}; available with en: {texts()[name].languages}")
     workspace = Workspace(args.to)
     with interruptible(), workspace.claimed():
-        # What is there of another pair has the same names.
+        # Files of another pair have the same names.
         workspace.remember({"pair": args.pair})
         for name in dict.fromkeys(args.names):
             get(texts()[name], source, target, args.to)

@@ -153,7 +153,7 @@ def score(
         tokenised_systems: the same translations in Moses tokens; sacremoses makes them if they are missing.
         tokenised_references: the same references in Moses tokens.
         language_pair: such as ``en-de``; tokenising needs it, and compounds are split for ``en-de`` only.
-        metrics: keys of :data:`~fairseq_plugins.tools.scoring.metrics.METRICS`; None for those of a translation.
+        metrics: keys of :data:`~fairseq_plugins.tools.scoring.metrics.METRICS`; None for the scores of a translation.
         lower_case: lower-case both sides first, as for the tables of IWSLT'14.
 
     Raises:

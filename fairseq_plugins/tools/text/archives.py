@@ -21,7 +21,7 @@ from fairseq_plugins.process import NO_ROOM
 _KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
 """Kinds of checksums by the number of their digits."""
 DAMAGE = tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError
-"""What the libraries raise at an archive that they cannot read; RuntimeError: it is encrypted."""
+"""Errors of the libraries at an archive that they cannot read; RuntimeError: the archive is encrypted."""
 _CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 

@@ -1,4 +1,4 @@
-"""Extract the sentences of a TED release (WIT3) as fairseq's preparation of IWSLT'14 does, and those of WMT's SGML.
+"""Extract the sentences of a TED release (WIT3), as fairseq's preparation of IWSLT'14 does, and of WMT's SGML.
 
 Each ``<seg>`` becomes one line, in the order of the file, stripped and otherwise as published; entities stay (WMT has
 used none since 2009). ``sacrebleu --echo`` also replaces inner white space by one space, which changes the bytes.
