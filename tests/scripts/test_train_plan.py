@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -497,33 +492,6 @@ def test_a_run_is_made_longer_neither_without_checkpoints_nor_with_what_was_made
         (run / place).unlink()
     (run / "averaged.pt").mkdir()
     assert refused(begun, longer) == f"{run / 'averaged.pt'}{made_of_it}", "a training that begins anew"
-
-
-ENDLESS_CHECK = """
-import os, time
-from fairseq_plugins.tools.pipeline import run
-
-def check(request):
-    print("checking", flush=True)
-    time.sleep(600)
-
-run.begun = check
-run._trained(None, None, None)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
-def test_the_check_of_a_killed_command_ends_with_it() -> None:
-    """Otherwise the copy waits for its next task for ever, and keeps the directory locked."""
-    command = subprocess.Popen([sys.executable, "-c", ENDLESS_CHECK], stdout=subprocess.PIPE, start_new_session=True)
-    try:
-        assert command.stdout.readline() == b"checking\n"
-        command.kill()
-        # The end of the output: no process holds it any more.
-        assert command.communicate(timeout=60)[0] == b""
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(command.pid, signal.SIGKILL)
 
 
 def test_a_schedule_that_follows_the_length_keeps_it(data: Path, tmp_path: Path) -> None:

@@ -165,19 +165,11 @@ class Preparation:
         self.workspace.make(output, lambda partial: step(function, given, partial, **options))
 
     def _tokenise(self, name: str, language: str, inputs: Sequence[Path], output: Path) -> None:
-        settings = self.settings
-        self._make(
-            tokenise,
-            inputs,
-            output,
-            language=language,
-            kind=settings.tokeniser,
-            normalise=self._is_normalised(name),
-            aggressive=settings.aggressive,
-            escape=settings.escape,
-            lower_case=settings.lower_case,
-            workers=settings.workers,
-        )
+        options = self._settings("aggressive", "escape", "lower_case", "workers") | {"kind": self.settings.tokeniser}
+        self._make(tokenise, inputs, output, language=language, normalise=self._is_normalised(name), **options)
+
+    def _settings(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self.settings, name) for name in names}
 
     def _tokenise_and_clean_training(self) -> Path:
         """The directory of the training text and of the validation text that was split off."""
@@ -193,20 +185,12 @@ class Preparation:
 
     def _clean(self, source: Path, name: str, output: Path) -> Path:
         """Both languages of a set, and ``kept``: the numbers of the kept lines."""
-        settings = self.settings
 
         def clean(partial: Path) -> None:
             partial.mkdir()
-            first, second = ((source / f"{name}.{end}", partial / f"{name}.{end}") for end in settings.languages)
-            step(
-                parallel.clean,
-                (first[0], second[0]),
-                (first[1], second[1]),
-                partial / "kept",
-                min_length=settings.min_length,
-                max_length=settings.max_length,
-                ratio=settings.ratio,
-            )
+            names = [f"{name}.{end}" for end in self.settings.languages]
+            given, made = ((place / names[0], place / names[1]) for place in (source, partial))
+            step(parallel.clean, given, made, partial / "kept", **self._settings("min_length", "max_length", "ratio"))
 
         self.workspace.make(output, clean)
         return output
