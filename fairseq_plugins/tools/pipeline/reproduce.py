@@ -10,7 +10,7 @@ import os
 import runpy
 import shlex
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -177,12 +177,6 @@ def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Se
     return kept or [[]]
 
 
-def require_known(given: Iterable[tuple[str, str, str]], corpora: Collection[str]) -> None:
-    """Raise a UserError for settings of a preparation (corpus, name, value) whose corpus is misspelt."""
-    if unknown := [unknown_name("corpus of --prepare", of, corpora) for of, _, _ in given if of not in corpora]:
-        raise UserError(unknown)
-
-
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -242,7 +236,9 @@ def _reproduce(args: Namespace, options: CompareOptions) -> None:
         raise UserError(unknown_name("table", f"{args.paper} {args.table}", [" ".join(key) for key in tables]))
     rows = tables[args.paper, args.table]
     wanted = trainings(rows, args.only)
-    require_known(args.prepare, {row.config.partition("/")[0] for row in rows})
+    corpora = dict.fromkeys(row.config.partition("/")[0] for row in rows)
+    if unknown := [unknown_name("corpus of --prepare", of, corpora) for of, _, _ in args.prepare if of not in corpora]:
+        raise UserError(unknown)
     out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem + ("_smoke" if args.smoke else ""))
     if args.smoke:
         wanted = of_each_method(wanted)

@@ -18,7 +18,7 @@ from fairseq_plugins.tools.pipeline import download
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.workspace import Workspace, say
 from fairseq_plugins.tools.text import markup
-from fairseq_plugins.tools.text.archives import unpack_known
+from fairseq_plugins.tools.text.archives import unpack
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def get(text: WmtText, source: str, target: str, directory: Path) -> None:
         host = "data.statmt.org" if "/" in server else "www.statmt.org"
         downloaded = download.get(archive, [f"{scheme}://{host}/{text.archive}" for scheme in ("https", "http")])
         only = [f"*{member}{'.sgm' if is_test_set else '*'}" for member in members.values()]
-        make(place, lambda output: say(unpack_known(downloaded, output, only=only)))
+        make(place, lambda output: say(unpack(downloaded, output, only=only)))
     if is_test_set:
         for language, member in members.items():
             make(directory / "test" / f"{text.name}.{language}", partial(markup.extract_sgm, place / f"{member}.sgm"))

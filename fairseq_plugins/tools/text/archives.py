@@ -9,7 +9,7 @@ import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase, translate
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -25,44 +25,29 @@ DAMAGE = tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFEr
 _CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
-def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mapping[str, str] | None = None) -> int:
-    """Unpack ``archive`` as ``directory``, which appears when it is complete; return the number of files.
+def unpack(archive: Path, directory: Path, *, only: Sequence[str] = ()) -> str:
+    """Unpack a zip or tar archive into a directory; files with a known checksum must have it.
 
-    Each member is checked before it is written: it is a file or a directory, at a path inside. Python's own filter is
-    not used: a version has let links lead outside (CVE-2025-4517).
+    The directory appears when it is complete. Each member is checked before it is written: it is a file or a directory,
+    at a path inside. Python's own filter is not used: a version has let links lead outside (CVE-2025-4517). A UserError
+    names the first problem.
 
-    Args:
-        archive: a zip archive if its name ends so, or else a tar archive, compressed or not.
-        directory: must not exist yet.
-        only: patterns such as ``*.de-en.*``; members whose path matches none are skipped.
-        sums: MD5, SHA-1 or SHA-256 checksum by base name; a member with one of these names must have it.
-
-    Raises:
-        UserError: the archive cannot be read, is truncated or damaged; a pattern matches nothing, a checksum is
-            wrong, a member is a link, or its path leads outside.
-        OSError: ``directory`` cannot be written.
+    Options:
+        only: a pattern of paths in the archive, such as *.de-en.*; members that match none are skipped
     """
     if directory.exists():
         raise UserError(f"{directory}: exists already")
+    sums = known_checksums()
     with whole_directory(directory) as partial:
         names = _unpacked(archive, partial, only)
         if unmatched := [pattern for pattern in only if not any(fnmatchcase(name, pattern) for name in names)]:
             raise UserError(f"{archive}: nothing matches {' '.join(unmatched)}; it contains {', '.join(names[:5])} ...")
         files = [path for path in partial.rglob("*") if path.is_file()]
         for path in files:
-            known = (sums or {}).get(path.name)
+            known = sums.get(path.name)
             if known is not None and known != (actual := checksum_like(known, path)):
                 raise UserError(f"{archive}: {path.name}: wrong checksum: {known} expected, {actual} found")
-    return len(files)
-
-
-def unpack_known(archive: Path, directory: Path, *, only: Sequence[str] = ()) -> str:
-    """Unpack an archive into a directory; files with a known checksum must have it.
-
-    Options:
-        only: a pattern of paths in the archive; members that match none are skipped
-    """
-    return f"{archive.name}: {unpack(archive, directory, only, known_checksums()):,} files unpacked"
+    return f"{archive.name}: {len(files):,} files unpacked"
 
 
 def known_checksums() -> dict[str, str]:
