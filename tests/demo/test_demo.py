@@ -32,7 +32,7 @@ def test_which_methods_are_trained() -> None:
 MISTAKES = {
     "--methods adnim": "unknown method 'adnim' (did you mean 'admin'?); legal values: ",
     "--methods ,": "--methods is empty",
-    "--max-update 3": "unknown option '--max-update' (did you mean",
+    "--max-update 3": "unknown option '--max-update'; legal: --help, --out, --methods, --seed",
     "max_update": "unexpected: 'max_update' is not KEY=VALUE",
 }
 
