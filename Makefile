@@ -33,7 +33,6 @@ SHELL_SCRIPTS := .ci/run $(wildcard benchmarks/*.sh scripts/*.sh scripts/reprodu
 
 help:
 	@echo 'make demo   train six methods on a small corpus and compare them (results: see the last lines it prints)'
-	@echo '            on your own text: make demo DATA=DIR SRC=de TGT=en [OUT=DIR]; DIR holds train.de, train.en, valid.de, ...'
 	@echo '            other methods than these: make demo METHODS=admin,deepnet; every method: make demo METHODS=all'
 	@echo 'make test   run the fast tests, which hold every promise (one part of them: make test TESTS=tests/cli)'
 	@echo '            make test-slow runs the slower ones, make test-long whole chains and figures, make test-all all three'
@@ -57,8 +56,7 @@ help:
 setup: $(VENV)/.installed
 
 demo: $(VENV)/.installed
-	$(VENV)/bin/fairseq-deep demo $(if $(DATA),--data '$(DATA)') $(if $(SRC),--source-lang '$(SRC)') \
-		$(if $(TGT),--target-lang '$(TGT)') $(if $(OUT),--out '$(OUT)') $(if $(METHODS),--methods '$(METHODS)')
+	$(VENV)/bin/fairseq-deep demo $(if $(OUT),--out '$(OUT)') $(if $(METHODS),--methods '$(METHODS)')
 
 # Which tests: the marks slow and long are explained in pyproject.toml.
 # None of these takes a minute; one that hangs ends after five with the traces of its threads.

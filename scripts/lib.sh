@@ -45,12 +45,6 @@ require_numbers() {
     done
 }
 
-# no_link FILE ...: nothing is written through a link, which a directory of others may hold.
-no_link() {
-    local file
-    for file in "$@"; do [[ ! -L $file ]] || die "$file: a link, through which nothing is written; remove it"; done
-}
-
 require_switch DRY_RUN
 trap interrupted INT TERM
 
@@ -80,7 +74,6 @@ text() { run "$PYTHON" -m fairseq_plugins.tools.text "$@"; }
 # once TARGET COMMAND [ARGUMENT ...]: run it unless TARGET is there. For commands that leave it whole or not at all.
 once() {
     [[ ! -e $1 ]] || return 0
-    no_link "$1"
     run mkdir -p -- "$(dirname -- "$1")"
     "${@:2}"
 }
@@ -124,7 +117,6 @@ note_call() {
     if ((DRY_RUN)); then
         say "$DIR/prepared_by: $line"
     elif [[ -e $DIR/calls || -z $(ls -- "$DIR" 2>/dev/null) ]]; then
-        no_link "$DIR/calls"
         mkdir -p -- "$DIR" 2>/dev/null || die "$DIR: cannot be made"
         grep -sqxF -- "$line" "$DIR/calls" || { printf '%s\n' "$line" >>"$DIR/calls"; } 2>/dev/null ||
             die "$DIR: cannot be written"
@@ -157,7 +149,6 @@ claim() {
     ((!DRY_RUN)) || return 0
     local lock
     mkdir -p -- "$1" || exit 2
-    no_link "$1/.lock"
     { exec {lock}>"$1/.lock"; } 2>/dev/null || die "$1: cannot be written"
     command -v flock >/dev/null || die "flock, which keeps a second job out of $1, is not installed"
     flock --nonblock "$lock" || die "$1: in use by another job; wait for it, or use another directory"

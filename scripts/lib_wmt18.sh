@@ -8,7 +8,6 @@ segment() {
     if ((DRY_RUN)); then
         run "$PYTHON" -m jieba --quiet --delimiter ' ' "$1"
     else
-        no_link "$2.partial"
         "$PYTHON" -m jieba --quiet --delimiter ' ' "$1" >"$2.partial"
         mv -- "$2.partial" "$2"
     fi

@@ -37,7 +37,6 @@ claim "$DIR"
 if [[ -f $DIR/settings && $(<"$DIR/settings") != "SIZE=$SIZE" ]]; then
     die "$DIR was made with other settings (SIZE=$SIZE; was $(<"$DIR/settings")); use another directory, or delete it"
 fi
-no_link "$DIR/settings" "$DIR/test_sets"
 ((DRY_RUN)) || printf 'SIZE=%s\n' "$SIZE" >"$DIR/settings"
 
 if [[ ! -e $DIR/features.made ]]; then

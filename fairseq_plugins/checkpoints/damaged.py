@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
-from fairseq_plugins.checkpoints.names import LAST
+from fairseq_plugins.checkpoints.provenance import LAST
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
 

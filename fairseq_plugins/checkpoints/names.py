@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fairseq_plugins.errors import UserError
 
-LAST = "checkpoint_last.pt"
 UPDATE_CHECKPOINT = re.compile(r"^checkpoint_(\d+)_(\d+)\.pt$")
 EPOCH_CHECKPOINT = re.compile(r"^checkpoint(\d+)\.pt$")
 

@@ -19,8 +19,8 @@ from fairseq_plugins.errors import UserError
 
 SHOWN = 200
 """Characters of each of torch's lines in a message."""
-DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
-"""The default of ``--restore-file``."""
+LAST = "checkpoint_last.pt"
+"""The newest checkpoint, the default of ``--restore-file``."""
 TRAINED_ON = "trained_on"
 """Key of languages and dictionaries in a checkpoint's extra state; its configuration does not have them."""
 LANGUAGES = ("source_lang", "target_lang")

@@ -25,7 +25,7 @@ from fairseq.registry import REGISTRIES
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
-from fairseq_plugins.checkpoints.provenance import DEFAULT_RESTORE_FILE, TRAINED_ON, trained_on
+from fairseq_plugins.checkpoints.provenance import LAST, TRAINED_ON, trained_on
 from fairseq_plugins.core.architectures import rename
 from fairseq_plugins.errors import raise_everywhere
 from fairseq_plugins.integrity import plain_content
@@ -123,7 +123,7 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
     """``load_checkpoint`` after a comparison with the last one; a UserError in every process for another training."""
     path = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix or ''}.pt")
     changes: list[str] = []
-    if cfg.restore_file == DEFAULT_RESTORE_FILE and trainer.data_parallel_rank == 0 and PathManager.isfile(path):
+    if cfg.restore_file == LAST and trainer.data_parallel_rank == 0 and PathManager.isfile(path):
         changes = differences(plain_content(PathManager.get_local_path(path)), cfg, trainer)
     more = f"; {len(changes) - NAMED} more" if len(changes) > NAMED else ""
     problem = (

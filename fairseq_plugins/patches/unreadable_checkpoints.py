@@ -14,7 +14,7 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_plugins.checkpoints.provenance import DEFAULT_RESTORE_FILE
+from fairseq_plugins.checkpoints.provenance import LAST
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import plain_content
 
@@ -29,7 +29,7 @@ def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: A
 def require_restore_file(load: Callable[..., Any], cfg: Any, trainer: Any, **kwargs: Any) -> Any:
     """``load_checkpoint``, or a UserError if a file is absent that the user named to continue or to start from."""
     suffix, named = trainer.checkpoint_suffix or "", {}
-    if cfg.restore_file != DEFAULT_RESTORE_FILE:
+    if cfg.restore_file != LAST:
         named["--restore-file"] = cfg.restore_file.replace(".pt", f"{suffix}.pt")
     elif not PathManager.exists(str(Path(cfg.save_dir) / f"checkpoint_last{suffix}.pt")):
         named = {"--continue-once": cfg.continue_once, "--finetune-from-model": cfg.finetune_from_model}

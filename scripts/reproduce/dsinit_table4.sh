@@ -14,7 +14,6 @@ for run in "$OUT"/wmt14_en_de/*/seed*; do
     log=$run/evaluation/valid/validate.log
     # A training that diverged has no average, and those of Table 3 alone are not evaluated here.
     [[ $DRY_RUN == 0 && -e $run/averaged.pt && -d $run/evaluation/valid && ! -e $log ]] || continue
-    no_link "$log.partial"
     "$PYTHON" -m fairseq_plugins.tools.cli validate "$DATA/wmt14_en_de/data-bin" --path "$run/averaged.pt" \
         --max-tokens "${MAX_TOKENS:-4000}" --no-progress-bar >"$log.partial"
     mv -- "$log.partial" "$log"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -85,15 +84,3 @@ def test_help_with_an_architecture_lists_its_options(capfd: pytest.CaptureFixtur
     assert [
         name for name in ("--encoder-layers", "--norm-position", "--admin-omega") if f"\n  {name} " not in shown
     ] == []
-
-
-def test_a_deleted_directory_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[str]
-) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    assert main(["fsck", "checkpoints"]) == 2
-    assert capsys.readouterr().err == "error: the current directory has been deleted: change to another directory\n"
-    assert calls == []

@@ -115,15 +115,9 @@ def test_a_wheel_has_the_configurations_and_says_that_it_is_no_checkout(site: Pa
     assert printed == f"{site}/fairseq_plugins/configs/iwslt14_de_en/admin_6e6d.yaml None None\n"
 
 
-def contents(wheel: Path) -> dict[str, bytes]:
-    """Files of a wheel by name, without the record of their checksums."""
-    with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
-
-
 @slow
-def test_sdist_has_what_its_tests_need_and_makes_the_same_wheel(distributions: Path, tmp_path: Path) -> None:
-    (sdist,), (wheel,) = distributions.glob("*.tar.gz"), distributions.glob("*.whl")
+def test_sdist_has_what_its_tests_need(distributions: Path, tmp_path: Path) -> None:
+    (sdist,) = distributions.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (unpacked,) = tmp_path.iterdir()
@@ -131,10 +125,6 @@ def test_sdist_has_what_its_tests_need_and_makes_the_same_wheel(distributions: P
     names = [name for name in tracked.splitlines() if (ROOT / name).is_file()]
     missing = [name for name in names if not (unpacked / name).exists()]
     assert [name for name in missing if not re.match(r"\.ci/|\.git", name)] == []
-    output(sys.executable, "-c", BUILD, cwd=unpacked)
-    (again,) = (unpacked / "dist").glob("*.whl")
-    assert again.name == wheel.name
-    assert contents(again) == contents(wheel)
 
 
 @slow

@@ -14,8 +14,9 @@ import pytest
 from torch.multiprocessing import ProcessRaisedException
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.process import INTERRUPTED, exit_code
+from fairseq_plugins.process import INTERRUPTED, exit_code, log_as_fairseq_does
 from tests import processes
+from tests.refusals import refused
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -61,6 +62,12 @@ def test_what_the_user_can_mend_is_one_line_and_a_defect_keeps_its_trace(capfd: 
             exit_code(raising(defect))
         assert caught.value is defect
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_level_that_does_not_exist_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGLEVEL", "verbose")
+    line = "unknown LOGLEVEL 'VERBOSE' (did you mean 'ERROR'?); legal values: CRITICAL, DEBUG, ERROR, INFO, WARNING"
+    assert refused(log_as_fairseq_does) == line
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

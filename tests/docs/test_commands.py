@@ -111,11 +111,3 @@ def of_command(name: str, *arguments: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_shown_commands_exist(page: Path) -> None:
     assert [(problem, *words) for words in shown(page) if (problem := fault(words))] == []
-
-
-def test_a_misspelt_option_and_a_missing_script_are_found() -> None:
-    assert fault(["scripts/prepare_nothing.sh"])
-    assert fault(["fairseq-deep", "score", "hyp", "ref", "--metric", "ter"])
-    assert fault(["python", "-m", "fairseq_plugins.tools.text", "clean", "--ration", "1"])
-    assert fault(["fairseq-deep", "train", "data-bin", "--arch", "admin_transformer", "--lrr", "1"])
-    assert not fault(["fairseq-deep", "train", "data-bin", "--arch", "admin_transformer", "--lr", "0.1"])

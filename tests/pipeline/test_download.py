@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import random
 import threading
@@ -85,42 +84,17 @@ def test_a_known_sum_is_checked(
     assert not (cache / "x.tgz").exists()
 
 
-def test_a_damaged_archive_without_a_known_sum_gets_no_name(
-    server: Server, cache: Path, capsys: pytest.CaptureFixture[str]
+def test_mirrors_are_tried_in_turn(
+    server: Server, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = {
-        "x.tgz": ARCHIVE,
-        "x.tar.xz": packed("x.tar.xz", noise("a", "b")),
-        "x.tar": packed("x.tar", noise("a", "b")),
-        "x.gz": packed("x.gz", noise("a")),
-        "x.zip": packed("x.zip", noise("a")),
-        "y.tgz": gzip.decompress(ARCHIVE),  # as some proxies give it
-        "notes.txt": noise("a")["a"],
-    }
-    kept = []
-    for name, content in whole.items():
-        changed = content[:1500] + bytes([content[1500] ^ 1]) + content[1501:]
-        for how, given in (("whole", content), ("cut", content[:1500]), ("changed", changed)):
-            server.files[name] = given
-            kept += [(name, how)] if download(name, f"{server.url}/whole/{name}") == 0 else []
-            (cache / name).unlink(missing_ok=True)
-    # A tar archive has no sums of its content, and a text has no end.
-    without_sums = [*((name, "changed") for name in ("x.tar", "y.tgz", "notes.txt")), ("notes.txt", "cut")]
-    assert sorted(kept) == sorted([*((name, "whole") for name in whole), *without_sums])
-    assert (
-        f"x.zip: damaged: a has another checksum; the bad file is kept as {cache}/x.zip.wrong"
-        in capsys.readouterr().err
-    )
-
-
-def test_mirrors_are_tried_in_turn(server: Server, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pin(tmp_path, ARCHIVE)
     assert download("x.tgz", *(f"{server.url}/{kind}/x.tgz" for kind in ("gone", "page", "moved"))) == 0
     assert (cache / "x.tgz").read_bytes() == ARCHIVE
     assert [path for path, _ in server.asked] == ["/gone/x.tgz", "/page/x.tgz", "/moved/x.tgz", "/whole/x.tgz"]
     (cache / "x.tgz").unlink()
     assert download("x.tgz", f"{server.url}/page/x.tgz", f"{server.url}/gone/x.tgz", "mirror/x.tgz") == 2
     [line] = capsys.readouterr().err.splitlines()
-    for problem in ("a web page, not x.tgz", "/gone/x.tgz: HTTP Error 404: ", "unknown url type: 'mirror/x.tgz'"):
+    for problem in ("wrong checksum: ", "/gone/x.tgz: HTTP Error 404: ", "unknown url type: 'mirror/x.tgz'"):
         assert problem in line
     assert not (cache / "x.tgz").exists()
 
@@ -197,16 +171,11 @@ def test_a_full_disk_is_one_line(server: Server, cache: Path, capsys: pytest.Cap
     assert capsys.readouterr().err == f"error: {cache}/x.tgz.part: cannot be written; is the disk full?\n"
 
 
-def test_nothing_is_downloaded_through_a_link_or_without_end(
-    server: Server, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_downloaded_through_a_link(
+    server: Server, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "secret").write_text("mine")
     (cache / "x.tgz.part").symlink_to(tmp_path / "secret")
     assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2
     assert "a link, through which nothing is written; remove it" in capsys.readouterr().err
     assert (tmp_path / "secret").read_text() == "mine"
-    (cache / "x.tgz.part").unlink()
-    monkeypatch.setattr("fairseq_plugins.tools.pipeline.download.LARGEST", len(ARCHIVE) - 1)
-    assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2
-    assert "more than 0 GB" in capsys.readouterr().err
-    assert not (cache / "x.tgz.part").stat().st_size

@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.logging import metrics
-from fairseq_cli import validate
 
 from fairseq_plugins.process import users_mistake
 from fairseq_plugins.tools.pipeline import inference
@@ -107,14 +103,3 @@ def test_the_perplexity_is_that_of_fairseq_eval_lm(flags: tuple[str, ...], chara
     bits, tokens = inference.perplexity(plan, TEST, checkpoint)
     assert bits == pytest.approx(float(expected["loss"]), rel=1e-6)
     assert tokens > 100
-
-
-def test_the_validation_loss_is_that_of_fairseq_validate(toy_data: Path, tmp_path: Path) -> None:
-    checkpoint = toy.train_toy(toy_data, tmp_path / "run", "--max-update", "3")
-    words = [str(toy_data), "--path", str(checkpoint), "--cpu", "--valid-subset", "valid,test", "--max-tokens", "300"]
-    args = options.parse_args_and_arch(options.get_validation_parser(), input_args=words)
-    with metrics.aggregate() as measured:
-        validate.main(convert_namespace_to_omegaconf(args))
-    plan = plan_of(TRANSLATION, toy_data, validation="valid,test", max_tokens=200)
-    loss = inference.validation_loss(plan, checkpoint)
-    assert loss == pytest.approx(measured.get_smoothed_values()["nll_loss"], abs=2e-3)

@@ -31,7 +31,7 @@ def test_everything_is_read(tmp_path):
     assert (run.config, run.seed, run.updates) == ("iwslt14_de_en/admin_6e6d", 2222, 500)
     assert run.overrides == ("common.seed=2222", "optimization.lr=[0.001]")
     assert run.changes == ("optimization.lr=[0.001]",)
-    assert (run.log.final_valid_loss, run.parameters, run.data) == (3.5, 36741120, tmp_path / "corpus")
+    assert (run.log.final_valid_loss, run.data) == (3.5, tmp_path / "corpus")
     assert [run.score("test", "sacreBLEU"), run.score("test", "chrF"), run.score("new", "sacreBLEU")] == [
         35.5,
         None,
@@ -40,35 +40,6 @@ def test_everything_is_read(tmp_path):
     assert [run.configured("model", name) for name in ("encoder_layers", "nothing")] == [6, None]
     assert run.configured("nothing", "nothing") is None
     assert list(run.evaluations) == ["test"]
-
-
-DAMAGES = (
-    ("run.json", "{", "run.json: not JSON: "),
-    ("run.json", "[1]", "run.json: is [1], not an object"),
-    ("run.json", None, "run.json: no such file"),
-    ("finished", "half", "finished: not JSON: "),
-    ("train.log", None, "train.log: no such file"),
-    ("evaluation/test/score.json", '{"metrics": [', "score.json: not JSON: "),
-    (
-        "evaluation/test/score.json",
-        '{"metrics": [{"name": "sacreBLEU"}]}',
-        "score.json: metrics[0].value is None, not a finite",
-    ),
-    ("evaluation/test/score.json", None, "score.json: no such file"),
-)
-
-
-def test_a_damaged_file_is_one_line(tmp_path):
-    for number, (name, content, problem) in enumerate(DAMAGES):
-        directory = write_run(tmp_path / f"run{number}", scores={"sacreBLEU": 35.5})
-        (directory / name).unlink()
-        if content is not None:
-            (directory / name).write_text(content)
-        run = read_run(directory)
-        assert len(run.problems) == 1, problem
-        assert problem in run.problems[0]
-        assert str(directory / name) in run.problems[0]
-        assert run.updates in (500, 200)
 
 
 def test_runs_are_found_below_a_directory_each_once(tmp_path, monkeypatch):

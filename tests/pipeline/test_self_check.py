@@ -21,7 +21,7 @@ from fairseq_plugins.tools.text.bytes import tokens_of
 from fairseq_plugins.tools.text.description import Description
 from fairseq_plugins.tools.text.markup import segments
 from fairseq_plugins.tools.text.moses import normaliser, tokeniser
-from tests.refusals import problems_of
+from tests.refusals import problems_of, refused
 from tests.scripts.archives import TED_SETS
 from tests.speech_to_text import audio
 from tests.texts import write
@@ -82,8 +82,15 @@ def refusal(plan: DecodePlan) -> tuple[str, ...]:
     return problems
 
 
-def test_tokens_put_together_are_the_published_text(tmp_path):
-    assert check(prepared(tmp_path)) == Result(lines=4, differing=0, bleu=100.0)
+def test_tokens_put_together_are_the_published_text_line_by_line(tmp_path):
+    plan = prepared(tmp_path)
+    assert check(plan) == Result(lines=4, differing=0, bleu=100.0)
+    tokens = write(tmp_path / "text" / "test.tok.en", PUBLISHED[:3])
+    for test_set in (replace(plan.test_sets[0], published=tokens), replace(plan.test_sets[0], tokenised=tokens)):
+        said = (
+            f"{tokens}: 3 lines, but test in {tmp_path}/data-bin has 4 sentences: not the references of this test set"
+        )
+        assert refused(compare, plan, test_set) == said
 
 
 def test_tokens_that_are_not_put_together_are_seen_although_bleu_splits_punctuation_off_itself(tmp_path, capsys):

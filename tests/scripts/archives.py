@@ -202,46 +202,6 @@ CORPORA: Mapping[str, Callable[[Source, int], Archives]] = {
 }
 
 
-def headlines(directory: Path) -> None:
-    """A prepared text without words that Moses would know how to split: the headlines have no script."""
-    from fairseq_plugins.tools.cli.main import main
-
-    if not (directory / "test_sets").exists():
-        raw = directory.parent / f"{directory.name}.text"
-        source = Source()
-        for split, count in (("train", 300), ("valid", 20), ("test", 20)):
-            text = source.take(count, "de", "en")
-            write_files(raw, parallel(split, {"source": text["de"], "target": text["en"]}))
-        sets = ["--train", str(raw / "train"), "--valid", str(raw / "valid"), "--test", f"test={raw / 'test'}"]
-        sides = ["--source", "source", "--target", "target", "--tokeniser", "none", "--size", "200", "--workers", "1"]
-        assert main(["prepare", str(directory), *sets, *sides]) == 0
-
-
-def spoken(directory: Path) -> None:
-    """LibriSpeech with made-up features in place of sounds, as its script leaves it."""
-    import sys
-
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    from tests.speech_to_text import audio
-
-    parts = ("dev-clean", "dev-other", "test-clean", "test-other")
-    if not (directory / "test_sets").exists():
-        made = audio.write(directory / "data-bin")  # its paths are absolute
-        for part in parts:
-            table = (made / f"{part[:4].rstrip('-')}.tsv").read_text(encoding="utf-8")
-            said = [line.split("\t")[3] for line in table.splitlines()[1:]]
-            write_files(directory, {f"data-bin/{part}.tsv": table.encode(), f"raw/{part}.en": lines(said)})
-        write_files(directory, {"test_sets": lines(f"{part}\t{part}" for part in parts)})
-
-
-PREPARED: Mapping[str, Callable[[Path], None]] = {
-    "headline": headlines,
-    "headline_extended": headlines,
-    "librispeech": spoken,
-}
-"""Writes the prepared directory of a corpus that has no script, or whose script needs packages of its own."""
-
-
 # --- the files --------------------------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import os
 import shlex
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -55,21 +53,6 @@ def wait_for(path: Path, job: subprocess.Popen[Any]) -> None:
     while not path.exists():
         assert job.poll() is None, (f"it ended before {path} was there", *job.communicate())
         time.sleep(0.005)
-
-
-def killed_at(moment: Path, lock: Path, script: str, *arguments: object, **settings: str) -> None:
-    """Run a script until ``moment`` exists, kill it and its children, and wait until ``lock`` is free."""
-    job = subprocess.Popen(
-        [str(ROOT / "scripts" / script), *map(str, arguments)],
-        env=environment(**settings),
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    wait_for(moment, job)
-    os.killpg(job.pid, signal.SIGKILL)
-    job.wait()
-    with open(lock) as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
 
 
 def report_of(out: Path) -> list[dict[str, str]]:

@@ -23,7 +23,7 @@ from tests.texts import read as lines
 
 
 def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = "multi30k_de_en/admin_3e3d model.dropout=0 --seeds 1 2 --precision fp32 --tensorboard --beam 7 --dry-run"
+    words = "multi30k_de_en/admin_3e3d model.dropout=0 --seeds 1 2 --precision fp32 --quiet --beam 7 --dry-run"
     assert main(["compare", str(tmp_path), str(tmp_path / "out"), *words.split()]) == 0
     output, errors = capfd.readouterr()
     assert errors == ""
@@ -34,7 +34,7 @@ def test_the_flags_reach_each_training_and_each_evaluation(tmp_path: Path, capfd
         command
         for seed, place in enumerate(places, start=1)
         for command in (
-            f"run {config} {tmp_path} {place} common.seed={seed} model.dropout=0 --precision=fp32 --tensorboard",
+            f"run {config} {tmp_path} {place} common.seed={seed} model.dropout=0 --precision=fp32 --quiet",
             f"evaluate {place} {tmp_path} --beam=7",
         )
     ]
@@ -124,15 +124,19 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int) -> tuple
     trainings = [
         Training(Path(f"{name}.yaml"), tmp_path, run_directory(tmp_path, Path(f"{name}.yaml"), 1), ()) for name in "ab"
     ]
-    return trainings, CompareOptions(parallel=wanted, output=tmp_path / "said")
+    return trainings, CompareOptions(parallel=wanted)
 
 
-def test_as_many_trainings_at_a_time_as_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_trainings_at_a_time_as_are_wanted_each_on_a_gpu_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compare, "visible_gpus", lambda: ["4", "7"])
     trainings, options = steps(tmp_path, monkeypatch, 2)
     train_all(trainings, options)
-    said = (tmp_path / "said").read_text().splitlines()
+    said = capfd.readouterr().out.splitlines()
     assert sorted(said[:2]) == ["run a seed1", "run b seed1"]
     assert sorted(said) == ["evaluate a seed1", "evaluate b seed1", "run a seed1", "run b seed1"]
+    assert sorted(path.read_text() for path in tmp_path.glob("*/seed1/begun")) == ["4", "7"]
 
 
 ONE_GPU = "iwslt14_de_en/admin_6e6d"
@@ -172,35 +176,30 @@ def test_each_training_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == [shares for *_, shares in SHARES]
 
 
-def test_two_trainings_at_a_time_run_on_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "visible_gpus", lambda: ["4", "7"])
-    trainings, options = steps(tmp_path, monkeypatch, 2)
-    train_all(trainings, options)
-    assert sorted(path.read_text() for path in tmp_path.glob("*/seed1/begun")) == ["4", "7"]
-
-
 def test_a_training_that_diverges_is_not_evaluated_and_the_next_one_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("run_a", "1")
     trainings, options = steps(tmp_path, monkeypatch, 1)
     with pytest.raises(SystemExit):  # a bug has the same exit code, and leaves no result
         train_all(trainings, options)
-    (tmp_path / "said").unlink()
+    capfd.readouterr()
     (trainings[0].run / "finished").touch()
     train_all(trainings, options)
-    assert f"{tmp_path}/a/seed1: diverged, not evaluated\n" in capsys.readouterr().out
-    assert (tmp_path / "said").read_text().splitlines() == ["run a seed1", "run b seed1", "evaluate b seed1"]
+    diverged = f"{tmp_path}/a/seed1: diverged, not evaluated"
+    assert capfd.readouterr().out.splitlines() == ["run a seed1", diverged, "run b seed1", "evaluate b seed1"]
 
 
-def test_what_fails_ends_all_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_ends_all_with_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     trainings, options = steps(tmp_path, monkeypatch, 1)
     for step in ("run", "evaluate"):
         monkeypatch.setenv(f"{step}_a", "2")
         with pytest.raises(SystemExit) as ended:
             train_all(trainings, options)
         assert ended.value.code == 2
-        assert "b seed1" not in (tmp_path / "said").read_text()
+        assert "b seed1" not in capfd.readouterr().out
         monkeypatch.delenv(f"{step}_a")
 
 

@@ -7,20 +7,16 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary, data_utils
 
-from fairseq_plugins.lines import check_files
 from fairseq_plugins.tools.cli.main import main
 from fairseq_plugins.tools.pipeline import commands
-from fairseq_plugins.tools.pipeline import prepare as prepare_command
 from fairseq_plugins.tools.pipeline.prepare_settings import Settings
 from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace
-from fairseq_plugins.tools.text.parallel import copy
-from fairseq_plugins.tools.text.steps import tokenise
 from tests import toy
 from tests.scripts.running import contents
 from tests.texts import read as lines
@@ -214,9 +210,7 @@ REFUSED = (
     ("{out} --test text --valid x --train x", "'text' is not of the form NAME=PREFIX"),
     ("{out} --valid x", "no --train PREFIX given"),
     ("{out} --train x", "no --valid PREFIX given (or --valid every-23rd: that part of the training pairs)"),
-    ("{out} --train x --valid every-1st", "--valid every-1st would leave no training pair"),
     (f"{BASE} --valid y", "valid is given twice; only --train can be repeated"),
-    (f"{BASE} --raw test=a --raw test=b", "--raw: two values for one set; join the changes of a set by commas"),
     (f"{BASE} --test a:b=x", "'a:b' cannot be the name of a set; legal: letters, digits, '-', '_' and '.'"),
     (f"{BASE} --raw test=x", "--raw or --changed test= is given, but no set test"),
     (f"{BASE} --given-subwords bpe", "--given-subwords bpe needs --tokeniser none --subwords none"),
@@ -290,7 +284,6 @@ def splits(tmp_path: Path) -> Path:
     for name, numbers in (("train", range(10)), ("valid", (3, 20, 21, 22)), ("test", (3, 3, 30))):
         blank = [] if name == "valid" else [""]
         write(tmp_path / name, *([*blank, *(f"{end} {number}" for number in numbers)] for end in LANGUAGES))
-    write(tmp_path / "copy", *(lines(tmp_path / f"train.{language}") for language in LANGUAGES))
     write(tmp_path / "half", ["de 1", "de 2"], ["en 2", "en 2"])
     return tmp_path
 
@@ -306,44 +299,6 @@ def test_pairs_of_the_training_text_in_other_sets_are_counted(splits: Path, caps
     )
     printed = capsys.readouterr().out.splitlines()
     assert "also in the training text: 1 pair of valid, 2 pairs of test, 1 pair of again, 1 pair of half" in printed
-    assert "again is the text of valid: checkpoints are chosen on it" in printed
-
-
-def test_the_training_text_is_no_validation_and_no_test_set(splits: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, valid, test, advice in (("valid", "copy", "test", ", or every-100th"), ("test", "valid", "copy", "")):
-        train = ["--train", splits / "half", splits / "train"]
-        held_out = ["--valid", splits / valid, "--test", f"test={splits}/{test}"]
-        assert prepare(splits / "out", *train, *held_out, *PLAIN) == 2
-        line = f"error: {splits}/copy: the text of {name} is the training text {splits}/train; give one that the model "
-        assert capsys.readouterr().err == f"{line}does not see in training{advice}\n"
-    assert not (splits / "out" / "settings").exists()
-
-
-@pytest.mark.usefixtures("binarised")
-def test_text_that_changes_while_it_is_prepared_is_not_used(
-    splits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real = prepare_command.step
-    for step, name in ((check_files, "train.de"), (tokenise, "train.en"), (copy, "valid.de")):
-        text, out = splits / name, splits / f"out {name}"
-        before = text.read_bytes()
-
-        def changing(called: Callable[..., str | None], *files: object, **options: object) -> None:
-            real(called, *files, **options)
-            if called is step:  # noqa: B023
-                text.write_bytes(before[:-2] + b"X\n")  # noqa: B023
-
-        words = [out, "--train", splits / "train", "--valid", splits / "valid", *PLAIN]
-        monkeypatch.setattr(prepare_command, "step", changing)
-        assert prepare(*words) == 2
-        line = f"error: {text}: changed while it was prepared; when it is whole, delete {out} and give the command"
-        assert capsys.readouterr().err == line + " again\n"
-        assert not (out / "data-bin").exists()
-        # The old text is no remedy: there are stages that have read the other one.
-        text.write_bytes(before)
-        monkeypatch.setattr(prepare_command, "step", real)
-        assert prepare(*words) == 2
-        assert f"(was changed={text})" in capsys.readouterr().err
 
 
 # ---- settings ----------------------------------------------------------------------------------------------------

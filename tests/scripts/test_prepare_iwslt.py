@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from fairseq.data import Dictionary, data_utils
 
 from tests.scripts import archives
 from tests.scripts.fakes import without_binarising
-from tests.scripts.running import completed, contents, killed_at, refusal, times
+from tests.scripts.running import completed, contents, refusal, times
 from tests.texts import read as lines
 
 SCRIPT = "prepare_iwslt14_de_en.sh"
@@ -105,28 +104,3 @@ def test_dsinit_splits_before_it_cleans(place: Path, settings: dict[str, str]) -
     assert lines(out / "raw" / "valid.de") == training[22::23]
     assert len(lines(out / "text" / "train.de")) == 102 - len(training[22::23])
     assert "--joined-dictionary" not in (place / "asked").read_text()
-
-
-@pytest.mark.slow
-def test_killed_anywhere_it_continues_to_the_same_bytes(prepared: Path, settings: dict[str, str]) -> None:
-    complete = contents(prepared)
-    shutil.rmtree(prepared)
-    for moment in ("published/sentences.partial/test.raw.de", "work/tokens/train.en", "data-bin.partial"):
-        killed_at(prepared / moment, prepared / "published" / ".lock", SCRIPT, prepared, **settings)
-        assert not (prepared / "data-bin").exists()
-    completed(SCRIPT, prepared, **settings)
-    assert contents(prepared) == complete
-
-
-def test_an_archive_of_something_else_or_cut_off_is_one_line(
-    place: Path, tmp_path: Path, settings: dict[str, str]
-) -> None:
-    archives.write_archive(tmp_path / "de-en.tgz", {"de-en/train.tags.de-en.de": b"x\n"})
-    refused = refusal(SCRIPT, place / "other", **{**settings, "ARCHIVE_DIR": str(tmp_path)})
-    assert refused.endswith("archive/de-en/IWSLT14.TED.dev2010.de-en.de.xml: no such file")
-    assert not (place / "other" / "published" / "sentences").exists()
-    whole = (place / "archives" / "de-en.tgz").read_bytes()
-    (tmp_path / "de-en.tgz").write_bytes(whole[: len(whole) // 2])
-    assert refusal(SCRIPT, place / "other", **{**settings, "ARCHIVE_DIR": str(tmp_path)}).startswith(
-        f"{tmp_path}/de-en"
-    )

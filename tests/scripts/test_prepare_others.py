@@ -8,8 +8,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from fairseq.data import Dictionary
-from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tests.scripts.archives import write_archive, write_archives
 from tests.scripts.fakes import program, without_binarising
@@ -30,33 +28,6 @@ def settings(here: Path, **more: str) -> dict[str, str]:
     return {"ARCHIVE_DIR": str(here / "archives"), "CHECKSUMS": "/dev/null", **more}
 
 
-def words(directory: Path, split: str) -> list[list[str]]:
-    """A binarised split, in words again; the end of a line is </s>."""
-    dictionary = Dictionary.load(str(directory / "data-bin/dict.txt"))
-    dataset = MMapIndexedDataset(str(directory / "data-bin" / split))
-    return [[dictionary[int(number)] for number in dataset[index]] for index in range(len(dataset))]
-
-
-@pytest.mark.slow
-def test_enwik8(here: Path) -> None:
-    write_archives("enwik8", here / "archives", 200)
-    completed("prepare_enwik8.sh", here / "made", **settings(here))
-    made = here / "made"
-    sizes = {split: (made / "raw" / split).stat().st_size for split in ("train", "valid", "test")}
-    whole = sum(sizes.values())
-    assert (sizes["train"], sizes["valid"]) == (whole * 90 // 100, whole * 5 // 100)
-    for split, size in sizes.items():
-        raw = (made / "raw" / split).read_bytes()
-        tokens = [token for line in words(made, split) for token in line]
-        assert len(tokens) == size + (not raw.endswith(b"\n"))
-        assert bytes(10 if token == "</s>" else int(token) for token in tokens)[:size] == raw
-    assert '"tokeniser": "bytes"' in (made / "text.json").read_text()
-    before = contents(made)
-    (here / "archives/enwik8.zip").unlink()
-    again = run("prepare_enwik8.sh", here / "made", **settings(here))
-    assert (again.returncode, again.stderr, contents(made) == before) == (0, "", True)
-
-
 def test_wikitext103(here: Path) -> None:
     write_archives("wikitext103", here / "archives", 40)
     completed("prepare_wikitext103.sh", here / "made", **settings(here, PYTHON=without_binarising(here)))
@@ -68,10 +39,6 @@ def test_wikitext103(here: Path) -> None:
     for word in ("--only-source", f"--trainpref {made}/raw/train", f"--validpref {made}/raw/valid", "raw/test"):
         assert word in asked
     assert sorted(path.name for path in made.iterdir()) == [".lock", "data-bin", "prepared_by", "raw", "text.json"]
-    # The publisher's address answers with a page.
-    (here / "archives/wikitext-103-v1.zip").write_bytes(b"<html>Access Denied</html>")
-    line = refusal("prepare_wikitext103.sh", here / "other", **settings(here))
-    assert "a web page, not wikitext-103-v1.zip" in line
 
 
 def test_asked_for_a_dry_run_nothing_is_made(tmp_path: Path) -> None:

@@ -180,15 +180,6 @@ def test_wmt18_says_what_it_needs(here: Path) -> None:
     assert refused == f"{archive}: line 2 has 1 columns, not 2"
 
 
-@pytest.mark.slow
-def test_dsinits_french_is_developed_on_two_years(here: Path) -> None:
-    write_wmt14(here, "fr", 20, ("2012", "2013", "2014"), ("training-parallel-un.tgz", "training-giga-fren.tar"))
-    completed(FR, here / "made", **settings(here, VARIANT="dsinit", PYTHON=without_binarising(here)))
-    valid = lines(here / "made/raw/valid.fr")
-    assert (len(valid), valid[0], valid[12]) == (24, TEST_MARKED[1], TEST_MARKED[1])
-    assert (here / "made/codes.fr").exists()
-
-
 def test_a_text_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for pair, name, line in (
         ("de-fr", "un", "--pair de-fr: must be two languages, one of them en, for example en-de"),
@@ -209,16 +200,3 @@ def test_texts_of_two_pairs_do_not_share_a_directory(
     for pair, code in (("en-de", 0), ("en-de", 0), ("de-en", 2)):
         assert main(["wmt", "--pair", pair, "--to", str(here / "made"), "newstest2015"]) == code
     assert "made with other settings (pair=de-en; was pair=en-de); use another directory" in capsys.readouterr().err
-
-
-def test_archives_that_cannot_be_used_are_one_line(here: Path) -> None:
-    archive = here / "archives/training-parallel-europarl-v7.tgz"
-    missing = refusal(DE, here / "made", **settings(here))
-    assert f"{archive}: no such file" in missing
-    assert "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz" in missing
-    archive.write_text("<html>Not found</html>")
-    page = refusal(DE, here / "made", **settings(here))
-    assert "a web page, not training-parallel-europarl-v7.tgz" in page
-    write_wmt14(here, "de", 5, ())
-    known = refusal(DE, here / "made", **settings(here, CHECKSUMS=""))
-    assert "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7 expected" in known

@@ -17,7 +17,7 @@ from tests import toy
 from tests.scripts.fakes import program, slurm_of_two_nodes
 from tests.scripts.running import ROOT
 from tests.scripts.test_evaluate import prepare
-from tests.scripts.test_train import LAST, POST_LN, SMALL, TINY, needs_cpu, train_here
+from tests.scripts.test_train import LAST, POST_LN, SMALL, needs_cpu, train_here
 
 SCRIPTS = ROOT / "scripts"
 
@@ -109,14 +109,3 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
     assert done.stdout.count("hypotheses.tok: creating") == 1
     assert (out / "report" / "report.csv").is_file()
     assert [path.parent.name for path in run.glob("evaluation/*/score.json")] == ["test"]
-
-
-@needs_cpu
-@pytest.mark.slow
-def test_a_machine_that_ends_first_leaves_the_other_to_say_how(job: dict[str, str], tmp_path: Path) -> None:
-    """A loss that is not finite ends all machines; machine 0 needs a while to write the result."""
-    data, run = prepare(tmp_path / "data"), tmp_path / "run"
-    changes = (*TINY, "optimization.update_freq=[2]", "optimization.lr=[1e30]")
-    done = call(job, str(POST_LN), str(data), str(run), *changes, "--quiet", cwd=tmp_path)
-    assert done.returncode == 1, done.stdout[-3000:] + done.stderr[-3000:]
-    assert json.loads((run / "finished").read_text())["outcome"] == "diverged"

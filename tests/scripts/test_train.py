@@ -1,14 +1,8 @@
-"""``fairseq-deep run`` whole: killed, torn and interrupted trainings reach the weights of an undisturbed one."""
+"""``fairseq-deep run`` whole."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,9 +13,9 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.tools.pipeline.machine import Machine
 from fairseq_plugins.tools.pipeline.run import Request, make_plan
-from tests import toy
+from tests import processes, toy
 from tests.faults.exact import differences
-from tests.scripts.running import ROOT, refusal, wait_for
+from tests.scripts.running import ROOT
 
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
 POST_LN = ADMIN.with_name("post_ln_3e3d.yaml")
@@ -53,19 +47,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def start(data: Path, run: Path, *changes: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "fairseq_plugins.tools.cli", "run", *map(str, (ADMIN, data, run)), *TINY, *changes]
-    return subprocess.Popen(
-        [*command, "--quiet"],
-        cwd=run.parent,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-
-
 def train_here(request: Request) -> Path:
     """Train by the overrides of the plan in this process; the last checkpoint's path."""
     command = list(make_plan(request, ONE_CPU).command)
@@ -78,39 +59,17 @@ def train_here(request: Request) -> Path:
 
 
 @pytest.mark.slow
-def test_killed_torn_and_interrupted_is_undisturbed(prepared: Path, tmp_path: Path) -> None:
+def test_a_run_has_the_weights_of_its_plan_and_the_files_that_other_commands_read(
+    prepared: Path, tmp_path: Path
+) -> None:
+    """What is killed, torn or interrupted is in ``tests/faults``."""
     run = tmp_path / "run 1"
-    last = run / "checkpoints" / LAST
-    child = start(prepared, run, *LENGTH)
-    wait_for(last, child)
-    os.killpg(child.pid, signal.SIGKILL)
-    child.communicate()
-    assert not (run / "finished").exists()
-
-    # What a kill in the middle of stock fairseq's copy leaves.
-    last.write_bytes(last.read_bytes()[:1000])
-    before = len((run / "train.log").read_text())
-    child = start(prepared, run, *LENGTH)
-    while "train_inner" not in (run / "train.log").read_text()[before:]:
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.01)
-    child.send_signal(signal.SIGINT)
-    output, errors = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert errors.strip() == "interrupted; the same command continues where this one stopped"
-    assert f"{last}: truncated, removed" in output
-
-    child = start(prepared, run, *LENGTH)
-    output, errors = child.communicate(timeout=300)
-    assert (child.returncode, errors) == (0, "")
-    assert output.splitlines()[-1] == f"{run}: finished (200 updates, 20 epochs)"
-    expected = toy.weights_of(train_here(Request(ADMIN, prepared, tmp_path / "undisturbed", (*TINY, *LENGTH))))
-    assert differences(toy.weights_of(last), expected) == []
-    check_what_is_left(run)
-
-
-def check_what_is_left(run: Path) -> None:
-    """The files that other commands read, and the size on disk that docs/training.md gives."""
+    words = map(str, (ADMIN, prepared, run, *TINY, *LENGTH))
+    ended = processes.python("-m", "fairseq_plugins.tools.cli", "run", *words, "--quiet")
+    assert (ended.code, ended.errors) == (0, "")
+    assert ended.output.splitlines()[-1] == f"{run}: finished (200 updates, 20 epochs)"
+    expected = toy.weights_of(train_here(Request(ADMIN, prepared, tmp_path / "here", (*TINY, *LENGTH))))
+    assert differences(toy.weights_of(run / "checkpoints" / LAST), expected) == []
     assert {path.name for path in run.iterdir()} - {".lock"} == {"checkpoints", "finished", "run.json", "train.log"}
     assert json.loads((run / "finished").read_text()) == {"num_updates": 200, "epochs": 20}
     record = json.loads((run / "run.json").read_text())
@@ -118,12 +77,6 @@ def check_what_is_left(run: Path) -> None:
     assert record["overrides"] == [*TINY, *LENGTH]
     assert (record["method"], record["seed"], record["precision"]) == ("admin_transformer", 3, "fp32")
     assert (record["processes"], record["update_freq"], record["tokens_per_update"]) == (1, [1], 120)
-    assert re.search(r'\| INFO \| train_inner \| \{.*"num_updates": "200"', (run / "train.log").read_text())
     sizes = [path.stat().st_size for path in (run / "checkpoints").glob("*.pt")]
     # 12 bytes a parameter; at this size the names, settings and meters beside them are larger still.
     assert all(12 * record["parameters"] < size < 12 * record["parameters"] + 120_000 for size in sizes)
-
-
-def test_the_scripts_are_the_commands() -> None:
-    for script, option in (("train.sh", "--precision"), ("evaluate.sh", "--length-penalty")):
-        assert f"(did you mean '{option}'?)" in refusal(script, "a", "b", "c", f"{option[:-1]}x")

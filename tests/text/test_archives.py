@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import hashlib
 import io
 import random
@@ -15,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.tools.text import archives
 from fairseq_plugins.tools.text.__main__ import main
-from fairseq_plugins.tools.text.archives import is_web_page, known_checksums, unpack
+from fairseq_plugins.tools.text.archives import known_checksums, unpack
 from tests.refusals import refused
-from tests.scripts.archives import packed, write_archive
+from tests.scripts.archives import write_archive
 
 FILES = {
     "a/x.de": random.Random(1).randbytes(3000),
@@ -45,9 +43,9 @@ def test_every_kind_is_unpacked_whole_or_in_part(tmp_path: Path, name: str) -> N
     unpack(path, tmp_path / "to")
     unpacked = {str(file.relative_to(tmp_path / "to")): file.read_bytes() for file in (tmp_path / "to").rglob("*.*")}
     assert unpacked == FILES
-    assert unpack(path, tmp_path / "some", ["*.de", "a/b/*.en"]) == 2
+    assert unpack(path, tmp_path / "some", only=["*.de", "a/b/*.en"]) == f"{name}: 2 files unpacked"
     assert sorted(file.name for file in (tmp_path / "some").rglob("*.*")) == ["x.de", "y.en"]
-    message = refused(unpack, path, tmp_path / "other", ["*.de", "*.cs", "*.ru"])
+    message = refused(unpack, path, tmp_path / "other", only=["*.de", "*.cs", "*.ru"])
     assert message.startswith(f"{path}: nothing matches *.cs *.ru; it contains a/x.de, a/b/y.en, ")
     assert refused(unpack, path, tmp_path / "to") == f"{tmp_path / 'to'}: exists already"
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted([name, "some", "to"])
@@ -85,13 +83,6 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
         assert "unexpected end of data" in refused(unpack, path, tmp_path / "to")
 
 
-def test_a_web_page_is_one(tmp_path: Path) -> None:
-    for content in (b"\n <!DOCTYPE html>\n<html>404</html>", b'\xef\xbb\xbf<?xml version="1.0"?>'):
-        (tmp_path / "x").write_bytes(content)
-        assert is_web_page(tmp_path / "x")
-    assert not is_web_page(archive(tmp_path, "x.tgz"))
-
-
 def test_members_with_known_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, sums = archive(tmp_path, "x.zip"), tmp_path / "sums"
     monkeypatch.setenv("CHECKSUMS", str(sums))
@@ -100,10 +91,13 @@ def test_members_with_known_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         # Of a text, and as sha256sum --binary and Windows have it.
         sums.write_text(f"# about\n\n{right}  x.de \n{wrong.upper()} *not here\nno sum  y.en\n")
         assert known_checksums() == {"x.de": right, "not here": wrong}
-        unpack(path, tmp_path / kind, sums=known_checksums())
-        message = refused(unpack, path, tmp_path / "other", sums={"x.de": wrong})
+        unpack(path, tmp_path / kind)
+        sums.write_text(f"{wrong}  x.de\n")
+        message = refused(unpack, path, tmp_path / "other")
         assert message == f"{path}: x.de: wrong checksum: {wrong} expected, {right} found"
         assert not (tmp_path / "other").exists()
+    monkeypatch.delenv("CHECKSUMS")
+    assert known_checksums()["training-parallel-europarl-v7.tgz"].startswith("0224c7c710c8a063")
 
 
 def tar(path: Path, *members: tuple[str, bytes, str]) -> Path:
@@ -116,18 +110,6 @@ def tar(path: Path, *members: tuple[str, bytes, str]) -> Path:
     return path
 
 
-def realpath_hole() -> list[tuple[str, bytes, str]]:
-    """Links whose real path is too long to be resolved, so that Python's filter takes the last one for harmless."""
-    long, members, place = "d" * 247, [], ""
-    for name in "abcdefghijklmnop":
-        members += [(f"{place}{long}", tarfile.DIRTYPE, ""), (f"{place}{name}", tarfile.SYMTYPE, long)]
-        place += f"{long}/"
-    links = "/".join("abcdefghijklmnop")
-    members.append((f"{links}/{'l' * 254}", tarfile.SYMTYPE, "../" * 16))
-    members.append(("escape", tarfile.SYMTYPE, f"{links}/{'l' * 254}/../../outside"))
-    return [*members, ("hard", tarfile.LNKTYPE, "escape"), ("hard", tarfile.REGTYPE, "")]
-
-
 def test_nothing_is_written_outside(tmp_path: Path) -> None:
     place = tmp_path / "in" / "to"
     for member in ("/etc/outside", "../outside", "a/../../outside"):
@@ -136,47 +118,12 @@ def test_nothing_is_written_outside(tmp_path: Path) -> None:
                 unpack, archive(tmp_path, name, {member: b"evil"}), place
             )
     through = [("link", tarfile.SYMTYPE, ".."), ("link/outside", tarfile.REGTYPE, "")]
-    for members in (
-        through,
-        realpath_hole(),
-        [("link", tarfile.LNKTYPE, "../../outside")],
-        [("pipe", tarfile.FIFOTYPE, "")],
-    ):
+    for members in (through, [("link", tarfile.LNKTYPE, "../../outside")], [("pipe", tarfile.FIFOTYPE, "")]):
         assert "is a link or a device" in refused(unpack, tar(tmp_path / "links.tar", *members), place)
     # What is not wanted is not written either.
-    assert unpack(tar(tmp_path / "links.tar", *through, ("a", tarfile.REGTYPE, "")), place, ["a"]) == 1
+    unpack(tar(tmp_path / "links.tar", *through, ("a", tarfile.REGTYPE, "")), place, only=["a"])
     assert (place / "a").read_bytes() == b"evil"
     assert not [path for path in (Path("/etc/outside"), *tmp_path.rglob("outside")) if path.exists()]
-
-
-def test_a_bomb_is_refused_before_it_is_decompressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "SLACK", 1 << 10)
-    large = bytes(1 << 20)
-    for name in ("x.tgz", "x.zip"):
-        message = refused(unpack, archive(tmp_path, name, {"a": b"", "b": large}), tmp_path / "to")
-        assert message.endswith("not unpacked: its content is more than 100 times as large as itself")
-    (tmp_path / "x.tgz").write_bytes(gzip.compress(gzip.decompress(packed("x.tgz", FILES)) + large))
-    assert "100 times" in refused(unpack, tmp_path / "x.tgz", tmp_path / "to")
-    # A name of 2 MB, and a size below zero, at which tarfile never ends.
-    name = tarfile.TarInfo("x")
-    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2 << 20
-    negative = tarfile.TarInfo("y")
-    negative.size = -1024
-    for header in (name, negative):
-        (tmp_path / "x.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + large)
-        assert "not unpacked: " in refused(unpack, tmp_path / "x.tar", tmp_path / "to")
-    assert not (tmp_path / "to").exists()
-
-
-def test_a_file_of_checksums_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MOST_CHECKSUMS", 100)
-    for size, refusal in ((99, False), (100, True)):
-        (tmp_path / "sums").write_text("#" * size)
-        monkeypatch.setenv("CHECKSUMS", str(tmp_path / "sums"))
-        if refusal:
-            assert "sums: cannot be read; CHECKSUMS names the file" in refused(known_checksums)
-        else:
-            assert known_checksums() == {}
 
 
 @COMPRESSED

@@ -38,12 +38,7 @@ from fairseq_plugins.wrapping import replaced
 
 
 def run(name: str, module: Any, argv: Sequence[str]) -> int:
-    """Run ``fairseq-hydra-train``.
-
-    Raises:
-        UserError: there is no YAML file of that name, where fairseq would silently use its defaults; or what is wrong
-            in it.
-    """
+    """Run ``fairseq-hydra-train``; a UserError if the YAML file is missing, where fairseq would use its defaults."""
     # fairseq reads Hydra's own options in a way that hides a misspelt one.
     parser = hydra_utils.get_args_parser()
     parser.prog = f"fairseq-deep {name}"

@@ -1,16 +1,14 @@
-"""The table of commands, and the dispatch to one of them. A new command is one line in :data:`COMMANDS`."""
+"""The table of commands, and the dispatch to one of them. A new command is one line in :data:`OWN`."""
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from fairseq_plugins.errors import UserError, nearest
 from fairseq_plugins.process import at_once, exit_code, importing
@@ -23,28 +21,41 @@ def own(name: str, module: Any, argv: Sequence[str]) -> int:
     return code
 
 
-@dataclass(frozen=True)
-class Command:
-    """One word after ``fairseq-deep``.
-
-    Args:
-        summary: what it does, in one line of the help.
-        module: the name of its module, imported when the command is run.
-        runner: called with the command's name, its module and the arguments; returns the exit code.
-    """
+class Command(NamedTuple):
+    """One word after ``fairseq-deep``: a line of the help, a module, and what runs the module with the arguments."""
 
     summary: str
     module: str
     runner: Callable[[str, Any, Sequence[str]], int] = own
 
 
-def ours(summary: str, module: str) -> Command:
-    """Return a command of this package, whose name ``module`` leaves out."""
-    return Command(summary, f"fairseq_plugins.{module}")
-
-
+OWN = {
+    "score": ("score translations: BLEU, chrF, TER, ROUGE, WER; compare systems", "tools.scoring.command"),
+    "download": ("download an archive from one of several mirrors and verify its checksum", "tools.pipeline.download"),
+    "prepare": ("prepare a corpus: tokenise, clean, split into subwords, binarise", "tools.pipeline.prepare"),
+    "wmt": ("download WMT training texts and test sets", "tools.pipeline.wmt"),
+    "demo": ("train several methods on a small corpus and compare them", "tools.demo.command"),
+    "diagnose": ("analyse a method or a checkpoint as the papers do", "tools.observe.diagnostics.command"),
+    "run": ("train a model from a YAML config in a run directory of its own; resume it", "tools.pipeline.run"),
+    "evaluate": ("average checkpoints of a run, translate the test sets and score them", "tools.pipeline.evaluate"),
+    "compare": ("train, evaluate and compare several YAML configs", "tools.pipeline.compare"),
+    "reproduce": ("reproduce a published table, from raw text to a report", "tools.pipeline.reproduce"),
+    "package": (
+        "package a trained model, its dictionaries and preprocessing as a translator",
+        "tools.translator.packaging",
+    ),
+    "translate": ("translate raw text with a package", "tools.translator.translate"),
+    "export": (
+        "convert a package for CTranslate2 or Hugging Face and check that both agree",
+        "tools.translator.export",
+    ),
+    "fsck": ("find damaged checkpoints and the newest one to resume from", "checkpoints.fsck"),
+    "report": ("print a table of the results of several runs", "tools.pipeline.report"),
+    "average": ("average the weights of several checkpoints", "checkpoints.average"),
+    "fold": ("convert a checkpoint to an equivalent stock fairseq checkpoint", "checkpoints.fold"),
+}
 COMMANDS: Mapping[str, Command] = {
-    "train": Command("train a model", "fairseq_cli.train", stock.train),
+    "train": Command("train a model", "fairseq_cli.train", stock.with_user_dir),
     "hydra-train": Command(
         "train a model from a YAML config by fairseq's Hydra program", "fairseq_cli.hydra_train", stock.hydra_train
     ),
@@ -54,29 +65,7 @@ COMMANDS: Mapping[str, Command] = {
     "eval-lm": Command("compute the perplexity of a language model", "fairseq_cli.eval_lm", stock.with_user_dir),
     "preprocess": Command("binarise a corpus", "fairseq_cli.preprocess", stock.plain),
     "stock-score": Command("compute BLEU with fairseq's own scorer", "fairseq_cli.score", stock.plain),
-    "score": ours("score translations: BLEU, chrF, TER, ROUGE, WER; compare systems", "tools.scoring.command"),
-    "download": ours(
-        "download an archive from one of several mirrors and verify its checksum", "tools.pipeline.download"
-    ),
-    "prepare": ours("prepare a corpus: tokenise, clean, split into subwords, binarise", "tools.pipeline.prepare"),
-    "wmt": ours("download WMT training texts and test sets", "tools.pipeline.wmt"),
-    "demo": ours("train several methods on a small corpus and compare them", "tools.demo.command"),
-    "diagnose": ours("analyse a method or a checkpoint as the papers do", "tools.observe.diagnostics.command"),
-    "run": ours("train a model from a YAML config in a run directory of its own; resume it", "tools.pipeline.run"),
-    "evaluate": ours("average checkpoints of a run, translate the test sets and score them", "tools.pipeline.evaluate"),
-    "compare": ours("train, evaluate and compare several YAML configs", "tools.pipeline.compare"),
-    "reproduce": ours("reproduce a published table, from raw text to a report", "tools.pipeline.reproduce"),
-    "package": ours(
-        "package a trained model, its dictionaries and preprocessing as a translator", "tools.translator.packaging"
-    ),
-    "translate": ours("translate raw text with a package", "tools.translator.translate"),
-    "export": ours(
-        "convert a package for CTranslate2 or Hugging Face and check that both agree", "tools.translator.export"
-    ),
-    "fsck": ours("find damaged checkpoints and the newest one to resume from", "checkpoints.fsck"),
-    "report": ours("print a table of the results of several runs", "tools.pipeline.report"),
-    "average": ours("average the weights of several checkpoints", "checkpoints.average"),
-    "fold": ours("convert a checkpoint to an equivalent stock fairseq checkpoint", "checkpoints.fold"),
+    **{name: Command(summary, f"fairseq_plugins.{module}") for name, (summary, module) in OWN.items()},
 }
 
 
@@ -109,7 +98,6 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         raise UserError(f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}")
     command = COMMANDS[name]
-    _require_usable_surroundings()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", stock.CHATTER)
         with at_once(), importing():
@@ -117,31 +105,15 @@ def _dispatch(argv: list[str]) -> int:
         return command.runner(name, module, rest)
 
 
-def _require_usable_surroundings() -> None:
-    """Refuse what the libraries answer with lines about themselves: OpenMP, and torch in a deleted directory."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise UserError("the current directory has been deleted: change to another directory") from None
-    threads = os.environ.get("OMP_NUM_THREADS", "").strip()
-    if not all(number.strip().isdecimal() and int(number) > 0 for number in threads.split(",") if threads):
-        raise UserError(f"OMP_NUM_THREADS={threads}: must be a whole number of at least 1")
-
-
 def usage() -> str:
     """Return the text of ``fairseq-deep --help``."""
     width = max(map(len, COMMANDS)) + 2
-    lines = {name: f"  {name:<{width}}{command.summary}" for name, command in COMMANDS.items()}
-    return "\n".join(
-        [
-            "usage: fairseq-deep COMMAND [OPTION ...]",
-            "",
-            "fairseq's commands with the architectures of this package (no --user-dir needed):",
-            *(line for name, line in lines.items() if COMMANDS[name].runner is not own),
-            "",
-            "commands of this package:",
-            *(line for name, line in lines.items() if COMMANDS[name].runner is own),
-            "",
-            "`fairseq-deep COMMAND --help` lists the options of a command.",
-        ]
+    shown: dict[bool, list[str]] = {False: [], True: []}
+    for name, command in COMMANDS.items():
+        shown[command.runner is own].append(f"  {name:<{width}}{command.summary}\n")
+    return (
+        "usage: fairseq-deep COMMAND [OPTION ...]\n\n"
+        "fairseq's commands with the architectures of this package (no --user-dir needed):\n"
+        f"{''.join(shown[False])}\ncommands of this package:\n{''.join(shown[True])}\n"
+        "`fairseq-deep COMMAND --help` lists the options of a command."
     )

@@ -9,7 +9,6 @@ from typing import Any
 from unittest import mock
 
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.tools.cli.short_log import short_log
 from fairseq_plugins.tools.pipeline.checkout import USER_DIR, refuse_other_user_dir
 
 CHATTER = (
@@ -28,22 +27,12 @@ def plain(name: str, module: Any, argv: Sequence[str]) -> int:
 
 
 def with_user_dir(name: str, module: Any, argv: Sequence[str]) -> int:
-    """Run a command of fairseq with ``--user-dir`` set.
-
-    Raises:
-        UserError: if ``argv`` names another user directory.
-    """
+    """Run a command of fairseq with ``--user-dir`` set; a UserError if ``argv`` names another."""
     parser = OneLineParser(add_help=False)
     parser.add_argument("--user-dir")
     given, rest = parser.parse_known_args(argv)
     refuse_other_user_dir(given.user_dir)
     return plain(name, module, ["--user-dir", USER_DIR, *rest])
-
-
-def train(name: str, module: Any, argv: Sequence[str]) -> int:
-    """Run ``fairseq-train`` with a log that begins with a few lines instead of hundreds."""
-    with short_log():
-        return with_user_dir(name, module, argv)
 
 
 def hydra_train(name: str, module: Any, argv: Sequence[str]) -> int:

@@ -26,30 +26,21 @@ from fairseq_plugins.tools.pipeline.prepare_settings import Settings, sets_of
 from fairseq_plugins.tools.pipeline.workspace import Workspace, say
 
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
-"""Default of ``--methods``: the method that fails, and those of this package's first papers."""
+"""Default of ``--methods``: the method that fails, and the methods of this package's first papers."""
 SENTENCES = 8000
 """Training pairs of the embedded corpus; a fortieth of them is the validation set, and as many are the test set."""
+MERGES = 1000
 RECIPE = Path(__file__).with_name("recipe.yaml")
-VALID_NAMES = ("valid", "val", "dev")
 PARALLEL = 2
 """Trainings at a time; they share the cores."""
 
 
 def parser() -> OneLineParser:
-    """Flags of ``fairseq-deep demo``; the defaults train on the embedded corpus."""
+    """Flags of ``fairseq-deep demo``."""
     flags = OneLineParser(
-        prog="fairseq-deep demo", description="Train several methods on one corpus and compare what they learn."
+        prog="fairseq-deep demo",
+        description="Train several methods on an embedded German-English corpus and compare what they learn.",
     )
-    text = flags.add_argument_group("text")
-    text.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="directory with your own train.LANG, valid.LANG and test.LANG; default: the embedded corpus",
-    )
-    text.add_argument("--source-lang", default="de", metavar="LANG", help="source language")
-    text.add_argument("--target-lang", default="en", metavar="LANG", help="target language")
-    text.add_argument("--bpe-operations", type=at_least(1), default=1000, metavar="N", help="BPE merges")
     flags.add_argument("--out", type=Path, default=Path("demo-run"), metavar="DIR", help="results")
     flags.add_argument("--methods", default=",".join(METHODS), metavar="A,B,…", help="methods; all: every method")
     flags.add_argument("--seed", type=at_least(0), default=1, metavar="N", help="seed of the trainings")
@@ -64,86 +55,54 @@ def parser() -> OneLineParser:
 
 
 def run(args: Namespace) -> None:
-    """Prepare, train, evaluate, compare; finished stages are skipped.
-
-    Raises:
-        UserError: the flags or the text are wrong, or ``--out`` contains something else.
-        SystemExit: a command failed and has printed its error.
-    """
+    """Prepare, train, evaluate, compare; finished stages are skipped."""
     methods = checked_methods(args)
     # Hide the warnings of libraries.
     logging.getLogger().setLevel(logging.WARNING)
     out: Path = args.out.resolve()
     say(f"{len(methods)} methods; translations: {out}/METHOD/seed{args.seed}/evaluation/test/hypotheses.txt")
-    data = prepare(args, out)
+    data = prepare(out)
     configs = [out / "configs" / f"{method}.yaml" for method in methods]
     for method, config in zip(methods, configs, strict=True):
         config.parent.mkdir(exist_ok=True)
-        write_whole(config, configuration(method, args))
+        write_whole(config, configuration(method))
     parallel = min(len(methods), PARALLEL, core_count())
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, core_count() // parallel)))
     options = CompareOptions(
-        training=("--quiet", "--precision", "fp32"),
-        evaluation=("--average=last-updates=4",),
-        parallel=parallel,
-        output=out / "commands.log",
+        training=("--quiet", "--precision", "fp32"), evaluation=("--average=last-updates=4",), parallel=parallel
     )
     compare(data, out, configs, args.changes, [args.seed], options)
 
 
-def configuration(method: str, args: Namespace) -> str:
+def configuration(method: str) -> str:
     """Return the YAML file of ``method``, whose architecture is ``<method>_transformer``."""
     recipe = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))
-    recipe["task"].update(source_lang=args.source_lang, target_lang=args.target_lang)
     recipe["model"]["_name"] = f"{method}_transformer"
     return yaml.safe_dump(recipe, sort_keys=False)
 
 
-def prepare(args: Namespace, out: Path) -> Path:
-    """Write the embedded corpus if there is no other text, and return the prepared directory."""
-    valid = VALID_NAMES[0]
-    if args.data is None:
-        workspace = Workspace(out / "corpus")
-        directory = workspace.directory / "text"
-        with workspace.claimed():
-            workspace.remember({"sentences": SENTENCES})
-            workspace.make(directory, lambda place: write_corpus(place, SENTENCES, SENTENCES // 40, SENTENCES // 40))
-    else:
-        directory = args.data
-        valid = next((name for name in VALID_NAMES if list(directory.glob(f"{name}.{args.source_lang}*"))), valid)
-    train, valid, test = (str(directory / name) for name in ("train", valid, "test"))
-    settings = Settings(
-        source=args.source_lang,
-        target=args.target_lang,
-        clean="subwords",
-        max_length=100,
-        ratio=100,
-        size=args.bpe_operations,
-    )
+def prepare(out: Path) -> Path:
+    """Write the embedded corpus and return the prepared directory."""
+    workspace = Workspace(out / "corpus")
+    directory = workspace.directory / "text"
+    with workspace.claimed():
+        workspace.remember({"sentences": SENTENCES})
+        workspace.make(directory, lambda place: write_corpus(place, SENTENCES, SENTENCES // 40, SENTENCES // 40))
+    train, valid, test = (str(directory / name) for name in ("train", "valid", "test"))
+    settings = Settings(clean="subwords", max_length=100, ratio=100, size=MERGES)
     Preparation(out / "data", sets_of([train], [valid], [f"test={test}"], [], []), settings).run()
     return out / "data"
 
 
 def checked_methods(args: Namespace) -> list[str]:
-    """Return the methods to train.
-
-    Raises:
-        UserError: all problems with the flags.
-    """
+    """Return the methods to train, or a UserError with all problems of the flags."""
+    with importing():
+        from fairseq_plugins.core.method import METHODS as registered
     named = [name.strip() for name in args.methods.split(",") if name.strip()]
-    registered: list[str] = []
-    if not set(METHODS).issuperset(named):
-        with importing():
-            from fairseq_plugins.core.method import METHODS as known
-
-        registered = list(known)
     methods = dict.fromkeys(method for name in named for method in (registered if name == "all" else [name]))
-    legal = {"all", *METHODS, *registered}
-    problems = [unknown_name("method", name, legal) for name in methods if name not in legal]
+    problems = [unknown_name("method", name, ["all", *registered]) for name in methods if name not in registered]
     problems += [] if methods else ["--methods is empty"]
     problems += [f"unexpected: '{word}' is not KEY=VALUE" for word in args.changes if not CHANGE.fullmatch(word)]
-    if args.data is None and {args.source_lang, args.target_lang} != {"de", "en"}:
-        problems.append("the embedded corpus is de-en or en-de; give your own files with --data")
     if problems:
         raise UserError(problems)
     return list(methods)

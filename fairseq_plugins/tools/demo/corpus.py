@@ -131,7 +131,7 @@ def english_clause(clause: Clause, order: str) -> str:
 
 
 class Grammar:
-    """Draws sentences. The same seed gives the same ones, whatever Python's hash seed."""
+    """Draws sentences. The same seed gives the same sentences, for any hash seed of Python."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

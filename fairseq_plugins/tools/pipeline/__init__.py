@@ -1,1 +1,1 @@
-"""What is on disk of a training: its log, its translations, its scores, and the leaderboard made of many."""
+"""The stages of an experiment: download, prepare, run, evaluate, compare, reproduce and report."""

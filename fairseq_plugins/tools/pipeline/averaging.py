@@ -8,18 +8,16 @@ from pathlib import Path
 
 from fairseq_plugins.checkpoints.names import (
     EPOCH_CHECKPOINT,
-    LAST,
     UPDATE_CHECKPOINT,
     last_checkpoints,
     numbered_checkpoints,
 )
+from fairseq_plugins.checkpoints.provenance import LAST
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.pipeline.published import PublishedRow
 from fairseq_plugins.tools.pipeline.results import Run
 
-IF_BETTER = ",if-better"
-"""Ends a choice of checkpoints that are averaged only if that lowers the loss on the validation set."""
-COUNTED = re.compile(rf"(last-epochs|last-updates)=([1-9]\d*)(?:{IF_BETTER})?")
+COUNTED = re.compile(r"(last-epochs|last-updates)=([1-9]\d*)")
 """A choice of checkpoints by kind and number."""
 MOST = {"last-updates": 5, "last-epochs": 10}
 """Default for the number of checkpoints, as in most of the papers."""
@@ -27,23 +25,19 @@ _SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
 
 
 def to_average(text: str) -> str:
-    """The type of ``--average``: ``last-epochs=10``, ``last-updates=5,if-better``, ``none``, a checkpoint's path."""
+    """The type of ``--average``: ``last-epochs=10``, ``last-updates=5``, ``none``, or the path of a checkpoint."""
     if text in ("", "none") or COUNTED.fullmatch(text) or Path(text).is_file():
         return text
     raise UserError(
-        f"unknown --average '{text}'; legal values: last-epochs=N or last-updates=N, with or without "
-        f"{IF_BETTER}; none; the path of a checkpoint"
+        f"unknown --average '{text}'; legal values: last-epochs=N, last-updates=N, none, the path of a checkpoint"
     )
 
 
 def choose(run: Run, requested: str, rows: Sequence[PublishedRow]) -> str:
     """The checkpoints to average, as ``--average`` names them.
 
-    If none is requested, the published ``rows`` of the configuration decide; without a row, the last :data:`MOST`
-    checkpoints, or fewer if there are fewer.
-
-    Raises:
-        UserError: the published rows of the configuration disagree.
+    Without a request, the published ``rows`` decide, else the last :data:`MOST` checkpoints or fewer. A UserError if
+    the rows disagree.
     """
     if requested:
         return requested
@@ -59,11 +53,7 @@ def choose(run: Run, requested: str, rows: Sequence[PublishedRow]) -> str:
 
 
 def inputs(choice: str, checkpoints: Path) -> list[Path]:
-    """The checkpoints of a result of :func:`choose`, the newest last.
-
-    Raises:
-        UserError: there are fewer than chosen.
-    """
+    """The checkpoints of a result of :func:`choose`, the newest last; a UserError if there are fewer."""
     counted = COUNTED.fullmatch(choice)
     if not counted:
         return [checkpoints / LAST if choice == "none" else Path(choice)]
@@ -72,11 +62,7 @@ def inputs(choice: str, checkpoints: Path) -> list[Path]:
 
 
 def newest(checkpoints: Path) -> Path:
-    """The newest checkpoint of a run.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The newest checkpoint of a run; a UserError if there is none."""
     last = checkpoints / LAST
     if last.is_file():
         return last

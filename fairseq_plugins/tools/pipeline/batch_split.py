@@ -1,7 +1,7 @@
 """Distribute the batches of an update over processes; cut them if there are fewer batches than devices.
 
-The configuration sets the number of batches of an update and their ``max_tokens``. If the processes do not divide that
-number, each batch is cut into equal parts: the update keeps its tokens, and no device is idle.
+If the processes do not divide the configured number of batches, each batch is cut into equal parts. So the update keeps
+its tokens, and no device is idle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Batches:
         counts: number of batches (GPUs x update_freq), by epoch as in fairseq.
         max_tokens: limit of one batch; None without a limit.
         batch_size: maximum sentences of one batch; None without a limit.
-        equal: whether all samples have the same length, as those of a language model.
+        equal: whether all samples have the same length, as in a language model.
         multiple: fairseq's ``required_batch_size_multiple``.
     """
 
@@ -33,11 +33,7 @@ class Batches:
 
     @classmethod
     def of(cls, config: Any, processes: int) -> Batches:
-        """The batches of one update of a configuration that was written for ``processes``.
-
-        Raises:
-            UserError: ``update_freq`` is empty or has a number below 1.
-        """
+        """Batches of one update of a configuration written for ``processes``; a UserError for an illegal number."""
         dataset, task = config.dataset, config.task
         frequencies = [int(number) for number in config.optimization.update_freq]
         if min(frequencies, default=0) < 1:
@@ -51,7 +47,7 @@ class Batches:
         )
 
     def parts(self, processes: int) -> int:
-        """Minimum number of parts of each batch for which these processes get equal shares."""
+        """Minimum number of parts of each batch for which the processes get equal shares."""
         return lcm(*(processes // gcd(count, processes) for count in self.counts))
 
     def cut(self, parts: int) -> Batches:
@@ -79,7 +75,7 @@ class Batches:
         if self.batch_size and self.batch_size % parts:
             return f"batch_size {self.batch_size} cannot be divided by {parts}"
         if self.equal:
-            return "those of a language model are not cut"
+            return "batches of a language model are not cut"
         return ""
 
     @property
@@ -119,11 +115,8 @@ def share(batches: Batches, nodes: int, requested: int | None, devices: int) -> 
     """Share the batches of an update so that each update has as many tokens as configured.
 
     fairseq deals the shuffled batches of an epoch to its processes in turn. So an update has the same batches for any
-    number of processes, unless they have to be cut. Without a requested number each device of this machine, or the CPU,
-    has a process.
-
-    Raises:
-        UserError: the processes cannot have equal shares. Devices are never left idle without the user's request.
+    number of processes, unless they have to be cut. The default is a process for each device, or the CPU. A
+    UserError if the processes cannot have equal shares.
     """
     processes = devices if requested is None else requested
     workers = processes * nodes

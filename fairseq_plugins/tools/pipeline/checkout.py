@@ -20,11 +20,7 @@ def checkout() -> Path | None:
 
 
 def configuration_file(requested: Path) -> Path:
-    """A YAML file by its path, or by its name in ``configs/``, for example ``iwslt14_de_en/admin_6e6d``.
-
-    Raises:
-        UserError: there is none, or its name does not end in ``.yaml``, so that Hydra would read another one.
-    """
+    """A YAML file by its path, or its name in ``configs/``, such as ``iwslt14_de_en/admin_6e6d``; or a UserError."""
     if requested.is_file() and requested.suffix != ".yaml":
         raise UserError(f"{requested}: the name of a configuration must end in .yaml")
     for path in (requested, CONFIGS / f"{str(requested).removesuffix('.yaml')}.yaml"):
@@ -54,11 +50,7 @@ def commit() -> str | None:
 
 
 def refuse_other_user_dir(given: str | None) -> None:
-    """Refuse a user directory that is not that of this package.
-
-    Raises:
-        UserError: it is another one, with how to have both.
-    """
+    """Raise a UserError for a user directory other than this package."""
     if given is None or Path(given).resolve() == PACKAGE:
         return
     if (Path(given) / "core" / "designed.py").is_file():

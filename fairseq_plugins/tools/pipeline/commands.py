@@ -21,23 +21,16 @@ SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
 
 
 def step(function: Callable[Parameters, str | None], *files: Parameters.args, **options: Parameters.kwargs) -> None:
-    """Call a step of :mod:`fairseq_plugins.tools.text`, and print the line that it says.
-
-    Raises:
-        UserError: the step failed.
-    """
+    """Call a step of :mod:`fairseq_plugins.tools.text`, which may raise a UserError, and print its line."""
     if line := function(*files, **options):
         # Flushed, or the next child process would print before it.
         print(line, flush=True)
 
 
 def run(*words: object, environment: Mapping[str, str] | None = None, output: int | None = None) -> None:
-    """Run any command, with more variables of the environment. A command that fails prints its own error message.
+    """Run any command, with more variables of the environment; end this process with its exit code if it fails.
 
     ``output`` is its standard output, as for :class:`subprocess.Popen`.
-
-    Raises:
-        SystemExit: as :func:`require_success`.
     """
     child = start_child([str(word) for word in words], env={**os.environ, **(environment or {})}, stdout=output)
     try:
@@ -48,25 +41,18 @@ def run(*words: object, environment: Mapping[str, str] | None = None, output: in
 
 
 def require_success(code: int) -> None:
-    """End this process as a command has ended that failed and has printed its error.
-
-    Raises:
-        SystemExit: it failed, with the command's exit code, or 128 + its signal as in a shell.
-    """
+    """End this process with a failed command's exit code, or 128 + its signal as in a shell."""
     if code:
         raise SystemExit(code if code > 0 else 128 - code)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, and print that the same command continues.
+    """Let SIGTERM end the block as Ctrl-C does, by a KeyboardInterrupt, and print that the same command continues.
 
-    The commands that it starts leave that line to it.
-
-    Raises:
-        KeyboardInterrupt: at Ctrl-C or SIGTERM.
+    The commands that the block starts leave that line to this process.
     """
-    # As Python's own handler of Ctrl-C.
+    # Python handles Ctrl-C by the same function.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     outermost = os.environ.setdefault(SAYS_HOW_TO_CONTINUE, str(os.getpid())) == str(os.getpid())
     try:

@@ -14,13 +14,11 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import no_link
 from fairseq_plugins.options import ScriptParser, at_least, given_again
 from fairseq_plugins.process import end_children, start_child
 from fairseq_plugins.tools.pipeline import corpus, evaluate
@@ -29,12 +27,10 @@ from fairseq_plugins.tools.pipeline.checkout import checkout, configuration_file
 from fairseq_plugins.tools.pipeline.commands import DEEP, interruptible, require_success
 from fairseq_plugins.tools.pipeline.configuration import CHANGE
 from fairseq_plugins.tools.pipeline.decoding import sets_to_evaluate
-from fairseq_plugins.tools.pipeline.fairseq_log import LogReader
 from fairseq_plugins.tools.pipeline.machine import visible_gpus
-from fairseq_plugins.tools.pipeline.progress import Screen, glance
 from fairseq_plugins.tools.pipeline.report import report_on
-from fairseq_plugins.tools.pipeline.results import FINISHED, LOG, SEED, sets_seed
-from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart, settings_in
+from fairseq_plugins.tools.pipeline.results import FINISHED, SEED, sets_seed
+from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart, say, settings_in
 
 DIVERGED = 1
 """Exit code of a training whose loss was not finite."""
@@ -65,8 +61,6 @@ class CompareOptions:
     nodes: int = 1
     """Machines of each training; more than one only in a job of Slurm."""
     dry_run: bool = False
-    output: Path | None = None
-    """A file to which the commands' standard output goes, while ours shows the progress; default: ours."""
 
 
 def compare(
@@ -79,11 +73,8 @@ def compare(
 ) -> None:
     """Train, average, decode and score every configuration with every seed, in ``OUT/CONFIGURATION/seedN``.
 
-    ``OUT/report`` tests the other configurations against the first; ``changes`` (KEY=VALUE) are for all of them.
-
-    Raises:
-        UserError: a file or a name does not exist, or ``out`` was made with other settings.
-        SystemExit: a command failed and has printed its error.
+    ``OUT/report`` tests the other configurations against the first; ``changes`` (KEY=VALUE) are for all of them. A
+    UserError names a wrong argument; a command that fails prints its own error and ends this process.
     """
     require_apart(out, data, "OUT")
     require_slurm(options.nodes)
@@ -109,11 +100,7 @@ def compare(
 
 
 def require_slurm(nodes: int) -> None:
-    """Check that a training on several machines can be started.
-
-    Raises:
-        UserError: this is not a Slurm job, or there is no checkout with ``scripts/slurm.sh``.
-    """
+    """Raise a UserError if a training on several machines cannot be started: without Slurm or a checkout."""
     if nodes > 1 and not os.environ.get("SLURM_JOB_ID"):
         raise UserError(
             f"--nodes {nodes} needs a Slurm job: sbatch --nodes {nodes} [OPTION ...] scripts/slurm.sh compare ..., "
@@ -149,12 +136,9 @@ def report(runs: Sequence[Path], out: Path, options: CompareOptions, notes: Sequ
 def train_all(
     trainings: Sequence[Training], options: CompareOptions, evaluations: Sequence[Sequence[str]] = ((),)
 ) -> None:
-    """Train and evaluate each, several at a time on GPUs of their own; they start in this order.
+    """Train and evaluate each, several at a time on GPUs of their own, in this order; the first failure ends all.
 
-    ``evaluations`` are one call of ``fairseq-deep evaluate`` each: the test sets, then its own flags.
-
-    Raises:
-        SystemExit: a command failed and has printed its error; the others are ended.
+    Each of ``evaluations`` is one call of ``fairseq-deep evaluate``: the test sets, then its own flags.
     """
     free = deque(places(trainings, options))
     # Mixed lines of several logs are unreadable.
@@ -165,30 +149,26 @@ def train_all(
         print("\n".join(shlex.join(command) for _, commands in waiting for command in commands), flush=True)
         return
     running: dict[subprocess.Popen[bytes], tuple[Training, list[list[str]], dict[str, str]]] = {}
-    screen, logs = Screen(), {training.run: LogReader(training.run / LOG) for training in trainings}
-    with open(options.output, "ab", opener=no_link) if options.output else nullcontext() as output:
-        try:
-            while waiting or running:
-                for child in [child for child in running if child.poll() is not None]:
-                    training, following, place = running.pop(child)
-                    free.append(place)
-                    # A bug ends with the same code, but without a result.
-                    diverged = child.returncode == DIVERGED and (training.run / FINISHED).exists()
-                    if diverged and len(following) == len(evaluations):
-                        screen.say(f"{training.run}: diverged, not evaluated")
-                        continue
-                    require_success(child.returncode)
-                    if following:
-                        waiting.appendleft((training, following))
-                while waiting and free:
-                    (training, (command, *following)), place = waiting.popleft(), free.popleft()
-                    child = start_child(command, stdin=subprocess.DEVNULL, stdout=output, env={**os.environ, **place})
-                    running[child] = training, following, place
-                screen.show(glance(logs) if options.output else "")
-                time.sleep(POLLED)
-        finally:
-            screen.show("")
-            end_children(list(running))
+    try:
+        while waiting or running:
+            for child in [child for child in running if child.poll() is not None]:
+                training, following, place = running.pop(child)
+                free.append(place)
+                # A bug ends with the same code, but without a result.
+                diverged = child.returncode == DIVERGED and (training.run / FINISHED).exists()
+                if diverged and len(following) == len(evaluations):
+                    say(f"{training.run}: diverged, not evaluated")
+                    continue
+                require_success(child.returncode)
+                if following:
+                    waiting.appendleft((training, following))
+            while waiting and free:
+                (training, (command, *following)), place = waiting.popleft(), free.popleft()
+                child = start_child(command, stdin=subprocess.DEVNULL, env={**os.environ, **place})
+                running[child] = training, following, place
+            time.sleep(POLLED)
+    finally:
+        end_children(list(running))
 
 
 def places(trainings: Iterable[Training], options: CompareOptions) -> list[dict[str, str]]:
@@ -236,14 +216,12 @@ def _commands(training: Training, options: CompareOptions, evaluations: Sequence
 
 def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace], CompareOptions]:
     """Add the options that the commands for several trainings share; return what reads them."""
-    default = "1, or one on each GPU if all are for one"
-    flags.add_argument("--parallel", type=at_least(1), metavar="N", help=f"trainings at a time; default: {default}")
-    flags.add_argument(
-        "--nodes", type=at_least(1), default=1, metavar="N", help="machines of each training; scripts/slurm.sh sets it"
-    )
-    flags.add_argument(
-        "--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the commands"
-    )
+    parallel = "trainings at a time; default: 1, or one on each GPU if all are for one"
+    nodes = "machines of each training; scripts/slurm.sh sets it"
+    flags.add_argument("--parallel", type=at_least(1), metavar="N", help=parallel)
+    flags.add_argument("--nodes", type=at_least(1), default=1, metavar="N", help=nodes)
+    switch = argparse.BooleanOptionalAction
+    flags.add_argument("--dry-run", action=switch, default=False, help="only print the commands")
     training, evaluation = run_command.add_options(flags), evaluate.add_options(flags)
 
     def read(args: argparse.Namespace) -> CompareOptions:
@@ -261,15 +239,10 @@ def main(argv: Sequence[str]) -> int:
         "corpus, and compare them. The same command continues where it was stopped.",
     )
     flags.add_argument("data", type=Path, metavar="DATA", help="a prepared directory")
-    flags.add_argument(
-        "out", type=Path, metavar="OUT", help="results: OUT/CONFIGURATION/seedN for each run, and OUT/report"
-    )
-    flags.add_argument(
-        "words",
-        nargs="+",
-        metavar="CONFIG|KEY=VALUE",
-        help="YAML files, or their names in configs/ (the first is the baseline), and changes for all of them",
-    )
+    out = "results: OUT/CONFIGURATION/seedN for each run, and OUT/report"
+    flags.add_argument("out", type=Path, metavar="OUT", help=out)
+    words = "YAML files, or their names in configs/ (the first is the baseline), and changes for all of them"
+    flags.add_argument("words", nargs="+", metavar="CONFIG|KEY=VALUE", help=words)
     flags.add_argument("--seeds", nargs="+", type=at_least(0), default=[1, 2, 3], metavar="N", help="default: 1 2 3")
     options = add_options(flags)
     args = flags.read(argv)

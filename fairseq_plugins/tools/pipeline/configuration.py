@@ -20,25 +20,21 @@ from fairseq_plugins.records import require
 GROUPS_BY_NAME = ("task", "model", "criterion", "optimizer", "lr_scheduler", "bpe", "tokenizer", "scoring")
 """Groups whose keys depend on their ``_name``."""
 CHOSEN = ("task", "model", "criterion", "optimizer", "lr_scheduler")
-"""Those of them that a training needs: fairseq's own defaults are for its flags."""
+"""The groups that a training needs: fairseq's own defaults are for its flags."""
 MISREAD = {":": "fairseq splits paths there", "${": "it begins a reference in a configuration"}
 SCALAR_FOR_LIST = re.compile(r"(?:override \+{0,2}[\w.]+=([^\[;]+);.*)? is not a ListConfig.*full_key: ([\w.]+)")
 CHANGE = re.compile(r"\+{0,2}(?P<key>[A-Za-z_][\w.]*)=(?P<value>.*)", re.DOTALL)
 
 
 def quoted(value: object) -> str:
-    """``value`` quoted for Hydra, whatever characters it has."""
+    """``value``, with any characters, quoted for Hydra."""
     from hydra.core.override_parser.types import Quote, QuotedString
 
     return QuotedString(str(value), Quote.single).with_quotes()
 
 
 def taken_as_it_is(path: Path) -> Path:
-    """Return the absolute form of ``path``.
-
-    Raises:
-        UserError: fairseq or Hydra would read another path.
-    """
+    """Return the absolute form of ``path``; a UserError if fairseq or Hydra would read another path."""
     whole = path.resolve()
     for mark, why in MISREAD.items():
         if mark in str(whole):
@@ -47,7 +43,7 @@ def taken_as_it_is(path: Path) -> Path:
 
 
 class Configuration(NamedTuple):
-    """A YAML file, its complete configuration with the user's changes, and these as Hydra overrides."""
+    """A YAML file, its complete configuration with the user's changes, and the changes as Hydra overrides."""
 
     file: Path
     config: Any
@@ -57,12 +53,9 @@ class Configuration(NamedTuple):
 
 
 def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Mapping[str, str]) -> Configuration:
-    """Compose the configuration of a training and check every key and value.
+    """Compose the configuration of a training; a UserError if a key or value in the file or ``changes`` is illegal.
 
     ``fixed`` are keys that the user cannot set, and what to do instead; ``data`` is the value of ``task.data``.
-
-    Raises:
-        UserError: a key or value in the file or in ``changes`` is not legal.
     """
     from omegaconf import OmegaConf
 
@@ -104,7 +97,7 @@ def refuse_file(path: Path, stem: str, named: str) -> None:
         from fairseq.dataclass.configs import FairseqConfig
     import yaml  # type: ignore[import-untyped]
 
-    with suppress(OSError, yaml.YAMLError):  # of these Hydra says more
+    with suppress(OSError, yaml.YAMLError):  # Hydra reports these errors better
         try:
             require(yaml.safe_load(path.read_bytes()), object)
         except (RecursionError, ValueError) as error:
@@ -229,11 +222,7 @@ def unknown_choices(config: Any) -> Iterator[str]:
 
 
 def task_and_model(config: Any) -> tuple[Any, Any]:
-    """Build the task, and the model without its memory.
-
-    Raises:
-        UserError: the model's settings contradict each other, or a file that the task reads is missing.
-    """
+    """Build the task, and the model without its memory; a UserError if settings contradict or a file is missing."""
     import torch
     from fairseq.models import build_model
     from fairseq.tasks import setup_task

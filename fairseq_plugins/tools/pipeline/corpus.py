@@ -12,11 +12,7 @@ from fairseq_plugins.sums import require_sums
 
 
 def binarised(data: Path) -> Path:
-    """The directory that fairseq reads: ``data-bin`` of a prepared directory, or ``data`` itself.
-
-    Raises:
-        UserError: the directory does not exist.
-    """
+    """The directory that fairseq reads: ``data/data-bin``, or ``data`` itself; a UserError if there is none."""
     if not data.is_dir():
         raise UserError(f"{data}: no such directory")
     inner = data / "data-bin"
@@ -24,12 +20,7 @@ def binarised(data: Path) -> Path:
 
 
 def check_data(data: Path, config: Any) -> tuple[Path, ...]:
-    """Check the files that the task reads; return dictionaries and training files.
-
-    Raises:
-        UserError: one line that names the first file that is missing, empty or not what was prepared, or the languages
-            of the data if they are different.
-    """
+    """Return dictionaries and training files; a UserError if a file of the task is missing, empty or changed."""
     task, dataset = config.task, config.dataset
     pair = languages_of(data, task) if "source_lang" in task else None
     sides = pair or ("",)
@@ -52,11 +43,7 @@ def check_data(data: Path, config: Any) -> tuple[Path, ...]:
 
 
 def languages_of(data: Path, task: Mapping[str, Any]) -> tuple[str, str]:
-    """Source and target of a task's configuration. Unset languages come from the file names, as in fairseq.
-
-    Raises:
-        UserError: the data is in other languages, or in none.
-    """
+    """Source and target of a task, unset ones from the file names; a UserError if the data has other languages."""
     matches = [re.fullmatch(r"\w+\.(\w+)-(\w+)\.\1\.idx", path.name) for path in data.glob("*.idx")]
     pairs = sorted({match.groups() for match in matches if match})
     configured = (task.get("source_lang"), task.get("target_lang"))
@@ -70,11 +57,7 @@ def languages_of(data: Path, task: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def lengths(prefix: Path) -> Any:
-    """Tokens of each sentence of a binarised text, its end included; None where fairseq finds no such text.
-
-    Raises:
-        UserError: it is damaged.
-    """
+    """Tokens of each sentence of a binarised text, its end included; None where fairseq finds no such text."""
     import numpy as np
     from fairseq.data.data_utils import load_indexed_dataset
 

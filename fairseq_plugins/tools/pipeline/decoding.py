@@ -25,7 +25,7 @@ TRANSLATION, LANGUAGE_MODEL, SPEECH = "translation", "language_modeling", "speec
 MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
-"""Settings of ``generation`` that the decoder gets besides the beam and the length penalty."""
+"""Further settings of ``generation`` that the decoder gets."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ class DecodePlan:
         binarised: the directory that fairseq reads.
         average: the checkpoints to average, as :func:`~fairseq_plugins.tools.pipeline.averaging.inputs` reads it.
         updates: of the newest checkpoint.
-        validation: the validation sets of the training, with commas between; empty if the data have none.
-        metrics: names of the scores; empty for those of a translation.
+        metrics: names of the scores; empty for the default scores of a translation.
         max_tokens: of a batch; changes no result.
         on_gpu: whether the model is on the GPU.
         task_settings: of fairseq's task, by name; the others are fairseq's defaults.
@@ -72,7 +71,6 @@ class DecodePlan:
     test_sets: tuple[TestSet, ...]
     average: str = "none"
     updates: int = 0
-    validation: str = ""
     metrics: tuple[str, ...] = ()
     max_tokens: int = MAX_TOKENS[TRANSLATION]
     on_gpu: bool = False
@@ -92,11 +90,7 @@ class DecodePlan:
 
 
 def make_plan(args: argparse.Namespace) -> DecodePlan:
-    """Decide how to average and decode a run.
-
-    Raises:
-        UserError: something is missing or contradictory; nothing has been written yet.
-    """
+    """Decide how to average and decode a run; a UserError, before anything is written, if that is impossible."""
     run = read_run(args.run)
     # Names are checked before torch and fairseq are imported, which takes seconds.
     binarised = corpus.binarised(args.data)
@@ -113,8 +107,6 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
     task = str(config.get("task", {}).get("_name"))
     if task not in MAX_TOKENS:
         raise UserError(f"{args.run}: task '{task}' is not supported; supported tasks: {', '.join(MAX_TOKENS)}")
-    # A training of speech calls it dev; one without validation may have none.
-    validation = str(config.get("dataset", config["task"]).get("valid_subset") or "valid")
     on_gpu = args.device != "cpu" and torch.cuda.is_available()
     if args.device == "gpu" and not on_gpu:
         raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
@@ -127,13 +119,10 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
         test_sets=tuple(sets),
         average=averaging.choose(run, args.average, rows),
         updates=num_updates(newest) or run.updates,
-        validation=validation if all(any(binarised.glob(f"{name}.*")) for name in validation.split(",")) else "",
         metrics=metrics_in(args.metrics),
         max_tokens=args.max_tokens or MAX_TOKENS[task],
         on_gpu=on_gpu,
     )
-    if plan.average.endswith(averaging.IF_BETTER) and not plan.validation:
-        raise UserError(f"--average {plan.average}: {binarised} has no validation set '{validation}'")
     if task == TRANSLATION and not plan.metrics and any(row.metric.startswith("ROUGE") for row in rows):
         # Summaries are trained as translations.
         plan = replace(plan, metrics=TASKS["summarisation"])
@@ -146,18 +135,14 @@ def metrics_in(text: str) -> tuple[str, ...]:
 
 
 def sets_to_evaluate(data: Path, wanted: Sequence[str] = ()) -> list[TestSet]:
-    """As :func:`test_sets`, but at least one; a UserError if the directory was prepared without a test set."""
+    """The result of :func:`test_sets`; a UserError if the directory was prepared without a test set."""
     if sets := test_sets(data, wanted):
         return sets
     raise UserError(f"{data}: prepared without a test set; only valid can be evaluated, if it is named")
 
 
 def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
-    """The test sets of a prepared directory: all of them, or the named ones. ``valid`` can be named, too.
-
-    Raises:
-        UserError: ``DATA/test_sets`` is damaged or lacks a named set.
-    """
+    """All test sets of a prepared directory, or the named ones (also ``valid``); a UserError for an unknown name."""
     table = data / "test_sets"
     sets = [TestSet("test", "test")]
     if table.exists():
@@ -187,11 +172,7 @@ def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def text_of(data: Path) -> Description:
-    """Tokens, subwords and case of a directory's text, from its ``text.json``.
-
-    Raises:
-        UserError: it has none, or a damaged one.
-    """
+    """Tokens, subwords and case of a directory's text; a UserError if its ``text.json`` is missing or damaged."""
     if text := described(data):
         return text
     if (above := data.resolve().parent / DESCRIPTION).is_file():
@@ -204,19 +185,12 @@ def text_of(data: Path) -> Description:
 
 def _translation(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
     text, (source, target) = text_of(args.data), corpus.languages_of(plan.binarised, config["task"])
-    sets = []
-    for test_set in plan.test_sets:
-        prefix = plan.binarised / f"{test_set.subset}.{source}-{target}.{target}"
-        lengths = corpus.lengths(prefix)
-        if lengths is None:
-            raise UserError(f"{prefix}.bin: no such binarised test set")
-        sets.append(_with_references(test_set, args, target, prefix, len(lengths)))
     # Undone before scoring.
     undone = (text.subwords, text.tokeniser, *(["lower-case"] * text.lower_case), *(["truecased"] * text.truecased))
     search = _search(args, config)
     return replace(
         plan,
-        test_sets=tuple(sets),
+        test_sets=tuple(_with_references(test_set, args, target) for test_set in plan.test_sets),
         task_settings={"source_lang": source, "target_lang": target},
         search=search,
         settings=(*_recorded(search), ("text", "+".join(undone))),
@@ -258,14 +232,10 @@ def _speech(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any
         raise UserError(
             f"{directory}: expected one file {name}.LANGUAGE with the text of {name}, found {len(languages)}"
         )
-    sets = []
-    for test_set in plan.test_sets:
-        table = plan.binarised / f"{test_set.subset}.tsv"
-        sets.append(_with_references(test_set, args, languages[0], table, len(list(read_lines(table))) - 1))
     search, units = _search(args, config), config["task"].get("config_yaml")
     return replace(
         plan,
-        test_sets=tuple(sets),
+        test_sets=tuple(_with_references(test_set, args, languages[0]) for test_set in plan.test_sets),
         metrics=plan.metrics or TASKS["speech"],
         task_settings={"config_yaml": str(units)} if units else {},
         search=search,
@@ -277,22 +247,13 @@ def _speech(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any
 _DECODINGS = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
 
 
-def _with_references(
-    test_set: TestSet, args: argparse.Namespace, language: str, binarised: Path, sentences: int
-) -> TestSet:
-    """The test set with the files of its references, which have as many lines as ``binarised`` has sentences."""
+def _with_references(test_set: TestSet, args: argparse.Namespace, language: str) -> TestSet:
+    """The test set with the files of its references."""
     path = (args.references or args.data / "raw") / f"{test_set.name}.{language}"
     if not path.is_file():
         raise UserError(f"{path}: no such file; --references DIR names the directory of the published references")
     tokenised = args.data / "text" / f"{test_set.name}.tok.{language}"
-    test_set = replace(test_set, published=path, tokenised=tokenised if tokenised.is_file() else None)
-    for file in filter(None, (path, test_set.tokenised)):
-        if (lines := len(list(read_lines(file)))) != sentences:
-            raise UserError(
-                f"{file}: {lines} lines, but {binarised.name} in {binarised.parent.name} has {sentences} sentences: "
-                "not the references of this test set"
-            )
-    return test_set
+    return replace(test_set, published=path, tokenised=tokenised if tokenised.is_file() else None)
 
 
 def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import sys
-import zipfile
 from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
@@ -18,22 +16,17 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import NO_ROOM
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.workspace import make_directory, say
-from fairseq_plugins.tools.text.archives import DAMAGE, checksum_like, is_web_page, known_checksums, members_of
+from fairseq_plugins.tools.text.archives import checksum_like, known_checksums
 
 TIMEOUT_SECONDS = 60.0
-LARGEST = 100 * 10**9
-"""Bytes of a download; the largest archive that a script downloads has 30 GB."""
 
 
 def get(name: str, urls: Sequence[str]) -> Path:
     """Get the file ``name`` from the first of ``urls`` that has it; continue an interrupted download.
 
-    It is left in ``CACHE`` of the environment, or in data/cache. A web page, a damaged archive or a file with the wrong
-    checksum is kept as ``NAME.wrong`` and never used. The user's own copies in ``ARCHIVE_DIR`` are used instead of the
-    network, and checked, too.
-
-    Raises:
-        UserError: no URL gave it, the user's own copy is missing or wrong, or the cache cannot be written.
+    ``CACHE`` of the environment, or data/cache, gets the file. A file with the wrong checksum is kept as ``NAME.wrong``
+    and never used. The user's own copies in ``ARCHIVE_DIR`` replace the network, and are checked. A UserError without a
+    right file.
     """
     own = os.environ.get("ARCHIVE_DIR")
     target, known = Path(own or os.environ.get("CACHE") or "data/cache") / name, known_checksums().get(name)
@@ -42,7 +35,7 @@ def get(name: str, urls: Sequence[str]) -> Path:
             raise UserError(
                 f"{target}: no such file; ARCHIVE_DIR is set, so it is not downloaded from {' '.join(urls)}"
             )
-        if problem := _what_is_wrong(target, name, known):
+        if problem := _what_is_wrong(target, known):
             raise UserError(f"{target}: {problem}")
         return target
     make_directory(target.parent)
@@ -58,7 +51,7 @@ def get(name: str, urls: Sequence[str]) -> Path:
 def _download(target: Path, urls: Sequence[str], known: str | None) -> None:
     part, wrong = (target.with_name(target.name + ending) for ending in (".part", ".wrong"))
     problems = []
-    # What an earlier download has left may be of another file: then each mirror has a second chance.
+    # An earlier download may have left a part of another file: then each mirror has a second chance.
     for url in [*urls, *urls] if part.exists() else urls:
         say(f"{target.name}: from {url}")
         try:
@@ -68,7 +61,7 @@ def _download(target: Path, urls: Sequence[str], known: str | None) -> None:
                 raise UserError(f"{part}: cannot be written; is the disk full?") from None
             problems.append(f"{url}: {error}")
             continue
-        problem = _what_is_wrong(part, target.name, known)
+        problem = _what_is_wrong(part, known)
         if problem is None:
             break
         os.replace(part, wrong)
@@ -82,38 +75,12 @@ def _download(target: Path, urls: Sequence[str], known: str | None) -> None:
     os.replace(part, target)
 
 
-def _what_is_wrong(path: Path, name: str, known: str | None) -> str | None:
-    """Why ``path`` is not the file ``name`` with the checksum ``known``, or a whole archive; None if it is."""
+def _what_is_wrong(path: Path, known: str | None) -> str | None:
+    """Why ``path`` is not the file with the checksum ``known``; None if it is, or the checksum is unknown."""
     if path.stat().st_size == 0:
         return "an empty file"
-    if is_web_page(path):
-        return f"a web page, not {name}; a mirror that has lost a file often answers with one"
-    if known is not None:
-        actual = checksum_like(known, path)
-        return None if actual == known else f"wrong checksum: {known} expected, {actual} found"
-    try:
-        _read_through(path, name)
-    except DAMAGE as error:
-        return f"damaged: {error}"
-    return None
-
-
-def _read_through(path: Path, name: str) -> None:
-    """Read an archive to its end, where truncation and wrong sums show; the error is the one of its library."""
-    if name.endswith(".zip"):
-        with zipfile.ZipFile(path) as archive:
-            if member := archive.testzip():
-                raise zipfile.BadZipFile(f"{member} has another checksum")
-    elif name.endswith((".tgz", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz")):
-        for _ in members_of(path):
-            pass
-    elif name.endswith(".gz"):
-        with open(path, "rb") as file:
-            # Proxies may decompress a file and keep its name.
-            compressed = file.peek(2)[:2] == b"\x1f\x8b"
-            stream = gzip.open(file) if compressed else file
-            while stream.read(1 << 20):
-                pass
+    actual = None if known is None else checksum_like(known, path)
+    return None if actual == known else f"wrong checksum: {known} expected, {actual} found"
 
 
 def fetch(url: str, part: Path) -> None:
@@ -141,8 +108,6 @@ def _fetch_rest(url: str, part: Path, before: int) -> None:
         whole = size + int(response.headers.get("Content-Length") or 0)
         with open(part, "ab" if size else "wb", opener=no_link) as stream:
             while piece := response.read(1 << 20):
-                if max(whole, size) > LARGEST:
-                    raise ValueError(f"more than {LARGEST / 1e9:.0f} GB")
                 size += stream.write(piece)
                 if sys.stderr.isatty():
                     end = "\n" if size == whole else ""
@@ -156,9 +121,9 @@ def main(argv: Sequence[str]) -> int:
     flags = OneLineParser(
         prog="fairseq-deep download",
         description="Download an archive from the first mirror that has it. An interrupted download continues. The "
-        "archive is checked before it gets its name. CACHE in the environment names its directory (default: "
+        "file is checked before it gets its name. CACHE in the environment names its directory (default: "
         "data/cache); ARCHIVE_DIR one with your own copies, used instead of the network; CHECKSUMS a file of known "
-        "checksums in sha256sum's format, instead of those of this package.",
+        "checksums in sha256sum's format; default: the checksums of this package.",
     )
     flags.add_argument("name", metavar="NAME", help="file name; also selects the known checksum")
     flags.add_argument("urls", metavar="URL", nargs="+", help="mirrors, tried in this order")

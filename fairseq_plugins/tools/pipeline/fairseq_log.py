@@ -1,4 +1,4 @@
-"""What fairseq prints of a training: its numbers (``--log-format json``), read as the file grows, and its error."""
+"""The log of a training: its numbers (``--log-format json``), read as the file grows, and its error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXCEPTION = re.compile(
 _ENDED = re.compile(r"^error: (?:diverged at update \d+: |(?=failed to train: ))(.+?)(?:; report: .*)?$")
 _ERROR_LINE = re.compile(r"^error: (.+)$")
 LINE = {"divergence_guard": (str, None), "ends": (str, None)}
-"""What is text in a record; the rest is read as numbers."""
+"""Texts in a record; all other values are read as numbers."""
 
 
 @dataclass
@@ -43,12 +43,10 @@ class TrainingLog:
     Attributes:
         updates, epochs: updates made and epochs begun.
         train_loss, valid_loss, valid_bleu, tokens_per_second: by update.
-        seconds: spent in training and validation, by update, whatever the number of processes one after the other.
         updates_per_second: of the last interval.
         not_finite: whether a loss or a gradient was not.
         max_update: limit of updates, from the configuration at the top of the log; None without a limit.
         valid_subset: the first validation set, from the same place.
-        guard: what the guard said, by update.
         ended_by_guard: why the guard ended it as diverged or failed to train, if nothing was trained since.
     """
 
@@ -57,13 +55,11 @@ class TrainingLog:
     valid_loss: dict[int, float] = field(default_factory=dict)
     valid_bleu: dict[int, float] = field(default_factory=dict)
     tokens_per_second: dict[int, float] = field(default_factory=dict)
-    seconds: dict[int, float] = field(default_factory=dict)
     updates_per_second: float | None = None
     not_finite: bool = False
     max_update: int | None = None
     valid_subset: str = "valid"
     epochs: int = 0
-    guard: dict[int, str] = field(default_factory=dict)
     ended_by_guard: str = ""
 
     def take(self, line: str) -> None:
@@ -90,7 +86,6 @@ class TrainingLog:
         if "divergence_guard" in record:
             # The guard logs before its update is made.
             self.updates = max(self.updates, int(record["update"]) - 1)
-            self.guard[int(record["update"])] = record["divergence_guard"]
             self.ended_by_guard = record["ends"]
         elif f"{self.valid_subset}_num_updates" in record:
             updates = int(record[f"{self.valid_subset}_num_updates"])
@@ -105,7 +100,6 @@ class TrainingLog:
             self._note(self.train_loss, updates, record, "")
             if float(record.get("wps", 0)) > 0:
                 self.tokens_per_second[updates] = float(record["wps"])
-                self._note_time(updates, float(record.get("wpb", 0)) / float(record["wps"]))
             if float(record.get("ups", 0)) > 0:
                 self.updates_per_second = float(record["ups"])
         else:
@@ -119,13 +113,6 @@ class TrainingLog:
         if loss is not None:
             losses[updates] = float(loss)
             self.not_finite |= not math.isfinite(losses[updates])
-
-    def _note_time(self, updates: int, of_one: float) -> None:
-        """Add the time of an interval: a resumed training does not log its total."""
-        while self.seconds and next(reversed(self.seconds)) >= updates:
-            self.seconds.popitem()
-        last = next(reversed(self.seconds), 0)
-        self.seconds[updates] = self.seconds.get(last, 0.0) + (updates - last) * of_one
 
     @property
     def failure(self) -> str:

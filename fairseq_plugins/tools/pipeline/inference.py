@@ -1,6 +1,6 @@
-"""Translations, perplexity and validation loss of a model on the data of a plan; each is a return value.
+"""Translations and perplexity of a model on the data of a plan; each is a return value.
 
-Tasks, batches and models are those of ``fairseq-generate``, ``fairseq-eval-lm`` and ``fairseq-validate``.
+Tasks, batches and models are the same as in ``fairseq-generate`` and ``fairseq-eval-lm``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import torch
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.data.data_utils import post_process
 from fairseq.dataclass.configs import FairseqConfig
-from fairseq.logging import metrics
 from fairseq.logging.progress_bar import progress_bar
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, setup_task
 from fairseq.utils import resolve_max_positions, strip_pad
 from fairseq_cli.eval_lm import eval_lm
 from omegaconf import OmegaConf
 
-from fairseq_plugins.tools.decoder import Decoder, Hypothesis, moved
+from fairseq_plugins.tools.decoder import Decoder, Hypothesis
 from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet
 
 MULTIPLE = 8
@@ -37,7 +36,7 @@ class Translated(NamedTuple):
     Attributes:
         number: of the sentence in the test set, from 0.
         source: its tokens with joined subwords; None for speech.
-        reference: the same of the binarised reference; unknown words are ``<<unk>>``.
+        reference: the binarised reference with joined subwords; unknown words are ``<<unk>>``.
         hypothesis: the translation in the model's units.
         joined: the translation with joined subwords.
         text: ``joined`` as the task undoes its own units.
@@ -129,22 +128,6 @@ def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[f
     samples, words, starts = list(batches), task.target_dictionary, task.args.add_bos_token
     result = eval_lm([model], words, _shown(samples), target_dictionary=words, remove_bos_token=starts)
     return float(result["loss"]), sum(sample["ntokens"] for sample in samples)
-
-
-def validation_loss(plan: DecodePlan, checkpoint: Path) -> float:
-    """Return the loss of a checkpoint on the validation sets, in bits per token and not smoothed."""
-    model, config, task = _loaded(plan, checkpoint, {"data": str(plan.binarised), "eval_bleu": False})
-    criterion = task.build_criterion(config.criterion).eval()
-    logged = []
-    for subset in plan.validation.split(","):
-        task.load_dataset(subset, combine=False, epoch=1, task_cfg=config.task)
-        for sample in _batches(plan, task, model, subset, skip_long=True):
-            logged.append(task.valid_step(moved(sample, model), model, criterion)[2])
-    with metrics.aggregate(new_root=True) as measured:
-        task.reduce_metrics(logged, criterion)
-    values = measured.get_smoothed_values()
-    # A criterion without smoothing may log one loss alone.
-    return float(values.get("nll_loss", values["loss"]))
 
 
 def _loaded(

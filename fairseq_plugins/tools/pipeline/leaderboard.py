@@ -76,7 +76,7 @@ class Group:
 
     @property
     def departures(self) -> tuple[Difference, ...]:
-        """What keeps the runs from being the recipe of the nearest row; empty if they are one, or there is no row."""
+        """Differences between the runs and the nearest published recipe; empty without a difference or a row."""
         return min(self.published.values(), key=len, default=())
 
     @property
@@ -107,14 +107,6 @@ class Group:
     def values(self, number: Callable[[Run], float | None]) -> list[float]:
         """The finite values of a number of each run. The verdict shows a loss that is not."""
         return [value for run in self.runs if (value := number(run)) is not None and math.isfinite(value)]
-
-    def course(self, losses: Callable[[Run], Mapping[int, float]]) -> list[tuple[int, float, float]]:
-        """Updates, mean and deviation of a loss where all runs have a finite one; a single run has deviation 0."""
-        curves = [curve for run in self.runs if (curve := losses(run))]
-        finite = [{updates for updates, loss in curve.items() if math.isfinite(loss)} for curve in curves]
-        shared = set.intersection(*finite) if finite else set()
-        points = [(updates, [curve[updates] for curve in curves]) for updates in sorted(shared)]
-        return [(updates, statistics.fmean(values), deviation(values) or 0.0) for updates, values in points]
 
 
 def deviation(values: Sequence[float]) -> float | None:
@@ -187,11 +179,7 @@ def printed_metrics(row: PublishedRow) -> list[str]:
 
 
 def named_baseline(groups: Sequence[Group], name: str = "") -> Group:
-    """The row that the others are tested against: by label or configuration; default: the first.
-
-    Raises:
-        UserError: there is no such row.
-    """
+    """The row that the others are tested against, by label or configuration; a UserError if there is none."""
     wanted = name.removesuffix(".yaml")
     for group in groups:
         config = group.runs[0].config or ""
@@ -246,13 +234,8 @@ def compared(
 ) -> tuple[list[tuple[str, Comparison]], list[str]]:
     """Test every row against the baseline: on the saved translations, and over the seeds by Welch's test.
 
-    Args:
-        groups: the rows.
-        columns: the scores; only those of plain text are tested.
-        baseline: one of the rows.
-
-    Returns:
-        The tests, each with the name of its test set, and a line for each evaluation that cannot be compared.
+    Only scores of plain text are tested. Returns the tests, each with the name of its test set, and a line for each
+    evaluation that cannot be compared.
     """
     tests: list[tuple[str, Comparison]] = []
     notes: list[str] = []

@@ -87,14 +87,11 @@ def choose_precision(wanted: str, config: Any, machine: Machine, before: str | N
 
 
 def chosen(wanted: str, configured: str, machine: Machine, before: str | None = None) -> str:
-    """The precision to train in, by name.
+    """The precision to train in, by name; a UserError if the machine does not support the one that is ``wanted``.
 
-    ``auto`` is the configured one if the device supports it, else the nearest: fp16 for bf16 on an older GPU. For fp16
-    and amp on a CPU it is amp, which is in bfloat16 there, if the CPU has instructions for bfloat16, and else fp32. A
-    training that continues on a CPU keeps the one of the two that it began in (``before``).
-
-    Raises:
-        UserError: ``wanted`` is not supported by this machine.
+    ``auto`` is the configured one if the device supports it, else the nearest: fp16 for bf16 on an older GPU. On a CPU
+    fp16 and amp become amp in bfloat16, if the CPU has instructions for bfloat16, else fp32. A training that continues
+    on a CPU keeps the one of the two that it began in (``before``).
     """
     if wanted == "fp16" and machine.on_cpu:
         raise UserError("--precision fp16 needs a GPU; legal on a CPU: fp32, bf16, amp")

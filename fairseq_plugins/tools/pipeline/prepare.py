@@ -14,7 +14,7 @@ from subprocess import DEVNULL
 from typing import Any, get_type_hints
 
 from fairseq_plugins.errors import UserError, flag
-from fairseq_plugins.files import checksum, no_link, write_whole
+from fairseq_plugins.files import checksum, write_whole
 from fairseq_plugins.lines import check_files, in_step
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.sums import add_sums, require_sums
@@ -27,17 +27,13 @@ from fairseq_plugins.tools.text.command import value_of
 from fairseq_plugins.tools.text.steps import tokenise
 
 LEARNED = ("codes*", "sentencepiece.model*", "vocabulary.*")
-"""What a package of the training needs besides the data."""
+"""Files that a package of the training needs in addition to the data."""
 FINGERPRINT = 16
 """Digits of a text's SHA-256 in the settings of a directory; another number would refuse directories that exist."""
 
 
 class Preparation:
-    """Prepares one directory.
-
-    Raises:
-        UserError: a file is missing or empty, or where results are written; sets and settings contradict each other.
-    """
+    """Prepares one directory; a UserError if a file is missing or settings contradict."""
 
     def __init__(self, directory: Path, sets: Sets, settings: Settings) -> None:
         self.directory = directory
@@ -59,11 +55,7 @@ class Preparation:
         self.checksums = {path: self._checksum(path) for _, path in self._given_files()}
 
     def run(self) -> None:
-        """Run all stages; finished ones are skipped.
-
-        Raises:
-            UserError: bad text, other settings than before, another job in the directory, a failed step.
-        """
+        """Run all stages; finished ones are skipped. A UserError for bad text or other settings than before."""
         with self.workspace.claimed():
             # Settings contain fingerprints of the text. They are only written for checked text, so after bad text is
             # corrected the same directory can be used.
@@ -121,7 +113,6 @@ class Preparation:
 
     def _check_texts(self) -> None:
         """Check that each pair of files is UTF-8, not empty and of equal length, and what the sets share."""
-        self._require_own_text_of_each_set()
         settings = self.settings
         pairs = list(zip(*self.training.values(), strict=True))
         held_out = {name: self._pair(given.prefix) for name, given in self.sets.given.items()}
@@ -133,7 +124,7 @@ class Preparation:
                     step(check_files, files)
 
         def rows(pair: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-            # The line ends of one text may be those of Windows, and of another not.
+            # One text may have the line ends of Windows, and another text may not.
             return (tuple(map(str.strip, row)) for row in in_step(pair))
 
         training = (row for pair in pairs for row in rows(pair))
@@ -146,27 +137,6 @@ class Preparation:
         if (settings.tokeniser, settings.subwords, settings.given_subwords) == ("none", "none", None):
             # Undeclared subwords would be scored with their marks.
             step(description.require_no_marks, [path for paths in self.training.values() for path in paths])
-
-    def _require_own_text_of_each_set(self) -> None:
-        """Check that no validation or test set is a training text, by content; a test set may be used for validation.
-
-        Raises:
-            UserError: the two are the same.
-        """
-        content = {
-            prefix: tuple(self.checksums[path] for path in self._pair(prefix))
-            for prefix in [*self.sets.train, *(given.prefix for given in self.sets.given.values())]
-        }
-        trained = {content[prefix]: prefix for prefix in self.sets.train}
-        validation = self.sets.given.get("valid")
-        for name, given in self.sets.given.items():
-            if training := trained.get(content[given.prefix]):
-                raise UserError(
-                    f"{given.prefix}: the text of {name} is the training text {training}; give one that the "
-                    f"model does not see in training{', or every-100th' if name == 'valid' else ''}"
-                )
-            if validation and given is not validation and content[given.prefix] == content[validation.prefix]:
-                say(f"{name} is the text of valid: checkpoints are chosen on it")
 
     def _describe(self) -> None:
         """Tokens, subwords and case of the text: as given, or as made here."""
@@ -195,19 +165,11 @@ class Preparation:
         self.workspace.make(output, lambda partial: step(function, given, partial, **options))
 
     def _tokenise(self, name: str, language: str, inputs: Sequence[Path], output: Path) -> None:
-        settings = self.settings
-        self._make(
-            tokenise,
-            inputs,
-            output,
-            language=language,
-            kind=settings.tokeniser,
-            normalise=self._is_normalised(name),
-            aggressive=settings.aggressive,
-            escape=settings.escape,
-            lower_case=settings.lower_case,
-            workers=settings.workers,
-        )
+        options = self._settings("aggressive", "escape", "lower_case", "workers") | {"kind": self.settings.tokeniser}
+        self._make(tokenise, inputs, output, language=language, normalise=self._is_normalised(name), **options)
+
+    def _settings(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self.settings, name) for name in names}
 
     def _tokenise_and_clean_training(self) -> Path:
         """The directory of the training text and of the validation text that was split off."""
@@ -223,20 +185,12 @@ class Preparation:
 
     def _clean(self, source: Path, name: str, output: Path) -> Path:
         """Both languages of a set, and ``kept``: the numbers of the kept lines."""
-        settings = self.settings
 
         def clean(partial: Path) -> None:
             partial.mkdir()
-            first, second = ((source / f"{name}.{end}", partial / f"{name}.{end}") for end in settings.languages)
-            step(
-                parallel.clean,
-                (first[0], second[0]),
-                (first[1], second[1]),
-                partial / "kept",
-                min_length=settings.min_length,
-                max_length=settings.max_length,
-                ratio=settings.ratio,
-            )
+            names = [f"{name}.{end}" for end in self.settings.languages]
+            given, made = ((place / names[0], place / names[1]) for place in (source, partial))
+            step(parallel.clean, given, made, partial / "kept", **self._settings("min_length", "max_length", "ratio"))
 
         self.workspace.make(output, clean)
         return output
@@ -339,7 +293,6 @@ class Preparation:
             self._make(parallel.select, [path], output, lines=kept)
 
     def _binarise(self, output: Path) -> None:
-        """Binarise, and check that each file is still the one whose fingerprint the settings hold."""
         settings = self.settings
         words = ["--source-lang", settings.source, "--target-lang", settings.target, "--workers", settings.workers]
         words += ["--destdir", output, "--trainpref", self.text / "train", "--validpref", self.text / "valid"]
@@ -348,17 +301,8 @@ class Preparation:
         words += ["--nwordssrc", settings.types, "--nwordstgt", settings.types] if settings.types else []
         words += ["--srcdict", settings.source_dict] if settings.source_dict else []
         words += ["--tgtdict", settings.target_dict] if settings.target_dict else []
-        # What it prints stands in data-bin/preprocess.log, too.
+        # data-bin/preprocess.log has the output, too.
         commands.run(*commands.DEEP, "preprocess", *words, output=DEVNULL)
-        for path, before in self.checksums.items():
-            if not path.is_file() or checksum(path) != before:
-                # Stages may have read either text, so the directory is refused from now on.
-                with open(self.directory / SETTINGS, "a", encoding="utf-8", opener=no_link) as remembered:
-                    remembered.write(f"changed={path}\n")
-                raise UserError(
-                    f"{path}: changed while it was prepared; when it is whole, delete {self.directory} and give the "
-                    "command again"
-                )
         learned = [path for name in LEARNED for path in self.directory.glob(name)]
         add_sums(output, {f"../{path.name}": path for path in learned})
 
@@ -421,7 +365,7 @@ def _parser() -> OneLineParser:
         reading = {"action": BooleanOptionalAction} if kind is bool else value_of(kind, setting.metadata["least"])
         default = SUPPRESS if setting.default is MISSING else setting.default
         flags.add_argument(flag(setting.name), default=default, help=setting.metadata["help"], **reading)
-    flags.add_argument("--check", action="store_true", help="only check the settings against those of DIR")
+    flags.add_argument("--check", action="store_true", help="only compare the settings with the settings of DIR")
     return flags
 
 

@@ -28,11 +28,7 @@ def setting(default: Any, help: str, least: int = 1) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a preparation: each is an option of ``fairseq-deep prepare``.
-
-    Raises:
-        UserError: two settings contradict each other.
-    """
+    """Settings of a preparation, each an option of ``fairseq-deep prepare``; a UserError if two contradict."""
 
     source: str = setting("de", "source language: suffix of the file names, and language of the tokeniser")
     target: str = setting("en", "target language")
@@ -57,7 +53,7 @@ class Settings:
     )
     min_length: int = setting(1, "minimum length of both sides of a training pair")
     max_length: int = setting(250, "maximum length of both sides of a training pair")
-    ratio: float = setting(1.5, "maximum length of one side of a training pair over that of the other")
+    ratio: float = setting(1.5, "maximum ratio of the lengths of the two sides of a training pair")
     subwords: Literal["bpe", "sentencepiece", "none"] = setting("bpe", "subword model to learn; none: no subwords")
     size: int = setting(32000, "number of BPE merges or SentencePiece pieces")
     joint_codes: bool = setting(
@@ -165,11 +161,7 @@ class Sets:
 def sets_of(
     train: Sequence[str], valid: Sequence[str], tests: Sequence[str], raw: Sequence[str], changed: Sequence[str]
 ) -> Sets:
-    """The sets of the flags; all except ``train`` and ``valid`` have the form ``NAME=VALUE``.
-
-    Raises:
-        UserError: a set is missing, given twice or misnamed.
-    """
+    """The sets of the flags, ``NAME=VALUE`` except ``train`` and ``valid``; a UserError for a missing or wrong one."""
     if not train:
         raise UserError("no --train PREFIX given")
     if not valid:
@@ -184,7 +176,7 @@ def sets_of(
     every = every_of(prefixes["valid"])
     if every is not None:
         del prefixes["valid"]
-    references, changes = _by_set("--raw", raw), _by_set("--changed", changed)
+    references, changes = (dict(map(_named, words)) for words in (raw, changed))
     for name in {*references, *changes}.difference(prefixes):
         raise UserError(f"--raw or --changed {name}= is given, but no set {name}")
     given = {
@@ -194,22 +186,9 @@ def sets_of(
     return Sets(train, every, given)
 
 
-def _by_set(option: str, given: Sequence[str]) -> dict[str, str]:
-    values = dict(map(_named, given))
-    if len(values) < len(given):
-        raise UserError(f"{option}: two values for one set; join the changes of a set by commas")
-    return values
-
-
 def every_of(valid: str) -> int | None:
-    """N of ``every-Nth``; None for a prefix.
-
-    Raises:
-        UserError: no training pair would be left.
-    """
+    """N of ``every-Nth``; None for a prefix."""
     matched = _EVERY.fullmatch(valid)
-    if matched and int(matched[1]) < 2:
-        raise UserError(f"--valid {valid} would leave no training pair")
     return int(matched[1]) if matched else None
 
 

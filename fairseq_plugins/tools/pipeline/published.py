@@ -48,7 +48,7 @@ class PublishedRow:
         row: the row of the table, and its column where the table has several.
         config: the YAML file below ``configs/``, without ``.yaml``.
         overrides: Hydra overrides of it.
-        seeds: those of the paper; one training each.
+        seeds: seeds of the paper; one training each.
         tokens_per_update: maximum over all GPUs; None if the paper does not state it.
         gpus: of the paper; None if it does not state them.
         gpu_days: the paper's GPUs times its days; None if it does not state them, and for a training that failed.
@@ -144,14 +144,14 @@ def published_rows(run: Run) -> list[PublishedRow]:
 
 
 class Difference(NamedTuple):
-    """What keeps a run from being a published row's recipe: in short for a table, and in full for a remark."""
+    """A difference between a run and a published recipe: in short for a table, and in full for a remark."""
 
     short: str
     full: str
 
 
 def differences(runs: Sequence[Run], row: PublishedRow) -> tuple[Difference, ...]:
-    """What keeps the seeds of one recipe from being the row's; if there is nothing, its number is comparable."""
+    """Differences between the runs of one recipe and a row; its number is comparable if there is none."""
     differing = dict.fromkeys(difference for run in runs for difference in _differences(run, row))
     seeds = {run.seed for run in runs}
     if not seeds.issuperset(row.seeds):

@@ -63,15 +63,10 @@ class Report:
 
 
 def make_report(paths: Sequence[Path], baseline: str = "", notes: Sequence[str] = ()) -> Report:
-    """Read the runs and put the report together.
+    """Read the trainings, or directories of trainings, and put the report together.
 
-    Args:
-        paths: trainings, or directories of trainings.
-        baseline: the row that the others are tested against; default: the first.
-        notes: lines to put before the report's own.
-
-    Raises:
-        UserError: a path is not a run, or there is no such row.
+    ``baseline`` is the row that the others are tested against (default: the first); ``notes`` come before its own.
+    A UserError for a path that is not a run, or an unknown row.
     """
     groups = gather([read_run(path) for path in find_runs(list(paths))])
     columns, first = score_columns(groups), named_baseline(groups, baseline)
@@ -94,7 +89,7 @@ def table(shown: Report) -> list[list[str]]:
             group.label,
             group.layers or ABSENT,
             str(len(group.runs)),
-            number(group.runs[0].parameters, ",d"),
+            number(group.runs[0].settings.get("parameters"), ",d"),
             _mean(group, group.values(lambda run: float(run.updates)), ",.0f"),
             _mean(group, group.values(lambda run: run.log.final_valid_loss), ".3f"),
             *(_score(group, column, shown) for column in shown.columns),
@@ -201,7 +196,8 @@ def as_csv(shown: Report) -> str:
     rows: list[list[object]] = [[*header]]
     for group in shown.groups:
         for run in group.runs:
-            training = [group.label, group.layers, run.seed, run.parameters, run.updates, run.log.final_valid_loss]
+            size, loss = run.settings.get("parameters"), run.log.final_valid_loss
+            training = [group.label, group.layers, run.seed, size, run.updates, loss]
             scores = [column.score(run) for column in columns]
             machine = [run.log.median_speed, group.devices, run.directory]
             rows.append([*training, verdict_of(run).outcome, *scores, *machine])
@@ -212,17 +208,7 @@ def as_csv(shown: Report) -> str:
 
 
 def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = ()) -> None:
-    """Print a report, and write ``report.md`` and ``report.csv`` into ``directory``.
-
-    Args:
-        paths: as for :func:`make_report`.
-        directory: for the files.
-        baseline: as for :func:`make_report`.
-        notes: as for :func:`make_report`.
-
-    Raises:
-        UserError: as :func:`make_report`; a file cannot be written.
-    """
+    """Print the report of :func:`make_report`; write ``report.md`` and ``report.csv`` into ``directory``."""
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
     shown = make_report(paths, baseline, notes)
     files = {directory / "report.md": as_markdown(shown), directory / "report.csv": as_csv(shown)}
@@ -240,9 +226,8 @@ def main(argv: Sequence[str]) -> int:
     flags = OneLineParser(prog="fairseq-deep report", description=about)
     flags.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a training, or a directory of trainings")
     flags.add_argument("--output", type=Path, default=Path("report"), metavar="DIR", help="output directory")
-    flags.add_argument(
-        "--baseline", default="", metavar="NAME", help="row that the others are tested against; default: the first"
-    )
+    baseline = "row that the others are tested against; default: the first"
+    flags.add_argument("--baseline", default="", metavar="NAME", help=baseline)
     args = flags.read(argv)
     report_on(args.runs, args.output, args.baseline)
     return 0

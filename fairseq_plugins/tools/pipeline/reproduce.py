@@ -10,7 +10,7 @@ import os
 import runpy
 import shlex
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from fairseq_plugins.tools.pipeline.workspace import Workspace
 
 
 class Wanted(NamedTuple):
-    """One training of a table; ``seeds`` are the paper's, ``overrides`` those of its row."""
+    """One training of a table, with the seeds of the paper and the overrides of its row."""
 
     config: str
     seeds: tuple[int, ...]
@@ -64,13 +64,10 @@ class Wanted(NamedTuple):
 
 
 def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[Wanted]:
-    """The trainings of the rows of one table, each once, in their order.
+    """The trainings of the rows of one table, each once, in their order; a UserError if ``only`` has an unknown name.
 
     ``only`` are corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``), or several
     words with commas between them that all hold, such as the points of a sweep by the names of their directories.
-
-    Raises:
-        UserError: ``only`` contains an unknown name.
     """
     wanted = [Wanted(*key) for key in dict.fromkeys((row.config, row.seeds, row.overrides) for row in rows)]
     chosen = {name: [one for one in wanted if one.words.issuperset(name.split(","))] for name in only}
@@ -138,17 +135,12 @@ def of_each_method(wanted: Sequence[Wanted]) -> list[Wanted]:
     return list(methods.values())
 
 
-def small_texts() -> dict[str, Any]:
-    """The module of the tests that writes small archives and small prepared texts; empty without a checkout."""
-    top = checkout()
-    return runpy.run_path(str(top / "tests" / "scripts" / "archives.py")) if top else {}
-
-
 def small_archives(corpus: str, place: Path) -> dict[str, str]:
     """Write small archives with the published layout; return the settings of a preparation from them."""
-    write = small_texts()["write_archives"]  # without a checkout no script prepares archives
+    # Without a checkout no script prepares archives.
+    write = runpy.run_path(str((checkout() or Path()) / "tests" / "scripts" / "archives.py"))["write_archives"]
     Workspace(place.parent).make(place, lambda target: write(corpus, target))
-    # A hundredth of so few pairs would be empty, and the known checksums are those of the published files.
+    # A hundredth of so few pairs would be empty, and the known checksums belong to the published files.
     valid = os.environ.get("VALID") or "newstest2013"
     return {"VALID": valid, "ARCHIVE_DIR": str(place), "CHECKSUMS": os.devnull}
 
@@ -157,11 +149,7 @@ def small_archives(corpus: str, place: Path) -> dict[str, str]:
 
 
 def script_of(corpus: str, place: Path) -> Path | None:
-    """The script that prepares a corpus; None if there is none, and ``place`` holds the prepared corpus.
-
-    Raises:
-        UserError: there is neither a script nor the prepared corpus.
-    """
+    """The script that prepares a corpus; None if ``place`` holds the prepared corpus; a UserError without either."""
     top = checkout()
     # Google's text is one of those that papers call WMT'14.
     name = "wmt14_en_de" if corpus == "wmt16_en_de" else corpus
@@ -189,16 +177,6 @@ def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Se
     return kept or [[]]
 
 
-def require_known(given: Iterable[tuple[str, str, str]], corpora: Collection[str]) -> None:
-    """Refuse settings of a preparation (corpus, name, value) whose corpus is misspelt.
-
-    Raises:
-        UserError: with every such corpus.
-    """
-    if unknown := [unknown_name("corpus of --prepare", of, corpora) for of, _, _ in given if of not in corpora]:
-        raise UserError(unknown)
-
-
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -209,43 +187,26 @@ def main(argv: Sequence[str]) -> int:
     )
     flags.add_argument("paper", metavar="PAPER", help="a paper of docs/reproduction.md, such as Admin")
     flags.add_argument("table", metavar="TABLE", help="a table of the paper, such as 'Table 2'")
-    flags.add_argument(
-        "only",
-        nargs="*",
-        default=[],
-        metavar="NAME",
-        help="a corpus, a configuration, or a point of a sweep, such as iwslt14_de_en, admin_6e6d or "
-        "admin_6e6d_no_warmup,lr=0.0003; default: all",
+    only = (
+        "a corpus, a configuration, or a point of a sweep, such as iwslt14_de_en, admin_6e6d or "
+        "admin_6e6d_no_warmup,lr=0.0003; default: all"
     )
-    flags.add_argument("--out", type=Path, metavar="DIR", help="output directory; default: runs/PAPER_TABLE")
-    flags.add_argument("--data", type=Path, metavar="DIR", help="directory of prepared corpora; default: OUT/data")
-    flags.add_argument(
-        "--seeds", nargs="+", type=at_least(0), default=[], metavar="N", help="seeds to run; default: the paper's"
+    prepare = "a setting of the script that prepares CORPUS, such as wmt14_en_de:VARIANT=admin"
+    tests = "arguments for fairseq-deep evaluate; repeat for several calls; default: all test sets at once"
+    smoke = (
+        "test the whole chain at toy size in minutes on a CPU, with one training per method; needs --data unless "
+        "the package runs from a checkout"
     )
-    flags.add_argument(
-        "--prepare",
-        type=_setting,
-        action="append",
-        default=[],
-        metavar="CORPUS:NAME=VALUE",
-        help="a setting of the script that prepares CORPUS, such as wmt14_en_de:VARIANT=admin",
-    )
-    flags.add_argument(
-        "--evaluate",
-        type=_evaluation,
-        action="append",
-        default=[],
-        metavar="'TEST_SET ... [OPTION ...]'",
-        help="arguments for fairseq-deep evaluate; repeat for several calls; default: all test sets at once",
-    )
-    flags.add_argument("--train-only", action="store_true", help="only train, for a table of losses")
-    flags.add_argument(
-        "--smoke",
-        action=BooleanOptionalAction,
-        default=False,
-        help="test the whole chain at toy size in minutes on a CPU, with one training per method; needs --data unless "
-        "the package runs from a checkout",
-    )
+    several: dict[str, Any] = {"action": "append", "default": []}
+    add = flags.add_argument
+    add("only", nargs="*", default=[], metavar="NAME", help=only)
+    add("--out", type=Path, metavar="DIR", help="output directory; default: runs/PAPER_TABLE")
+    add("--data", type=Path, metavar="DIR", help="directory of prepared corpora; default: OUT/data")
+    add("--seeds", nargs="+", type=at_least(0), default=[], metavar="N", help="seeds to run; default: the paper's")
+    add("--prepare", type=_setting, **several, metavar="CORPUS:NAME=VALUE", help=prepare)
+    add("--evaluate", type=_evaluation, **several, metavar="'TEST_SET ... [OPTION ...]'", help=tests)
+    add("--train-only", action="store_true", help="only train, for a table of losses")
+    add("--smoke", action=BooleanOptionalAction, default=False, help=smoke)
     read_how = add_options(flags)
     args = flags.read(argv)
     if args.smoke:
@@ -275,7 +236,9 @@ def _reproduce(args: Namespace, options: CompareOptions) -> None:
         raise UserError(unknown_name("table", f"{args.paper} {args.table}", [" ".join(key) for key in tables]))
     rows = tables[args.paper, args.table]
     wanted = trainings(rows, args.only)
-    require_known(args.prepare, {row.config.partition("/")[0] for row in rows})
+    corpora = dict.fromkeys(row.config.partition("/")[0] for row in rows)
+    if unknown := [unknown_name("corpus of --prepare", of, corpora) for of, _, _ in args.prepare if of not in corpora]:
+        raise UserError(unknown)
     out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem + ("_smoke" if args.smoke else ""))
     if args.smoke:
         wanted = of_each_method(wanted)
@@ -283,17 +246,13 @@ def _reproduce(args: Namespace, options: CompareOptions) -> None:
     evaluations = [] if args.train_only else args.evaluate or [[]]
     corpora = dict.fromkeys(training.corpus for training in wanted)
     places = {corpus: (args.data or out / "data") / corpus for corpus in corpora}
-    # Texts that no script prepares, or only with packages of its own.
-    ready = small_texts().get("PREPARED", {}) if args.smoke and not args.data else {}
-    scripts = {corpus: script_of(corpus, place) for corpus, place in places.items() if corpus not in ready}
+    scripts = {corpus: script_of(corpus, place) for corpus, place in places.items()}
     workspace = Workspace(out, dry_run=options.dry_run)
     runs: list[Path] = []
     with interruptible(), workspace.claimed():
         workspace.remember({"smoke": int(args.smoke)})
         for corpus, data in places.items():
-            if corpus in ready and not options.dry_run:
-                ready[corpus](data)
-            elif script := scripts.get(corpus):
+            if script := scripts[corpus]:
                 small = {} if options.dry_run or not args.smoke else small_archives(corpus, out / "archives" / corpus)
                 usual = {"VARIANT": os.environ.get("VARIANT") or "wmt16-google"} if corpus == "wmt16_en_de" else {}
                 given = {name: value for of, name, value in args.prepare if of == corpus}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.errors import UserError
@@ -35,7 +35,6 @@ FORMATS: Mapping[str, Any] = {
 """The formats of JSON files, as :mod:`fairseq_plugins.records` writes them; older versions left out entries."""
 
 Settings = Mapping[str, Any]
-T = TypeVar("T")
 
 
 class StoredScore(NamedTuple):
@@ -85,13 +84,13 @@ class Run:
 
     @property
     def config(self) -> str | None:
-        """The YAML file below ``configs/``, without ``.yaml``; None if ``run.json`` lacks it."""
-        return self._value("config", str)
+        """The YAML file below ``configs/``, without ``.yaml``; None if ``run.json`` lacks it, as the values below."""
+        return self.settings.get("config")
 
     @property
     def overrides(self) -> tuple[str, ...]:
         """The KEY=VALUE changes of the configuration, including the seed."""
-        return tuple(map(str, self._value("overrides", list) or ()))
+        return tuple(self.settings.get("overrides") or ())
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -100,18 +99,13 @@ class Run:
 
     @property
     def precision(self) -> str | None:
-        """Precision of the training, ``fp32``, ``fp16``, ``bf16`` or ``amp``; None if ``run.json`` lacks it."""
-        return self._value("precision", str)
+        """Precision of the training, ``fp32``, ``fp16``, ``bf16`` or ``amp``."""
+        return self.settings.get("precision")
 
     @property
     def seed(self) -> int | None:
-        """The seed of the training; None if ``run.json`` lacks it."""
-        return self._value("seed", int)
-
-    @property
-    def parameters(self) -> int | None:
-        """Number of parameters; None if ``run.json`` lacks it."""
-        return self._value("parameters", int)
+        """The seed of the training."""
+        return self.settings.get("seed")
 
     @property
     def updates(self) -> int:
@@ -125,10 +119,9 @@ class Run:
 
     @property
     def data(self) -> Path | None:
-        """The prepared directory that it was trained on; None if ``run.json`` lacks it."""
-        if (path := self._value("data", str)) is None:
-            return None
-        return Path(path).parent if Path(path).name == "data-bin" else Path(path)
+        """The prepared directory that it was trained on."""
+        path = Path(self.settings["data"]) if self.settings.get("data") is not None else None
+        return path.parent if path is not None and path.name == "data-bin" else path
 
     def score(self, test_set: str, metric: str) -> float | None:
         """A score by the name of its metric, such as ``sacreBLEU``; None without one."""
@@ -139,10 +132,6 @@ class Run:
     def configured(self, group: str, key: str) -> Any:
         """A value of the complete configuration in ``run.json``; None if it is missing."""
         return ((self.settings.get("configuration") or {}).get(group) or {}).get(key)
-
-    def _value(self, key: str, kind: type[T]) -> T | None:
-        value = self.settings.get(key)
-        return value if isinstance(value, kind) else None
 
 
 def sets_seed(change: str) -> bool:
@@ -156,11 +145,7 @@ def is_run(directory: Path) -> bool:
 
 
 def read_run(directory: Path) -> Run:
-    """Read one run.
-
-    Raises:
-        UserError: the directory does not exist or is not a training.
-    """
+    """Read one run; a UserError if the directory does not exist or is not a training."""
     if not directory.is_dir():
         raise UserError(f"{directory}: no such directory")
     if not is_run(directory):
@@ -178,11 +163,7 @@ def read_run(directory: Path) -> Run:
 
 
 def find_runs(paths: list[Path]) -> list[Path]:
-    """The runs among ``paths`` and below the others, each once, in a fixed order.
-
-    Raises:
-        UserError: a path does not exist, or there is no run in it.
-    """
+    """The runs among ``paths`` and below the others, each once, in order; a UserError for a path without one."""
     runs = {
         path: [path] if is_run(path) else sorted({mark.parent for name in (SETTINGS, LOG) for mark in path.rglob(name)})
         for path in paths
@@ -194,11 +175,7 @@ def find_runs(paths: list[Path]) -> list[Path]:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """The content of a file of ``FORMATS``, with the settings of a model under their names of today.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """The content of a file of ``FORMATS``, with today's names of settings; a UserError if it is damaged."""
     record = dict(read_json(path, FORMATS[path.name]))
     model = (record.get("configuration") or {}).get("model", {})
     for earlier, name in OLD_NAMES.items():

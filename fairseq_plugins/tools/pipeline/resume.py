@@ -1,4 +1,4 @@
-"""What RUN holds of a training: ``run.json`` says which it is, and ``finished`` how it ended.
+"""State of a training in RUN: ``run.json`` has its settings, and ``finished`` says how it ended.
 
 A training completes, diverges, or fails with an error. A divergence is a result (the same training would diverge
 again), so ``finished`` records the first two. A training may be continued, and a completed one may be made longer.
@@ -30,11 +30,7 @@ NOT_TO_CHANGE = ("precision", "tokens_per_update")
 
 
 def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None:
-    """Check that ``run`` continues with its old settings; the machine may change, and the training become longer.
-
-    Raises:
-        UserError: settings differ; they are named.
-    """
+    """Raise a UserError if ``run`` has other settings; the machine may change, and the training become longer."""
     changed = [f"{name}: {new[name]}, was {old.get(name)}" for name in NOT_TO_CHANGE if old.get(name) != new[name]]
     if old.get("data_content") != new["data_content"]:
         changed.append("dictionaries or training files differ")
@@ -45,8 +41,9 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
         before[rate] = None
     # A newer version may have new settings. Paths are not settings.
     own = before.keys() & after.keys() - {"task.data", "distributed_training.distributed_world_size"}
-    # Neither a validation that translates nor a graph changes a weight.
-    own = {name for name in own if not name.startswith(("task.eval_bleu", "common.cuda_graphs"))}
+    # BLEU of validations, graphs and loggers change no weight.
+    apart = ("task.eval_bleu", "common.cuda_graphs", "common.tensorboard_logdir", "common.wandb_project")
+    own = {name for name in own if not name.startswith(apart)}
     if is_longer(old, new):
         own -= {f"optimization.{name}" for name in LIMITS}
     # Some settings are copied from group to group (the learning rate); report each change once.
@@ -73,7 +70,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a limit of ``new`` is above that of ``old``, and none is below."""
+    """Whether ``new`` has a larger limit than ``old``, and no smaller limit."""
     limits = [record.get("configuration", {}).get("optimization", {}) for record in (old, new)]
     before, after = ([settings.get(name) or math.inf for name in LIMITS] for settings in limits)
     return before != after and all(map(operator.le, before, after))
@@ -103,11 +100,7 @@ class Ending:
 
 
 def finished(run: Path) -> Ending | None:
-    """The content of ``RUN/finished``; None if the training has not ended.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """The content of ``RUN/finished``; None if the training has not ended, a UserError if the file is damaged."""
     try:
         return Ending(**read_record(run / FINISHED)) if (run / FINISHED).exists() else None
     except TypeError as error:
@@ -115,12 +108,9 @@ def finished(run: Path) -> Ending | None:
 
 
 def say_how_it_ended(run: Path, code: int, log: Path, since: int) -> Ending:
-    """Write ``RUN/finished`` for a training that completed or diverged, by its exit code and its log.
+    """Write ``RUN/finished`` for a training that completed or diverged; a UserError with its own message if it failed.
 
     Earlier attempts wrote the first ``since`` bytes of the log.
-
-    Raises:
-        UserError: it failed with an error; the message is the training's own.
     """
     whole = read_log(log)
     ending = Ending(whole.updates, whole.epochs)

@@ -1,7 +1,7 @@
 """``fairseq-deep run CONFIG DATA RUN [KEY=VALUE ...]``: train one configuration; the same command resumes.
 
-The machine changes how the batches of an update are shared, never which they are. A run goes through this file from top
-to bottom: the request, the plan for this machine, the check that RUN can be continued, the training, and its end.
+The machine changes how the batches of an update are shared, never which they are. This file has the parts of a run in
+their order: the request, the plan for this machine, the check that RUN can be continued, the training, and its end.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.errors import UserError, report
+from fairseq_plugins.errors import UserError, report, visible
 from fairseq_plugins.files import checksum, no_link, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import end_with, users_mistake
@@ -43,10 +41,10 @@ from fairseq_plugins.tools.pipeline.configuration import (
 )
 from fairseq_plugins.tools.pipeline.corpus import binarised, check_data
 from fairseq_plugins.tools.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
-from fairseq_plugins.tools.pipeline.progress import Progress, Screen
+from fairseq_plugins.tools.pipeline.progress import Progress
 from fairseq_plugins.tools.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS, read_record
 from fairseq_plugins.tools.pipeline.resume import Ending, check_unchanged, finished, is_longer, say_how_it_ended
-from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart
+from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart, say
 from fairseq_plugins.tools.text.description import described
 
 DEFAULT_PORT = 29500
@@ -84,36 +82,19 @@ class Request:
     master_addr: str = "localhost"
     master_port: int | None = None
     precision: str = "auto"
-    tensorboard: bool = False
-    wandb_project: str = ""
     quiet: bool = False
     dry_run: bool = False
 
 
 def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
     """Add the options that a comparison passes on to each training."""
-    group = flags.add_argument_group("training")
+    add = flags.add_argument_group("training").add_argument
+    precision = f"auto: as configured if the device supports it (default); or {', '.join(PRECISIONS)}"
+    switch: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": False}
     return [
-        group.add_argument(
-            "--processes",
-            type=at_least(1),
-            metavar="N",
-            help="processes of this machine; default: one per GPU, 1 on a CPU",
-        ),
-        group.add_argument(
-            "--precision",
-            default="auto",
-            choices=("auto", *PRECISIONS),
-            metavar="P",
-            help=f"auto: as configured if the device supports it (default); or {', '.join(PRECISIONS)}",
-        ),
-        group.add_argument(
-            "--tensorboard", action=argparse.BooleanOptionalAction, default=False, help="log to RUN/tensorboard, too"
-        ),
-        group.add_argument("--wandb-project", default="", metavar="NAME", help="log to Weights & Biases, too"),
-        group.add_argument(
-            "--quiet", action=argparse.BooleanOptionalAction, default=False, help="do not show the progress"
-        ),
+        add("--processes", type=at_least(1), metavar="N", help="of this machine; default: one per GPU, 1 on a CPU"),
+        add("--precision", default="auto", choices=("auto", *PRECISIONS), metavar="P", help=precision),
+        add("--quiet", **switch, help="do not show the progress"),
     ]
 
 
@@ -125,50 +106,37 @@ def main(argv: Sequence[str]) -> int:
         epilog="Exit codes: 0 trained; 1 diverged or failed to train: the loss was not finite, or the guard has ended "
         "the training; 2 an error, in one line for each problem; 130 interrupted.",
     )
-    flags.add_argument(
-        "config", type=Path, metavar="CONFIG", help="a YAML file, or its name in configs/: multi30k_de_en/admin_3e3d"
-    )
+    config = "a YAML file, or its name in configs/: multi30k_de_en/admin_3e3d"
+    flags.add_argument("config", type=Path, metavar="CONFIG", help=config)
     flags.add_argument("data", type=Path, metavar="DATA", help="prepared data, or the output of fairseq-preprocess")
     flags.add_argument("run", type=Path, metavar="RUN", help="the training's own directory")
-    flags.add_argument(
-        "changes",
-        nargs="*",
-        default=[],
-        metavar="KEY=VALUE",
-        help="changes to the configuration, for example optimization.max_update=1000",
-    )
+    changes = "changes to the configuration, for example optimization.max_update=1000"
+    flags.add_argument("changes", nargs="*", default=[], metavar="KEY=VALUE", help=changes)
     add_options(flags)
-    several = flags.add_argument_group("several machines, with RUN on a shared disk")
-    several.add_argument("--nodes", type=at_least(1), default=1, metavar="N", help="number of machines; default: 1")
-    several.add_argument("--rank", type=at_least(0), default=0, metavar="N", help="number of this machine, from 0")
-    several.add_argument("--master-addr", default="localhost", metavar="HOST", help="address of machine 0")
-    several.add_argument("--master-port", type=at_least(1), metavar="PORT", help=f"default: {DEFAULT_PORT}")
+    add = flags.add_argument_group("several machines, with RUN on a shared disk").add_argument
+    add("--nodes", type=at_least(1), default=1, metavar="N", help="number of machines; default: 1")
+    add("--rank", type=at_least(0), default=0, metavar="N", help="number of this machine, from 0")
+    add("--master-addr", default="localhost", metavar="HOST", help="address of machine 0")
+    add("--master-port", type=at_least(1), metavar="PORT", help=f"default: {DEFAULT_PORT}")
     flags.add_argument("--dry-run", action=argparse.BooleanOptionalAction, default=False, help="only print the command")
     return train(Request(**vars(flags.read(argv))))
 
 
 def train(request: Request) -> int:
-    """Train, continue, or leave a finished training as it is.
-
-    Returns:
-        0, or 1 for a training that ended with a NaN or infinite loss.
-
-    Raises:
-        UserError: as :func:`make_plan` and :func:`begun`, or the training ended by a mistake.
-    """
+    """Train, continue, or leave a finished training as it is; 1 for a training that diverged, else 0."""
     require_apart(request.run, request.data, "RUN")
     # One directory per machine: a lock of another machine may be invisible here.
     place = request.run if request.rank == 0 else request.run / f".rank{request.rank}"
     with interruptible(), Workspace(place, dry_run=request.dry_run).claimed():
         log = request.run / ("train.log" if request.rank == 0 else f"train.rank{request.rank}.log")
-        since, screen = log.stat().st_size if log.exists() else 0, Screen()
+        since = log.stat().st_size if log.exists() else 0
         # Only the first machine logs the numbers.
-        trains, code = _trained(request, log, None if request.quiet or request.rank else Progress(log, since, screen))
-        screen.show("")
+        trains, code = _trained(request, log, None if request.quiet or request.rank else Progress(log, since))
         if not trains or request.rank:
             return code
         ending = say_how_it_ended(request.run, code, log, since)
-        (Screen(sys.stderr) if ending.exit_code else screen).say(f"{request.run}: {ending.sentence()}")
+        output = sys.stderr if ending.exit_code else sys.stdout
+        print(visible(f"{request.run}: {ending.sentence()}"), file=output, flush=True)
         return ending.exit_code
 
 
@@ -206,20 +174,9 @@ class LaunchPlan:
 
 
 def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
-    """Check everything that can be checked before a training starts, and fit it to this machine (default: this one).
-
-    Raises:
-        UserError: the configuration, the data or the number of processes do not fit.
-    """
+    """Fit a training to this machine (the default); a UserError if configuration, data or processes do not fit."""
     if request.rank >= request.nodes:
         raise UserError(f"--rank is a machine's number from 0 to --nodes - 1 = {request.nodes - 1}, not {request.rank}")
-    for option, wanted, packages in (
-        ("--tensorboard", request.tensorboard, ("tensorboardX", "tensorboard")),
-        ("--wandb-project", request.wandb_project, ("wandb",)),
-    ):
-        # fairseq would warn at each validation and train on without the curves.
-        if wanted and not any(map(find_spec, packages)):
-            raise UserError(f"{option} needs a package that is not installed: pip install {packages[0]}")
     data = taken_as_it_is(binarised(request.data))
     recipe = read_configuration(configuration_file(request.config), request.changes, data, SET_HERE)
     config = recipe.config
@@ -253,7 +210,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
     lines = (*_lines(record, machine, split, precision), *about_graphs)
     if split.processes * request.nodes == 1:
         return LaunchPlan(COMMAND, words, {}, record, lines, before)
-    # Otherwise each of several processes on a CPU uses all cores.
+    # Several processes on a CPU share its cores; by default, each process would use all cores.
     threads = max(1, machine.cores // split.processes) if machine.on_cpu else 1
     torchrun = (*_torchrun(request, split), "-m", COMMAND, *words)
     return LaunchPlan("torch.distributed.run", torchrun, {"OMP_NUM_THREADS": str(threads)}, record, lines, before)
@@ -274,7 +231,7 @@ def _graphs(config: Any, task: Any, model: Any, gpus: int, before: dict[str, Any
 def _overrides(request: Request, data: Path, machine: Machine, split: BatchSplit) -> list[str]:
     """The overrides for this machine and for the files of RUN."""
     run = taken_as_it_is(request.run)
-    overrides = [
+    return [
         f"++task.data={quoted(data)}",
         f"checkpoint.save_dir={quoted(run / 'checkpoints')}",
         f"distributed_training.distributed_world_size={split.processes * request.nodes}",
@@ -288,11 +245,6 @@ def _overrides(request: Request, data: Path, machine: Machine, split: BatchSplit
         "hydra.output_subdir=null",
         f"hydra.run.dir={quoted(run)}",
     ]
-    if request.tensorboard:
-        overrides.append(f"common.tensorboard_logdir={quoted(run / 'tensorboard')}")
-    if request.wandb_project:
-        overrides.append(f"common.wandb_project={quoted(request.wandb_project)}")
-    return overrides
 
 
 def _bleu_of_validation(request: Request, config: Any) -> list[str]:
@@ -300,11 +252,11 @@ def _bleu_of_validation(request: Request, config: Any) -> list[str]:
     task = config.task
     if not task.get("eval_bleu"):
         return []
-    # `++`: the YAML may lack a key of a named group.
-    overrides = ["++task.eval_bleu_print_samples=true"]
+    overrides = []
     if (task.eval_bleu_args or "{}").replace(" ", "") == "{}":
         form = config.generation.get("lenpen_form", "fairseq")
         search = {"beam": 1, **({} if form == "fairseq" else {"lenpen_form": form})}
+        # `++`: the YAML may lack a key of a named group.
         overrides.append(f"++task.eval_bleu_args={quoted(json.dumps(search))}")
     if text := described(request.data):
         in_tokens = text.tokeniser == "moses"
@@ -382,9 +334,7 @@ def _lines(record: dict[str, Any], machine: Machine, split: BatchSplit, precisio
 def begun(request: Request) -> LaunchPlan:
     """Plan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
 
-    Raises:
-        UserError: as :func:`make_plan`, the directory holds another training, or a finished training that was made
-            longer has lost its checkpoints or still has its scores.
+    A UserError if the directory holds another training, or what was made of an earlier one.
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
@@ -404,7 +354,7 @@ def begun(request: Request) -> LaunchPlan:
             f"{' and '.join(made_of_it)}: made from the earlier run; move or delete this to continue training"
         )
     from fairseq_plugins.checkpoints.damaged import restore_last_checkpoint
-    from fairseq_plugins.checkpoints.names import LAST
+    from fairseq_plugins.checkpoints.provenance import LAST
 
     checkpoints = request.run / CHECKPOINTS
     only_planned = request.dry_run or request.rank != 0
@@ -427,11 +377,7 @@ def begun(request: Request) -> LaunchPlan:
 def _trained(request: Request, log: Path, progress: Progress | None) -> tuple[bool, int]:
     """Plan a training and train, in a fork of this process, which has not imported torch; show the progress.
 
-    Returns:
-        whether the training has begun, and the exit code as in a shell.
-
-    Raises:
-        UserError: the fork was killed before the training began.
+    Returns whether the training has begun, and the exit code as in a shell.
     """
     sys.stdout.flush()
     trains = mmap.mmap(-1, 1)  # shared with the fork, which sets it
@@ -474,7 +420,7 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
         report(mistake)
         sys.exit(mistake.exit_code)
     for line in (*plan.lines, *([shlex.join(plan.command)] if request.dry_run and plan.ending is None else [])):
-        Screen().say(line)
+        say(line)
     if ended:
         sys.exit(plan.ending.exit_code if plan.ending else 0)
     trains[0] = 1
@@ -483,11 +429,6 @@ def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int)
     os.dup2(output, 2)
     logging.getLogger("fairseq").setLevel(logging.NOTSET)
     os.environ.update(plan.environment)
-    if request.wandb_project:
-        # A resumed training continues its curve.
-        identity = sha256(f"{request.run.resolve()}\n".encode()).hexdigest()[:16]
-        own = {"WANDB_NAME": request.run.name, "WANDB_RUN_ID": identity, "WANDB_RESUME": "allow"}
-        os.environ.update({name: value for name, value in own.items() if not os.environ.get(name)})
     sys.argv = ["-m", *plan.arguments]
     try:
         runpy.run_module(plan.module, run_name="__main__", alter_sys=True)

@@ -60,21 +60,13 @@ class Result:
 
 
 def compare(plan: DecodePlan, test_set: TestSet) -> Result:
-    """Compare the prepared references of a test set with the published ones.
-
-    Raises:
-        UserError: a file is missing or damaged.
-    """
+    """Compare prepared and published references of a test set; a UserError if a file is missing or of another set."""
     checks = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
     return checks[plan.task](plan, test_set)
 
 
 def write_check(plan: DecodePlan, test_set: TestSet, target: Path, accepted: str = "") -> None:
-    """Write the result of :func:`compare` to ``target`` and print it in one line.
-
-    Raises:
-        UserError: the references differ and no reason to accept that is given, or as :func:`compare`.
-    """
+    """Write the result of :func:`compare`, and print it; a UserError if texts differ and no reason is ``accepted``."""
     result = compare(plan, test_set)
     if result.problem and not accepted:
         raise UserError(
@@ -187,14 +179,14 @@ def _compared(
     allowed, problem = _unknown(sentences)
     text = plan.data / "text" / f"{test_set.name}.{plan.target}"
     if text.is_file():
-        # What was binarised has the words that the dictionary lacks.
+        # The text before binarising still has the unknown words.
         written = [line.split() for line in read_lines(text)]
         if len(written) == len(sentences) and all(map(_same, sentences, written)):
             sentences = written
     numbers = [number for number, tokens in enumerate(sentences, start=1) if None not in tokens]
     if len(numbers) < len(sentences):
         allowed.append(f"{len(sentences) - len(numbers):,} lines with unknown tokens skipped")
-    published, as_prepared = list(read_lines(test_set.published)), how.as_prepared(test_set.name, plan.target)
+    published, as_prepared = _published(plan, test_set, len(sentences)), how.as_prepared(test_set.name, plan.target)
     prepared = joined([_shown(sentences[number - 1]) for number in numbers])
     wanted = [as_prepared(published[number - 1]) for number in numbers]
     if how.truecased:
@@ -206,7 +198,7 @@ def _compared(
             problem = problem or f"{with_case:.2f} BLEU with case: the capitals of truecased text were not restored"
     lines = zip(numbers, prepared, wanted, strict=True)
     differing = [(number, text, other) for number, text, other in lines if text.split() != other.split()]
-    # Where every line has an unknown token, nothing was compared.
+    # Nothing was compared if every line has an unknown token.
     score = _bleu(prepared, wanted) if prepared else 0.0
     if changes := [*how.changed.get(test_set.name, ()), *(["lower case"] if how.lower_case else [])]:
         allowed.append(f"published text changed as text.json says: {', '.join(changes)}")
@@ -219,6 +211,18 @@ def _compared(
     return Result(len(prepared), len(differing), score, tuple(allowed), problem, _examples(differing))
 
 
+def _published(plan: DecodePlan, test_set: TestSet, count: int) -> list[str]:
+    """The published references, which have ``count`` lines like the binarised ones and those in tokens."""
+    texts = [(file, list(read_lines(file))) for file in (test_set.published, test_set.tokenised) if file]
+    for file, lines in texts:
+        if len(lines) != count:
+            raise UserError(
+                f"{file}: {len(lines)} lines, but {test_set.subset} in {plan.binarised} has {count} sentences: "
+                "not the references of this test set"
+            )
+    return texts[0][1]
+
+
 def _bleu(prepared: Sequence[str], published: Sequence[str]) -> float:
     """BLEU; equal texts have 100, even if no line is long enough for BLEU."""
     if [line.split() for line in prepared] == [line.split() for line in published]:
@@ -227,7 +231,7 @@ def _bleu(prepared: Sequence[str], published: Sequence[str]) -> float:
 
 
 def _same(tokens: Tokens, written: Sequence[str]) -> bool:
-    """Whether all known tokens are those of a text."""
+    """Whether all known tokens are the tokens of a text."""
     return len(tokens) == len(written) and all(
         token in (None, other) for token, other in zip(tokens, written, strict=True)
     )

@@ -43,7 +43,7 @@ def verdict_of(run: Run) -> Verdict:
 def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
     """Whether a training diverged (NaN or infinite loss) or failed to train (no better than the unigram baseline).
 
-    ``unigram_entropy`` is that of the training target text in subwords, in bits per token; None if unknown.
+    ``unigram_entropy``: of the training target text in subwords, in bits per token; None if unknown.
     """
     final = log.final_valid_loss
     if log.failure:
@@ -59,10 +59,7 @@ def judge(log: TrainingLog, unigram_entropy: float | None) -> Verdict:
 def unigram_entropy(lines: Iterable[str]) -> float:
     """Entropy of the token distribution, in bits per token, with one ``</s>`` per line, as in fairseq.
 
-    It is the loss of a model that has learned only token frequencies.
-
-    Raises:
-        ValueError: there is no line.
+    It is the loss of a model that has learned only token frequencies. A ValueError if there is no line.
     """
     counts: Counter[str | None] = Counter()
     for line in lines:

@@ -18,7 +18,7 @@ from fairseq_plugins.tools.pipeline import download
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.workspace import Workspace, say
 from fairseq_plugins.tools.text import markup
-from fairseq_plugins.tools.text.archives import unpack_known
+from fairseq_plugins.tools.text.archives import unpack
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class WmtText:
 
     Args:
         name: its name for users; a test set is a ``newstest``, in SGML.
-        languages: its languages besides English, with spaces between them.
+        languages: its languages other than English, with spaces between them.
         archive: its path on the server.
         source, target: paths in the archive, without language and ending; ``{pair}`` is ``de-en``, ``{joined}`` is
             ``deen``, ``{direction}`` is ``ende`` of English to German.
@@ -48,11 +48,7 @@ def texts() -> Mapping[str, WmtText]:
 
 
 def get(text: WmtText, source: str, target: str, directory: Path) -> None:
-    """Download and unpack a training text as it is, or a test set as ``test/NAME.LANGUAGE``, one sentence per line.
-
-    Raises:
-        UserError: the download failed or is damaged.
-    """
+    """Download and unpack a training text as it is, or a test set as ``test/NAME.LANGUAGE``; or a UserError."""
     make = Workspace(directory).make
     pair = f"{target if source == 'en' else source}-en"
     forms = {"pair": pair, "joined": pair.replace("-", ""), "direction": f"{source}{target}"}
@@ -68,7 +64,7 @@ def get(text: WmtText, source: str, target: str, directory: Path) -> None:
         host = "data.statmt.org" if "/" in server else "www.statmt.org"
         downloaded = download.get(archive, [f"{scheme}://{host}/{text.archive}" for scheme in ("https", "http")])
         only = [f"*{member}{'.sgm' if is_test_set else '*'}" for member in members.values()]
-        make(place, lambda output: say(unpack_known(downloaded, output, only=only)))
+        make(place, lambda output: say(unpack(downloaded, output, only=only)))
     if is_test_set:
         for language, member in members.items():
             make(directory / "test" / f"{text.name}.{language}", partial(markup.extract_sgm, place / f"{member}.sgm"))
@@ -83,12 +79,8 @@ def main(argv: Sequence[str]) -> int:
         "CACHE, ARCHIVE_DIR and CHECKSUMS in the environment have the same meaning as for fairseq-deep download.",
     )
     flags.add_argument("names", nargs="+", metavar="NAME", help=f"one of {', '.join(texts())}")
-    flags.add_argument(
-        "--pair",
-        required=True,
-        metavar="SOURCE-TARGET",
-        help="translation direction, such as en-de; one language must be English",
-    )
+    pair = "translation direction, such as en-de; one language must be English"
+    flags.add_argument("--pair", required=True, metavar="SOURCE-TARGET", help=pair)
     flags.add_argument("--to", required=True, type=Path, metavar="DIR", help="output directory")
     args = flags.read(argv)
     source, _, target = args.pair.partition("-")
@@ -101,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(f"{name}: not available for {args.pair}; available with en: {texts()[name].languages}")
     workspace = Workspace(args.to)
     with interruptible(), workspace.claimed():
-        # What is there of another pair has the same names.
+        # Files of another pair have the same names.
         workspace.remember({"pair": args.pair})
         for name in dict.fromkeys(args.names):
             get(texts()[name], source, target, args.to)

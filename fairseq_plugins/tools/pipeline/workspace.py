@@ -32,11 +32,7 @@ class Workspace:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Create and lock the directory until the block and all its child processes have ended.
-
-        Raises:
-            UserError: another job uses the directory, or it cannot be created or written.
-        """
+        """Create and lock the directory until the block and its child processes end; a UserError if it is in use."""
         if self.dry_run:
             yield
             return
@@ -47,11 +43,7 @@ class Workspace:
             yield
 
     def remember(self, settings: Settings) -> None:
-        """Record the settings of the results, so that results of other settings are never reused.
-
-        Raises:
-            UserError: the directory was made with other settings.
-        """
+        """Record the settings of the results; a UserError if the directory was made with other settings."""
         if self.dry_run:
             return
         self.require(settings)
@@ -60,12 +52,9 @@ class Workspace:
             write_whole(path, "".join(f"{line}\n" for line in _lines(settings)))
 
     def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
-        """Refuse a directory that was made with other settings; accept one without recorded settings.
+        """Raise a UserError for a directory with other settings; accept one without recorded settings.
 
-        ``only`` names those to compare; default: all.
-
-        Raises:
-            UserError: a setting differs.
+        ``only`` names the settings to compare; default: all.
         """
         path = self.directory / SETTINGS
         if not path.is_file():
@@ -80,11 +69,7 @@ class Workspace:
             )
 
     def make(self, target: Path, make: Callable[[Path], None]) -> None:
-        """Create one file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``.
-
-        Raises:
-            UserError: ``make`` raised it, or the parent directory cannot be created.
-        """
+        """Create a file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``."""
         if target.exists():
             say(f"{target}: exists already, kept")
             return
@@ -103,11 +88,7 @@ def _lines(settings: Settings) -> list[str]:
 
 
 def require_apart(results: Path, data: Path, name: str) -> None:
-    """Refuse to write results into the directory of the data, prepared or as fairseq reads it.
-
-    Raises:
-        UserError: they are the same directory; ``name`` is the argument that is ``results``.
-    """
+    """Raise a UserError if the argument ``name`` would write results into the directory of the data."""
     if results.resolve() in {data.resolve(), (data / "data-bin").resolve()}:
         raise UserError(f"{results}: the prepared directory; give {name} another name")
 
@@ -125,11 +106,7 @@ def say(line: str) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Create a directory and its parents.
-
-    Raises:
-        UserError: it cannot be created.
-    """
+    """Create a directory and its parents; a UserError if it cannot be created."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

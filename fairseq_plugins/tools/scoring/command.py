@@ -21,11 +21,11 @@ from typing import Any
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import require_no_input, write_whole
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.options import OneLineParser, at_least
+from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.tools.scoring.metrics import METRICS
 from fairseq_plugins.tools.scoring.scores import Scores, score
-from fairseq_plugins.tools.scoring.significance import FEWEST_SENTENCES, TESTS, compare
+from fairseq_plugins.tools.scoring.significance import FEWEST_SENTENCES, compare
 from fairseq_plugins.tools.scoring.tables import as_json, as_text
 
 
@@ -36,33 +36,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__.replace("``", ""),
         usage="fairseq-deep score HYP REF [REF ...] | --systems NAME=HYP ... --references REF ...",
     )
-    flags.add_argument("files", nargs="*", metavar="HYP REF", help="the translations of one system, then references")
-    text = flags.add_argument_group("text")
+    add = flags.add_argument
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
-    text.add_argument("--systems", **several, metavar="NAME=HYP[,HYP...]", help="several systems")
-    text.add_argument("--references", **several, type=Path, metavar="REF", help="references for --systems")
-    text.add_argument(
-        "--language-pair", metavar="SRC-TGT", help="such as en-de; selects the tokeniser and enables compound splitting"
-    )
-    text.add_argument(
-        "--lower-case", action="store_true", help="lower-case hypotheses and references, as in the tables of IWSLT'14"
-    )
-    scores = flags.add_argument_group("scores")
-    scores.add_argument(
-        "--metrics", metavar="A,B,...", help=f"default: all translation metrics. Legal: {', '.join(METRICS)}"
-    )
-    group = flags.add_argument_group("comparison of systems by the first of the scores")
-    group.add_argument(
-        "--baseline", metavar="NAME", help="system that the others are compared with; default: the first"
-    )
-    legal = (*TESTS, "both", "none")
-    tests = f"paired tests: {', '.join(legal)}"
-    group.add_argument("--significance", choices=legal, default="both", metavar="TEST", help=tests)
-    group.add_argument("--seed", type=at_least(1), metavar="N", help="default: SACREBLEU_SEED, else 12345")
-    written: dict[str, Any] = {"type": Path, "action": "append", "default": [], "metavar": "FILE"}
-    flags.add_argument(
-        "--output", **written, help="write the table to FILE, as JSON if it ends in .json; can be repeated"
-    )
+    pair = "such as en-de; selects the tokeniser and enables compound splitting"
+    metrics = f"default: all translation metrics. Legal: {', '.join(METRICS)}"
+    output = "write the table to FILE, as JSON if it ends in .json; can be repeated"
+    add("files", nargs="*", metavar="HYP REF", help="the translations of one system, then references")
+    add("--systems", **several, metavar="NAME=HYP[,HYP...]", help="several systems")
+    add("--references", **several, type=Path, metavar="REF", help="references for --systems")
+    add("--language-pair", metavar="SRC-TGT", help=pair)
+    add("--lower-case", action="store_true", help="lower-case both sides, as in the tables of IWSLT'14")
+    add("--metrics", metavar="A,B,...", help=metrics)
+    add("--baseline", metavar="NAME", help="system that the others are compared with; default: the first")
+    add("--output", type=Path, action="append", default=[], metavar="FILE", help=output)
     # Log lines of sacreBLEU and rouge-score are not meant for users of this command.
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
     logging.getLogger("absl").setLevel(logging.ERROR)
@@ -82,7 +68,7 @@ def _score(args: argparse.Namespace) -> None:
         metrics=None if args.metrics is None else [name.strip() for name in args.metrics.split(",")],
         lower_case=args.lower_case,
     )
-    if args.significance != "none" and len(systems) > 1:
+    if len(systems) > 1:
         scores = _compared(scores, args)
     for warning in scores.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -99,13 +85,7 @@ def _compared(scores: Scores, args: argparse.Namespace) -> Scores:
         return replace(scores, remarks=(*scores.remarks, "not compared: sacreBLEU tests none of these scores"))
     text = scores.test_set.text(metric.reads)
     comparisons = compare(
-        text.systems,
-        text.references,
-        metric=metric,
-        baseline=args.baseline,
-        tests=tuple(TESTS) if args.significance == "both" else (args.significance,),
-        seed=args.seed,
-        lower_case=args.lower_case,
+        text.systems, text.references, metric=metric, baseline=args.baseline, lower_case=args.lower_case
     )
     count, warnings = len(text.references[0]), scores.warnings
     if count < FEWEST_SENTENCES:

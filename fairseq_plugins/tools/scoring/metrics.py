@@ -17,8 +17,8 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from fairseq_plugins.errors import UserError, unknown_name
 
 Reads = Literal["plain", "tokens", "compounds", "straight compounds"]
-"""Detokenised text as it was published, Moses tokens, these with compounds split at hyphens, or the same of text whose
-punctuation was made ASCII first."""
+"""Detokenised text as published; Moses tokens; Moses tokens with compounds split at hyphens; the last one after
+punctuation was made ASCII."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Value:
 
     Args:
         value: the score, in points (0 to 100; error rates may be above).
-        signature: everything the number depends on besides the text, with the version of the library.
+        signature: all settings that the number depends on, with the version of the library.
         reference_length: tokens of the references as the score counts them; None if it does not count them.
     """
 
@@ -42,7 +42,7 @@ class Metric:
 
     Args:
         name: its name in tables.
-        metric: the quantity (``BLEU``), whoever computes it.
+        metric: the quantity (``BLEU``), without the program that computes it.
         scorer: which of its versions (``sacreBLEU``, ``tokenised``, ``compound-split``, ...).
         reads: the form of text it is computed on.
         used_by: the published tables that print this version; empty if none does.

@@ -32,7 +32,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.arguments import typed
 from fairseq_plugins.tools.scoring.metrics import TASKS, Metric, Value, metric_named, value_of
 from fairseq_plugins.tools.scoring.significance import Comparison
-from fairseq_plugins.tools.scoring.suspicions import marks, reference_suspicions, suspicions
+from fairseq_plugins.tools.scoring.suspicions import reference_suspicions, suspicions
 from fairseq_plugins.tools.scoring.text import Forms, Outputs, Text
 
 SCHEMA = 2
@@ -153,7 +153,7 @@ def score(
         tokenised_systems: the same translations in Moses tokens; sacremoses makes them if they are missing.
         tokenised_references: the same references in Moses tokens.
         language_pair: such as ``en-de``; tokenising needs it, and compounds are split for ``en-de`` only.
-        metrics: keys of :data:`~fairseq_plugins.tools.scoring.metrics.METRICS`; None for those of a translation.
+        metrics: keys of :data:`~fairseq_plugins.tools.scoring.metrics.METRICS`; None for the scores of a translation.
         lower_case: lower-case both sides first, as for the tables of IWSLT'14.
 
     Raises:
@@ -183,11 +183,7 @@ def score(
 
 
 def _chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
-    """Return the metrics to compute, and a remark for each default one that is left out.
-
-    Raises:
-        UserError: a name is unknown, or a metric that was requested by name cannot be computed.
-    """
+    """Return the metrics to compute, and a remark for each default one that is left out; or a UserError."""
     chosen: dict[Metric, None] = {}
     left_out = []
     for metric in map(metric_named, TASKS["translation"] if names is None else names):
@@ -204,13 +200,8 @@ def _chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple
 
 
 def _warnings(test_set: Forms, metrics: Sequence[Metric], lower_case: bool) -> Iterator[str]:
-    reads = {metric.reads for metric in metrics}
-    if "plain" in reads or test_set.tokens is None:
+    if test_set.tokens is None or any(metric.reads == "plain" for metric in metrics):
         references = test_set.plain.references[0]
         yield from reference_suspicions(references)
         for name, run in test_set.plain.every_run().items():
             yield from suspicions(name, run, references, lower_case=lower_case)
-    if test_set.tokens is not None and reads - {"plain"}:
-        yield from marks("the tokenised references", test_set.tokens.references[0])
-        for name, run in test_set.tokens.every_run().items():
-            yield from marks(f"{name} (tokenised)", run)

@@ -106,8 +106,8 @@ def compare(
     value = str(os.environ.get("SACREBLEU_SEED", SEED) if seed is None else seed)
     if not value.isdecimal() or int(value) == 0:
         raise UserError(
-            f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED or "
-            "--seed): without one, or with 0, sacreBLEU draws other numbers each time"
+            f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED): "
+            "without one, or with 0, sacreBLEU draws other numbers each time"
         )
     text = Forms(Text.of(systems, references)).plain
     first = next(iter(systems)) if baseline is None else baseline

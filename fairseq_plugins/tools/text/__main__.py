@@ -14,7 +14,7 @@ from fairseq_plugins.process import exit_code
 from fairseq_plugins.tools.text.command import Step, call
 
 STEPS: Mapping[str, str] = {
-    "unpack": "archives.unpack_known",
+    "unpack": "archives.unpack",
     "ted": "markup.extract_ted",
     "normalise": "steps.normalise",
     "straighten": "steps.straighten",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import lzma
-import math
 import os
 import re
 import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase, translate
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -22,69 +21,40 @@ from fairseq_plugins.process import NO_ROOM
 _KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
 """Kinds of checksums by the number of their digits."""
 DAMAGE = tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError
-"""What the libraries raise at an archive that they cannot read; RuntimeError: it is encrypted."""
-LARGEST_RATIO, SLACK = 100, 1 << 26
-"""An archive has at most this many times its own size, and these bytes for a small one."""
-LONGEST_NAME, MOST_CHECKSUMS = 1 << 20, 1 << 24
-"""Bytes of the longest name of a member; characters that no file of checksums has, but a device may have no end."""
+"""Errors of the libraries at an archive that they cannot read; RuntimeError: the archive is encrypted."""
 _CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
-def is_web_page(path: Path) -> bool:
-    """Whether a file is a web page: a mirror that has lost a file often answers with one."""
-    with open(path, "rb") as stream:
-        start = stream.read(256).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    return start.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml"))
+def unpack(archive: Path, directory: Path, *, only: Sequence[str] = ()) -> str:
+    """Unpack a zip or tar archive into a directory; files with a known checksum must have it.
 
+    The directory appears when it is complete. Each member is checked before it is written: it is a file or a directory,
+    at a path inside. Python's own filter is not used: a version has let links lead outside (CVE-2025-4517). A UserError
+    names the first problem.
 
-def unpack(archive: Path, directory: Path, only: Sequence[str] = (), sums: Mapping[str, str] | None = None) -> int:
-    """Unpack ``archive`` as ``directory``, which appears when it is complete; return the number of files.
-
-    Each member is checked before it is written: it is a file or a directory, at a path inside. Python's own filter is
-    not used: a version has let links lead outside (CVE-2025-4517).
-
-    Args:
-        archive: a zip archive if its name ends so, or else a tar archive, compressed or not.
-        directory: must not exist yet.
-        only: patterns such as ``*.de-en.*``; members whose path matches none are skipped.
-        sums: MD5, SHA-1 or SHA-256 checksum by base name; a member with one of these names must have it.
-
-    Raises:
-        UserError: the archive cannot be read, is truncated, damaged or a bomb; a pattern matches nothing, a checksum is
-            wrong, a member is a link, or its path leads outside.
-        OSError: ``directory`` cannot be written.
+    Options:
+        only: a pattern of paths in the archive, such as *.de-en.*; members that match none are skipped
     """
     if directory.exists():
         raise UserError(f"{directory}: exists already")
+    sums = known_checksums()
     with whole_directory(directory) as partial:
         names = _unpacked(archive, partial, only)
         if unmatched := [pattern for pattern in only if not any(fnmatchcase(name, pattern) for name in names)]:
             raise UserError(f"{archive}: nothing matches {' '.join(unmatched)}; it contains {', '.join(names[:5])} ...")
         files = [path for path in partial.rglob("*") if path.is_file()]
         for path in files:
-            known = (sums or {}).get(path.name)
+            known = sums.get(path.name)
             if known is not None and known != (actual := checksum_like(known, path)):
                 raise UserError(f"{archive}: {path.name}: wrong checksum: {known} expected, {actual} found")
-    return len(files)
-
-
-def unpack_known(archive: Path, directory: Path, *, only: Sequence[str] = ()) -> str:
-    """Unpack an archive into a directory; files with a known checksum must have it.
-
-    Options:
-        only: a pattern of paths in the archive; members that match none are skipped
-    """
-    return f"{archive.name}: {unpack(archive, directory, only, known_checksums()):,} files unpacked"
+    return f"{archive.name}: {len(files):,} files unpacked"
 
 
 def known_checksums() -> dict[str, str]:
     """The checksums of a file in ``sha256sum``'s format, by name: the one in CHECKSUMS, else this package's."""
     path = Path(os.environ.get("CHECKSUMS") or _CHECKSUMS)
     try:
-        with path.open(encoding="utf-8") as stream:
-            text = stream.read(MOST_CHECKSUMS)
-        if len(text) == MOST_CHECKSUMS:
-            raise OSError
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UserError(f"{path}: cannot be read; CHECKSUMS names the file of known checksums") from None
     lines = (line.rstrip().split(maxsplit=1) for line in text.splitlines() if not line.startswith("#"))
@@ -95,46 +65,6 @@ def known_checksums() -> dict[str, str]:
 def checksum_like(known: str, path: Path) -> str:
     """The checksum of a file, in hexadecimal, of the same kind as ``known`` (by its length)."""
     return checksum(path, kind=_KINDS[len(known)])
-
-
-class Header(tarfile.TarInfo):
-    """The header of a member: tarfile reads a name of any length into memory, and never ends at some sizes below 0."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Header:
-        """Read it, or raise a ReadError."""
-        header = super().frombuf(buf, encoding, errors)
-        if header.size < 0 or (header.type in b"KLXgx" and header.size > LONGEST_NAME):
-            raise tarfile.ReadError("a member has too long a name, or no size")
-        return header
-
-
-def members_of(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Yield the members of a tar archive, each before it is decompressed; then read to its end: gzip has a sum there.
-
-    Raises:
-        EOFError: no block of zeros ends it; tarfile takes a header that is cut or damaged for the end.
-        ReadError: it is no archive, or as :func:`require_size`.
-    """
-    # Compressed or not: browsers and proxies may decompress a .tgz and keep its name.
-    with tarfile.open(path, tarinfo=Header) as archive:
-        for member in archive:
-            require_size(path, member.offset_data + member.size if member.size >= 0 else math.inf)
-            yield archive, member
-        stream, size = archive.fileobj, archive.offset
-        assert stream is not None
-        stream.seek(size)
-        if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-            raise EOFError("unexpected end of data")
-        while block := stream.read(1 << 20):
-            size += len(block)
-            require_size(path, size)
-
-
-def require_size(path: Path, size: float) -> None:
-    """Raise a ReadError if ``size`` bytes are too many for the content of the archive at ``path``: it is a bomb."""
-    if size > LARGEST_RATIO * path.stat().st_size + SLACK:
-        raise tarfile.ReadError(f"its content is more than {LARGEST_RATIO} times as large as itself")
 
 
 def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
@@ -151,7 +81,6 @@ def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
 
 def _from_zip(path: Path, directory: Path, wanted: re.Pattern[str]) -> list[str]:
     with zipfile.ZipFile(path) as archive:
-        require_size(path, sum(member.file_size for member in archive.infolist()))
         for member in archive.infolist():
             if wanted.match(member.filename):
                 _write(directory, member.filename, None if member.is_dir() else archive.open(member))
@@ -160,12 +89,22 @@ def _from_zip(path: Path, directory: Path, wanted: re.Pattern[str]) -> list[str]
 
 def _from_tar(path: Path, directory: Path, wanted: re.Pattern[str]) -> list[str]:
     names = []
-    for archive, member in members_of(path):
-        names.append(member.name)
-        if wanted.match(member.name):
-            if not member.isreg() and not member.isdir():
-                raise tarfile.ReadError(f"{member.name!r} is a link or a device")
-            _write(directory, member.name, archive.extractfile(member))
+    # Compressed or not: browsers and proxies may decompress a .tgz and keep its name.
+    with tarfile.open(path) as archive:
+        for member in archive:
+            names.append(member.name)
+            if wanted.match(member.name):
+                if not member.isreg() and not member.isdir():
+                    raise tarfile.ReadError(f"{member.name!r} is a link or a device")
+                _write(directory, member.name, archive.extractfile(member))
+        # tarfile takes a header that is cut or damaged for the end, which is a block of zeros.
+        stream = archive.fileobj
+        assert stream is not None
+        stream.seek(archive.offset)
+        if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            raise EOFError("unexpected end of data")
+        while stream.read(1 << 20):  # to the end, where gzip has a sum
+            pass
     return names
 
 

@@ -30,11 +30,7 @@ def value_of(annotation: Any, least: int = 1) -> dict[str, Any]:
 
 
 def parser_of(name: str, step: Step) -> OneLineParser:
-    """The parser of a step.
-
-    Several files are a ``Sequence``, or a tuple of that length; the option of a switch that is on by default is
-    ``--no-NAME``.
-    """
+    """The parser of a step: several files are a ``Sequence`` or a tuple; a switch that is on has ``--no-NAME``."""
     documentation = step.__doc__ or ""
     described = dict(re.findall(r"^ +(\w+): (.+)$", documentation, re.MULTILINE))
     parser = OneLineParser(
@@ -61,11 +57,7 @@ def parser_of(name: str, step: Step) -> OneLineParser:
 
 
 def call(name: str, step: Step, argv: Sequence[str]) -> str | None:
-    """Call a step with the words of a command line; return the line that it says.
-
-    Raises:
-        UserError: a word is wrong, the step would write one of its inputs, or it failed.
-    """
+    """Call a step with the words of a command line, and return its line; a UserError if it would write an input."""
     values = vars(parser_of(name, step).read(argv))
     parameters = signature(step).parameters
     files = {key: values.pop(key) for key in parameters if parameters[key].kind is not Parameter.KEYWORD_ONLY}

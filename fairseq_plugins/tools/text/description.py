@@ -27,7 +27,7 @@ TOKENISERS = ("moses", "none", "bytes")
 SUBWORDS = ("subword_nmt", "sentencepiece", "none")
 """fairseq's names in ``--remove-bpe``."""
 CHANGES = ("apostrophes", "punctuation")
-"""Changes of a published sentence besides its case: ' for ’; normalised punctuation."""
+"""Changes of a published sentence other than its case: ' for ’; normalised punctuation."""
 MARKS: Mapping[str, re.Pattern[str]] = {"@@ ": re.compile("@@( |$)"), "▁": re.compile("▁")}
 _SAMPLE = 1000
 _MARKED = 0.01

@@ -1,4 +1,4 @@
-"""Extract the sentences of a TED release (WIT3) as fairseq's preparation of IWSLT'14 does, and those of WMT's SGML.
+"""Extract the sentences of a TED release (WIT3), as fairseq's preparation of IWSLT'14 does, and of WMT's SGML.
 
 Each ``<seg>`` becomes one line, in the order of the file, stripped and otherwise as published; entities stay (WMT has
 used none since 2009). ``sacrebleu --echo`` also replaces inner white space by one space, which changes the bytes.
@@ -24,11 +24,7 @@ _OPENS = re.compile(r"<seg\b", re.IGNORECASE)
 
 
 def segments(path: Path) -> Iterator[str]:
-    """The content of each ``<seg>``, which stands on one line.
-
-    Raises:
-        UserError: the file cannot be read, has no segment, or one that is not on its own line.
-    """
+    """The content of each ``<seg>``; a UserError if there is none, or one that is not on its own line."""
     number_of_segments = 0
     for number, line in enumerate(read_lines(path), start=1):
         segment = _SEGMENT.search(line)

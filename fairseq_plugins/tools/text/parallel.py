@@ -40,11 +40,7 @@ def split(source: Path, rest: Path, taken: Path, *, every: int) -> None:
 
 
 def select_every(inputs: Sequence[Path], output: Path, *, every: int = 1) -> None:
-    """Select lines n, 2n, ... (from 1) of concatenated files.
-
-    Raises:
-        UserError: there are fewer than n.
-    """
+    """Select lines n, 2n, ... (from 1) of concatenated files; a UserError if there are fewer than n."""
     selected = islice(read_lines(*inputs), every - 1, None, every)
     first = next(selected, None)
     if first is None:
