@@ -12,11 +12,11 @@ from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.tools.observe.diagnostics import gradients, jacobian, papers
 from fairseq_plugins.tools.observe.diagnostics.command import OF_MODELS, jobs, main, parse
 from fairseq_plugins.tools.observe.diagnostics.models import of_checkpoint
-from fairseq_plugins.tools.observe.diagnostics.results import STACKS, AnalysisSettings, Table
+from fairseq_plugins.tools.observe.diagnostics.results import STACKS, AnalysisSettings, write_table
 from tests.observe.diagnostics.measured import batch, rows
 from tests.observe.diagnostics.measured import subject as small
 from tests.representatives import representatives
-from tests.toy import train_toy
+from tests.toy import train_toy, weights_of
 
 TINY = (
     "--encoder-layers 2 --decoder-layers 1 --encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --decoder-ffn-embed-dim 16 "
@@ -73,9 +73,7 @@ def test_numbers_and_plots_of_several_methods(tmp_path: Path, capsys: pytest.Cap
     assert (directory / "dependency.png").read_bytes().startswith(b"\x89PNG")
     assert (directory / "dependency.pdf").read_bytes().startswith(b"%PDF")
     assert {row["model"] for row in rows(directory / "dependency.csv")} == {"post_ln", "rezero"}
-    printed = capsys.readouterr()
-    assert "post_ln" in printed.out
-    assert "measuring rezero" in printed.err
+    assert "measuring rezero" in capsys.readouterr().err
 
 
 def test_a_trained_model_beside_a_new_one(
@@ -83,13 +81,9 @@ def test_a_trained_model_beside_a_new_one(
 ) -> None:
     flags = ["--checkpoint", str(checkpoints[1]), "--data", str(toy_data), *TINY, "--length", "9"]
     assert diagnose(tmp_path, "scales", "post_ln", *flags) == 0
-    subject = of_checkpoint(checkpoints[1])
-    assert subject.updates == 6
-    assert subject.weights is not None
-    omega = (
-        subject.weights["encoder.layers.1.ffn_residual.omega_profiled"]
-        + subject.weights["encoder.layers.1.ffn_residual.omega_trained"]
-    )
+    assert of_checkpoint(checkpoints[1]).updates == 6
+    weights = weights_of(checkpoints[1])
+    omega = sum(weights[f"encoder.layers.1.ffn_residual.omega_{part}"] for part in ("profiled", "trained"))
     at = ("after_6", "encoder", "1", "ffn")
     ours = [r for r in rows(tmp_path / "scales.csv") if (r["model"], r["stack"], r["layer"], r["site"]) == at]
     assert float(ours[0]["stream"]) == pytest.approx(float(omega.mean()), rel=1e-6)
@@ -101,12 +95,9 @@ def test_updates_between_two_checkpoints(checkpoints: list[Path], toy_data: Path
     assert diagnose(tmp_path, "updates", "--checkpoint", *map(str, reversed(checkpoints)), "--data", str(toy_data)) == 0
     matrices = rows(tmp_path / "updates.csv")
     assert {row["model"] for row in matrices} == {"after_2 to after_6"}
-    old, new = (of_checkpoint(path).weights for path in checkpoints)
-    assert old is not None
-    assert new is not None
-    name = "decoder.layers.0.encoder_attn.v_proj"
+    old, new = (weights_of(path)["decoder.layers.0.encoder_attn.v_proj.weight"] for path in checkpoints)
     row = next(r for r in matrices if (r["stack"], r["layer"], r["kind"]) == ("decoder", "0", "encoder_attn.v_proj"))
-    moved = new[f"{name}.weight"] - old[f"{name}.weight"]
+    moved = new - old
     assert float(row["update"]) == pytest.approx(float(moved.norm()), rel=1e-4)
     assert max(float(r["relative_update"]) for r in matrices) == 1.0
 
@@ -204,11 +195,12 @@ def test_models_of_different_depths_share_a_figure() -> None:
     models = {f"{method} {depth}": small(method, decoder_layers=depth) for method, depth in DEPTHS}
     subjects = [replace(model, label=label) for label, model in models.items()]
     result = gradients.run_gradient_norm(subjects, AnalysisSettings(lambda _: batch()))
-    assert {row[0] for row in result.tables[0].rows} == set(models)
+    table = result.tables[""][1:]
+    assert {row[0] for row in table} == set(models)
     # The table has the ends of both: outputs by the top decoder layer's, parameters by the largest layer's.
     for row in result.rows:
         at, unit = row[1], -1 if row[1] == "output" else -2
-        ours = [cells for cells in result.tables[0].rows if (cells[0], *cells[3:5]) == (row[0], "layer", at)]
+        ours = [cells for cells in table if (cells[0], *cells[3:5]) == (row[0], "layer", at)]
         ends = [[cells[unit] for cells in ours if cells[1] == stack][end] for stack in STACKS for end in (0, -1)]
         assert list(row[2:6]) == pytest.approx(ends)
         assert row[6] == pytest.approx(ends[2] / ends[3])
@@ -218,5 +210,5 @@ def test_models_of_different_depths_share_a_figure() -> None:
 
 
 def test_csv_keeps_eight_digits_and_leaves_gaps(tmp_path: Path) -> None:
-    Table("t", ("model", "value"), (("a, b", 1 / 3), ("c", None))).write(tmp_path)
+    write_table(tmp_path / "t.csv", [("model", "value"), ("a, b", 1 / 3), ("c", None)])
     assert (tmp_path / "t.csv").read_text() == 'model,value\n"a, b",0.33333333\nc,\n'

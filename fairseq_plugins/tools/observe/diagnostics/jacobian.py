@@ -63,23 +63,23 @@ def of_tensors(y: Tensor, x: Tensor) -> Tensor:
 def run_jacobian(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Histograms of log10 of the singular values."""
     by_label = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
-    rows = [(label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1)]
-    table = Table("", ("model", "number", "singular_value"), rows)
+    table: Table = [("model", "number", "singular_value")]
+    table += [(label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1)]
     logs = {label: values.double().clamp(min=LEAST_SINGULAR).log10() for label, values in by_label.items()}
     low, high = min(float(v.min()) for v in logs.values()) - 0.1, max(float(v.max()) for v in logs.values()) + 0.1
     middles = torch.linspace(low, high, 2 * BINS + 1)[1::2].tolist()
     panels: list[Panel] = []
     for label, values in logs.items():
         shares = (torch.histc(values, bins=BINS, min=low, max=high) / len(values)).tolist()
-        lines = [Line("", list(zip(middles, shares, strict=True)))]
-        panels.append(Lines(label, "log10 of a singular value", "share of the values", lines))
+        line = Line("", list(zip(middles, shares, strict=True)))
+        panels.append(Lines(label, "log10 of a singular value", "share of the values", [line]))
     header = ("model", "largest", "median", "smallest", "root mean square", "share in 0.5 to 2")
     shown: list[Sequence[Any]] = []
     for label, v in by_label.items():
         near = float(((v >= 0.5) & (v <= 2)).double().mean())
         shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
     figure = Figure("", "Input-output Jacobian", panels, columns=3, width=3.4, share_y="all")
-    return AnalysisResult([table], [figure], header, shown)
+    return AnalysisResult({"": table}, [figure], header, shown)
 
 
 ANALYSIS = Analysis(

@@ -38,10 +38,9 @@ FRAMES = 4
 
 @dataclass(frozen=True)
 class Subject:
-    """A model that can be built, any number of times.
+    """A model that can be built any number of times; ``label`` names it in tables and plots.
 
     Attributes:
-        label: its name in tables and plots.
         options: flat configuration, completed by its architecture.
         task: with the dictionaries.
         weights: those of a checkpoint; None for an untrained model.
@@ -62,14 +61,10 @@ class Subject:
         return tuple(f"{stack.value}_layers" for stack in self.kind.family.stacks)
 
     def build(self, seed: int = 1, **changes: Any) -> Any:
-        """Build a new model, not calibrated, in evaluation mode.
-
-        Args:
-            seed: seed of its weights, unless they come from a checkpoint.
-            changes: settings that differ from :attr:`options`.
+        """Build a new model, not calibrated, in evaluation mode; weights without a checkpoint are drawn by ``seed``.
 
         Raises:
-            UserError: a problem of the configuration.
+            UserError: a problem of the configuration, after ``changes`` of :attr:`options`.
         """
         options = copy.deepcopy(self.options)
         vars(options).update({**OBSERVABLE, **changes})
@@ -124,11 +119,7 @@ def of_options(name: str, given: Namespace, task: Any, label: str = "") -> Subje
 
 
 def of_checkpoint(path: Path, task: Any = None) -> Subject:
-    """Return the model of a checkpoint.
-
-    Args:
-        path: the checkpoint.
-        task: with the dictionaries of a corpus; by default made-up words, as many as the model has.
+    """Return the model of a checkpoint; ``task`` has the dictionaries of a corpus, by default as many made-up words.
 
     Raises:
         UserError: it cannot be read, is not a model of this package, or has another number of words.
