@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_plugins.core.method import METHODS, Axis
-from fairseq_plugins.tools.observe.diagnostics import gradients, jacobian, papers
+from fairseq_plugins.tools.observe.diagnostics import gradients, papers
 from fairseq_plugins.tools.observe.diagnostics.command import OF_MODELS, jobs, main, parse
 from fairseq_plugins.tools.observe.diagnostics.models import of_checkpoint
 from fairseq_plugins.tools.observe.diagnostics.results import STACKS, AnalysisSettings, write_table
@@ -53,7 +53,7 @@ def test_every_analysis_takes_every_method(
     for method in methods:
         with subtests.test(method):
             directory = tmp_path / method
-            # What a solver adds up are no branches, so dependency refuses; the others go on.
+            # A solver does not add up branches, so dependency refuses; the other analyses go on.
             refused = {"dependency"} if METHODS[method].solver != "euler" else set()
             assert diagnose(directory, "all", method, *TINY) == (2 if refused else 0)
             written = {path.stem for path in directory.glob("*.csv")} - {"scales-history", "scales-others"}
@@ -106,22 +106,11 @@ MISTAKES: tuple[tuple[list[str], str], ...] = (
     (["gradient-nrom"], "unknown analysis 'gradient-nrom' (did you mean 'gradient-norm'?)"),
     (["gradient-norm", "admni"], "unknown method 'admni' (did you mean 'admin'?)"),
     (["gradient-norm", "transformer"], "'transformer' is not an architecture of this package; name a method"),
-    (
-        ["gradient-norm", "admin_transformer_lm", "--encoder-layers", "3", "--share-all-embeddings"],
-        "admin_transformer_lm has no setting --encoder-layers, --share-all-embeddings",
-    ),
-    (
-        ["gradient-norm", "admin", "--encoder-layer", "3"],
-        "unknown option '--encoder-layer' (did you mean '--encoder-layers'?)",
-    ),
-    (["gradient-norm", "admin", "--encoder-layers", "three"], "--encoder-layers three: not a whole number"),
-    (
-        ["gradient-norm", "admin", "--norm-position", "per"],
-        "unknown value of --norm-position 'per' (did you mean 'peri'?)",
-    ),
-    (["gradient-norm", "--sentences", "0"], "--sentences 0: not a whole number of at least 1"),
+    (["scales", "admin_transformer_lm", "--encoder-layers", "3"], "admin_transformer_lm has no setting --encoder-lay"),
+    (["scales", "admin", "--encoder-layer", "3"], "unknown option '--encoder-layer' (did you mean '--encoder-layers'?"),
+    (["scales", "admin", "--norm-position", "per"], "unknown value of --norm-position 'per' (did you mean 'peri'?)"),
+    (["scales", "--sentences", "0"], "--sentences 0: not a whole number of at least 1"),
     (["output-change", "admin", "--step", "sgd"], "unknown step 'sgd'"),
-    (["scales", "--output", __file__], "cannot be written: File exists"),
     (["scales", "--output", f"{__file__}/below/it"], "cannot be written: Not a directory"),
     (["all", "--paper", "admni"], "unknown paper 'admni' (did you mean 'admin'?)"),
     (["dependency", "--paper", "admin"], "--paper needs 'all', not 'dependency'"),
@@ -131,8 +120,6 @@ MISTAKES: tuple[tuple[list[str], str], ...] = (
         "--paper defines what is measured: drop --length, --dropout",
     ),
     (["jacobian", "admin", "--length", "25"], "possible with this width: --length 8"),
-    (["scales", "--checkpoint", "absent.pt"], "absent.pt"),
-    (["scales", "--data", "absent"], "absent: no such directory"),
     ([], "no analysis given: name one of gradient-norm, gradient-ratios, dependency"),
 )
 
@@ -152,14 +139,12 @@ def test_checkpoints_that_cannot_be_measured(
     checkpoints: list[Path], toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stock = train_toy(toy_data, tmp_path / "stock", "--max-update", "1", arch="transformer")
-    (tmp_path / "no.pt").write_text("nothing")
     larger = shutil.copytree(toy_data, tmp_path / "other")
     for dictionary in larger.glob("dict.*.txt"):
         dictionary.write_text(dictionary.read_text() + "more 1\n")
     last = checkpoints[1]
     for argv, message in (
         (["scales", "--checkpoint", stock], f"{stock}: 'transformer' is not a model of this package"),
-        (["scales", "--checkpoint", tmp_path / "no.pt"], str(tmp_path / "no.pt")),
         (["scales", "--checkpoint", last, "--data", larger], "target words, the corpus has"),
         (
             ["scales", "--checkpoint", last, "--encoder-layers=3", "--dropout=0"],
@@ -169,16 +154,6 @@ def test_checkpoints_that_cannot_be_measured(
         assert diagnose(tmp_path / "out", *map(str, argv)) == 2
         (complaint,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
         assert message in complaint
-
-
-def test_all_goes_on_after_what_it_has_to_refuse(
-    no_plots: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(jacobian, "LARGEST", 16)
-    assert diagnose(tmp_path, "all", "post_ln", *TINY) == 2
-    assert "jacobian: 4 words of width 8 make a matrix of 32 rows, more than 16" in capsys.readouterr().err
-    assert (tmp_path / "updates.csv").exists()
-    assert not (tmp_path / "jacobian.csv").exists()
 
 
 def test_the_figures_of_every_paper_can_be_made(subtests: pytest.Subtests) -> None:

@@ -34,9 +34,7 @@ def test_rows_are_shares_for_every_method() -> None:
     offenders = []
     for method in METHODS:
         if METHODS[method].solver != "euler":
-            with pytest.raises(
-                UserError, match=r"dependency: the output of encoder\.\S+ is not a weighted"
-            ):
+            with pytest.raises(UserError, match=r"dependency: the output of encoder\.\S+ is not a weighted"):
                 dependency(subject(method).ready(inputs), inputs)
             continue
         for stack, beta in dependency(subject(method).ready(inputs), inputs).items():

@@ -9,12 +9,9 @@ from argparse import Namespace
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-from fairseq.data import Dictionary
-from fairseq.data.data_utils import load_indexed_dataset
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
@@ -76,8 +73,6 @@ def read_data(directory: Path) -> tuple[Any, Make]:
         UserError: there is no such corpus, or, from the function, no sentence is that short.
     """
     data = binarised(directory)
-    if (data / "dict.txt").is_file():
-        return _read_text(data)
     if not list(data.glob("dict.*.txt")):
         raise UserError(f"{directory}: no binarised corpus (there is no dict.*.txt)")
     # Values that other groups of the configuration would provide.
@@ -97,20 +92,3 @@ def read_data(directory: Path) -> tuple[Any, Make]:
         return Batch(inputs.src_tokens, inputs.src_lengths, inputs.prev_output_tokens, sample["target"])
 
     return task, first_sentences
-
-
-def _read_text(data: Path) -> tuple[Any, Make]:
-    """As :func:`read_data` for a language model's text, cut into blocks."""
-    words = Dictionary.load(str(data / "dict.txt"))
-    lines = load_indexed_dataset(str(data / "valid"), words) or ()
-
-    def first_blocks(blocks: int, length: int) -> Batch:
-        # A line has at least one token, its end.
-        text = torch.cat([torch.tensor([words.eos()]), *islice(lines, blocks * length)]).long()
-        blocks = min(blocks, (len(text) - 1) // length)
-        if not blocks:
-            raise UserError(f"{data}: no validation text of {length} tokens; give a smaller --length")
-        previous, target = (text[first : first + blocks * length].view(blocks, length) for first in (0, 1))
-        return Batch(target[:, :0], torch.full((blocks,), length), previous, target)
-
-    return SimpleNamespace(source_dictionary=words, target_dictionary=words), first_blocks

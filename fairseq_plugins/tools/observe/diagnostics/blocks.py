@@ -46,7 +46,7 @@ def blocks(model: Any, batch: Batch) -> list[Block]:
     for sub in sub_layers(model):
         key = (sub.stack, sub.number, sub.site.value)
         stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
-        # Without a norm after the sum, sum and output are one tensor.
+        # If no norm follows the sum, sum and output are one tensor.
         beta_ln = results.ratio(total, output) if NormPlace.AFTER in sub.norms else None
         beta_rc = results.ratio(stream, total)
         beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
@@ -65,7 +65,7 @@ def kinds(measured: list[Block]) -> list[Block]:
 
 
 def run_gradient_ratios(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
-    """Measure every block, and the means of Table 1, which stand below them."""
+    """Measure every block, and the means of Table 1."""
     by_label = results.each(subjects, settings, blocks)
     means = {label: {f"{row.stack} {row.site}": row for row in kinds(rows)} for label, rows in by_label.items()}
     names = list(dict.fromkeys(name for rows in means.values() for name in rows))

@@ -105,8 +105,7 @@ def parser() -> tuple[OneLineParser, list[argparse.Action]]:
 def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
     """Return our own options, and those of the model that were set.
 
-    Raises:
-        UserError: no analysis; an unknown flag, with the nearest one; an illegal value.
+    Raises UserError: no analysis; an unknown flag, with the nearest one; an illegal value.
     """
     flags, actions = parser()
     values = vars(flags.read(argv))
@@ -128,8 +127,7 @@ class Job(NamedTuple):
 def jobs(args: Namespace, model: Namespace) -> list[Job]:
     """Return the jobs of the command line.
 
-    Raises:
-        UserError: an unknown analysis, method, paper or checkpoint, or a combination that is not supported.
+    Raises UserError: an unknown analysis, method, paper or checkpoint, or a combination that is not supported.
     """
     if args.paper is not None:
         return _paper_jobs(args, model)
@@ -200,8 +198,7 @@ def _job(analysis: Analysis, subjects: Any, args: Namespace, make: Callable[[int
 def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> None:
     """Measure, print, and write into ``directory``, the numbers before the plots.
 
-    Raises:
-        UserError: nothing can be measured, or one of the files ``inputs`` would be overwritten.
+    Raises UserError: nothing can be measured, or one of the files ``inputs`` would be overwritten.
     """
     result = job.analysis.run(job.subjects, job.settings, **job.options)
     tables = {directory / f"{job.analysis.name}{end}.csv": table for end, table in result.tables.items()}

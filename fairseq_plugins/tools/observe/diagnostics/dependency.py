@@ -40,10 +40,8 @@ TOLERANCE = 1e-3
 def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
     """Return beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
 
-    Raises:
-        UserError: an output is not a weighted sum of embedding and branches.
+    Raises UserError: an output is not a weighted sum of embedding and branches.
     """
-    model.eval()
     norms: dict[Any, list[Tensor]] = {
         norm: [] for _, stack in model.stacks() for norm in stack.modules() if isinstance(norm, LINEAR_IN_SUMMANDS)
     }
@@ -100,8 +98,7 @@ def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor
 def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
     """Apply one residual connection, whose branch is summand ``number``, and the norm after it to summands.
 
-    Raises:
-        UserError: they do not add up to the output.
+    Raises UserError: they do not add up to the output.
     """
     sub, zero = visit.sub, x.new_zeros(1).expand_as(x)
     x = sub.residual(zero, x, layer_input).clone()
@@ -154,8 +151,8 @@ def run_dependency(subjects: Sequence[Subject], settings: AnalysisSettings) -> A
     for stack, curve in lines.items():
         longest = max((len(line.points) for line in curve), default=1)
         guide = Line("1 / i", [(i, 1 / i) for i in range(2, longest + 1)], guide=True)
-        axes = ("sub-layer i, from the bottom", "beta_ii squared")
-        curves.append(Lines(stack, *axes, [*curve, guide], log_x=True, log_y=True))
+        axis = "sub-layer i, from the bottom"
+        curves.append(Lines(stack, axis, "beta_ii squared", [*curve, guide], log_x=True, log_y=True))
     table = results.of_matrices(("sub_layer", "branch", "beta"), by_label, first=(1, 0))
     header = ("model", "stack", "beta_11^2", "middle", "top", "growth of 1 / beta_ii^2", "sum of beta_ii^2", "C")
     figures = [Figure("", "Residual dependency", maps), Figure("-newest", "Share of the newest branch", curves)]

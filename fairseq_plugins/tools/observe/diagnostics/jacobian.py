@@ -30,10 +30,8 @@ LEAST_SINGULAR, BINS = 1e-6, 60
 def jacobian(model: Any, batch: Batch) -> Tensor:
     """Return the Jacobian of the first stack's output, top norm included, by its embedded first sentence: ``(nC, nC)``.
 
-    Raises:
-        UserError: it would take too long; the message has the possible number of words.
+    Raises UserError: it would take too long; the message has the possible number of words.
     """
-    model.eval()
     name, stack = model.stacks()[0]
     tokens = batch.inputs[0][:1]
     if tokens.dim() == 2:

@@ -118,5 +118,5 @@ def recording(model: Any) -> Iterator[ObservedPass]:
 
 @torch.no_grad()
 def finished(stack: Any, x: Tensor, *extra: Tensor) -> Tensor:
-    """Return what would leave ``stack``, below its norm on top, if the layer that hands on these were the last."""
+    """Return the output of ``stack``, below its norm on top, if the layer with these outputs were the last layer."""
     return stack.side_stream.finish(x, *extra) if extra else x

@@ -33,7 +33,7 @@ class PaperFigure(NamedTuple):
 
 
 def _at_depths(layers: tuple[int, ...], flags: str, *models: Model) -> tuple[Model, ...]:
-    """Return every model at every depth; ``{}`` in ``flags`` stands for the number of layers."""
+    """Return every model at every depth; ``{}`` in ``flags`` becomes the number of layers."""
     return tuple(
         Model(f"{model.label} {depth}L", model.method, f"{model.flags} {flags.format(depth, depth)}")
         for depth in layers

@@ -93,7 +93,7 @@ def numbers(model: Any) -> list[Number]:
         for parameter, tensor in stack.named_parameters()
         if max(tensor.shape, default=0) < stack.design.width // stack.design.heads
         if not parameter.startswith("history.")
-        # Without extra streams these are the weights of the branch and the stream.
+        # In a model without extra streams, these are the weights of the branch and the stream.
         if stack.side_stream is not None or "_residual." not in parameter
         for item in enumerate(tensor.flatten().tolist())
     ]

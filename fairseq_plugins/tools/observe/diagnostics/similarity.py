@@ -23,7 +23,6 @@ from fairseq_plugins.tools.plots import Figure, HeatMap, Panel
 
 def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
     """Return the similarity of each stack, ``(L, L)``: row and column 0 are the lowest layer."""
-    model.eval()
     with torch.no_grad(), recording(model) as record:
         model.run_stacks(*batch.inputs)
     result = {}

@@ -51,8 +51,7 @@ def matrices(model: Any) -> Iterator[tuple[str, int, str, Tensor]]:
 def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
     """Measure every matrix of ``model``: its gradient without dropout, and its distance to the weights of ``later``.
 
-    Raises:
-        UserError: the two models do not have the same matrices.
+    Raises UserError: the two models do not have the same matrices.
     """
     model.eval()
     model.zero_grad()
