@@ -1,4 +1,4 @@
-"""How a training fails: for the guard while it runs, and for the report after it."""
+"""Outcomes of failed trainings: for the guard during a training, and for the report after it."""
 
 from __future__ import annotations
 
@@ -7,27 +7,24 @@ from collections.abc import Iterable
 
 DIVERGED, FAILED_TO_TRAIN = "diverged", "failed to train"
 MARGIN = 0.05
-"""A model whose loss is at most this share below the entropy of single tokens has learned only their frequencies."""
+"""A model has learned only token frequencies if its loss is at most this share below the entropy of single tokens."""
 
 
 def learned_nothing(loss: float, entropy: float) -> bool:
-    """Whether a model has learned only token frequencies.
+    """Return whether a model has learned only token frequencies, from its loss per token and the entropy of tokens.
 
-    Args:
-        loss: negative log-likelihood per token.
-        entropy: that of the target tokens, in the same unit.
+    Both are in the same unit.
     """
     return loss >= (1 - MARGIN) * entropy
 
 
 def entropy(counts: Iterable[int]) -> float:
-    """Entropy of a distribution given by counts, in bits.
+    """Return the entropy of a distribution given by counts, in bits.
 
-    Raises:
-        ValueError: all counts are zero, or there is none.
+    Raises ValueError: all counts are zero, or there is no count.
     """
     positive = [count for count in counts if count]
-    total = sum(positive)
-    if not total:
+    if not positive:
         raise ValueError("no text to take the entropy of")
+    total = sum(positive)
     return sum(-count / total * math.log2(count / total) for count in positive)
