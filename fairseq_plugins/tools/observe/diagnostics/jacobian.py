@@ -47,15 +47,11 @@ def jacobian(model: Any, batch: Batch) -> Tensor:
             f"jacobian: {words} words of width {width} make a matrix of {words * width} rows, "
             f"more than {LARGEST}; possible with this width: --length {LARGEST // width}"
         )
-    return of_tensors(output, record.bottoms[name])
-
-
-def of_tensors(y: Tensor, x: Tensor) -> Tensor:
-    """Return the Jacobian of ``y`` by ``x``, from which it was computed, both flattened, some rows at a time."""
     # torch.func cannot be used: methods have autograd functions of their own.
-    rows = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape).split(ROWS_AT_ONCE)
-    products = [torch.autograd.grad(y, x, some, retain_graph=True, is_grads_batched=True)[0] for some in rows]
-    return torch.cat(products).reshape(y.numel(), x.numel())
+    rows = torch.eye(output.numel(), dtype=output.dtype).view(-1, *output.shape).split(ROWS_AT_ONCE)
+    by, settings = record.bottoms[name], {"retain_graph": True, "is_grads_batched": True}
+    products = [torch.autograd.grad(output, by, some, **settings)[0] for some in rows]
+    return torch.cat(products).reshape(output.numel(), by.numel())
 
 
 def run_jacobian(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:

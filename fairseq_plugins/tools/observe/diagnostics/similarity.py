@@ -34,7 +34,7 @@ def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
 
 
 def cosines(outputs: Tensor) -> Tensor:
-    """Compute cosines from the layers' outputs, ``(L, words, C)`` to ``(L, L)``."""
+    """Return the mean cosines of the layers' outputs, ``(L, words, C)`` to ``(L, L)``."""
     directions = normalize(outputs.double(), dim=-1)
     return torch.einsum("iwc,jwc->ij", directions, directions) / outputs.size(1)
 
