@@ -75,7 +75,7 @@ class Translator:
     """A package of ``fairseq-deep package``, ready to translate.
 
     Threads may share a translator, in turns. A translator can be pickled; the receiving process loads the model again.
-    A line that is longer than every sentence of the training is translated in parts, which end with a sentence.
+    A line that is longer than every sentence of the training is translated sentence by sentence.
 
     Args:
         model: the directory.
@@ -118,6 +118,7 @@ class Translator:
                 search[name] = value
         search = checked_search(search)
         self.longest = longest_of(package)
+        self.usual = package.content.get("longest_trained")
         self._options = SearchOptions(search, batch, device, processes)
         self.engine = choose(package, engine, self._options)
         self._text = text = package.text
@@ -181,7 +182,10 @@ class Translator:
 
     def _lines(self, texts: Iterable[str], nbest: int = 1, alignment: bool = False) -> list[NBest]:
         lines = list(texts)
-        parts = [list(self._text.cut(tokens, self.longest)) if (tokens := self._encode(line)) else [] for line in lines]
+        parts = [
+            list(self._text.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
+            for line in lines
+        ]
         self._engine = self._engine or self._make_engine()
         together = list(chain.from_iterable(parts))
         hypotheses = iter(self._engine.search(together, nbest, alignment) if together else [])
@@ -216,16 +220,13 @@ def _score(hypotheses: Sequence[Hypothesis]) -> float:
 
 
 def longest_of(package: Package) -> int:
-    """Return how many source tokens, without the end of the sentence, are translated together at most.
+    """Return how many source tokens, without the end of the sentence, a model and its search take at most.
 
-    Limits are the longest sentence of the training, the positions, and a search that stops at a fixed length, which
-    would lose the rest of a translation: it is about as long as the source.
+    A search that stops at a fixed length would lose the rest of a translation, which is about as long as the source.
     """
-    search = package.content["search"]
-    limits = [position - 1 for position in package.content["positions"]]
-    if longest_trained := package.content.get("longest_trained"):
-        limits.append(longest_trained)
-    return min([*limits, search["max_len_b"]] if search["max_len_a"] == 0 else limits)
+    search, positions = package.content["search"], package.content["positions"]
+    limits = [position - 1 for position in positions]
+    return int(min([*limits, search["max_len_b"]] if search["max_len_a"] == 0 else limits))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
