@@ -1,4 +1,4 @@
-"""Arguments of the functions that other programs call: a wrong type is a TypeError that names the argument."""
+"""Types of the arguments of public functions: a wrong type is a TypeError that names the argument."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Whether a value is of an annotated type; a text is no list of texts, and what can be read once is not read."""
+    """Return whether a value is of an annotated type; a text is no list of texts, and an iterator is not consumed."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is None:
         return isinstance(value, {int: Integral, float: Real}.get(kind, kind))

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 
 class Hypothesis(NamedTuple):
-    """A translation in tokens.
+    """A translation in tokens, without the end of the sentence.
 
     Attributes:
-        tokens: without the end of the sentence.
         score: log-probability (natural log) with the length penalty.
         token_scores: log-probability (natural log) of each token and of the end of the sentence; CTranslate2 has none.
-        alignment: places, counted from 0, of each token and of the source token that it attends to most, the source
-            first; empty unless it was asked for.
+        alignment: places, counted from 0, of the source token with the most attention and of the token; empty unless
+            it was asked for.
     """
 
     tokens: list[str]
@@ -27,15 +26,10 @@ class Hypothesis(NamedTuple):
 
 
 class Decoder:
-    """A model with the search that its task builds.
+    """A model of fairseq in evaluation mode, with the search that its task builds.
 
-    Args:
-        task: fairseq's.
-        model: fairseq's, in evaluation mode.
-        search: values of ``generation``, by name; the others are fairseq's defaults.
-
-    Raises:
-        UserError: the task or the machine cannot search so.
+    ``search`` has values of ``generation`` by name; other values are fairseq's defaults. A search that the task or the
+    machine cannot do is a UserError.
     """
 
     def __init__(self, task: Any, model: Any, search: Mapping[str, Any]) -> None:
@@ -48,14 +42,15 @@ class Decoder:
 
     def __call__(self, sample: dict[str, Any], nbest: int = 1) -> list[list[Hypothesis]]:
         """Return the ``nbest`` best translations of each sentence of a sample, which may be on another device."""
-        answers = self.task.inference_step(self.generator, [self.model], moved(sample, self.model))
-        return [[self._hypothesis(result) for result in answer[:nbest]] for answer in answers]
-
-    def _hypothesis(self, result: Mapping[str, Any]) -> Hypothesis:
         words = self.task.target_dictionary
-        tokens = [words[number] for number in result["tokens"].tolist() if number != words.eos()]
-        scores, alignment = result["positional_scores"].tolist(), list(map(tuple, result["alignment"]))
-        return Hypothesis(tokens, float(result["score"]), scores, alignment)
+        lists: list[list[Hypothesis]] = []
+        for answer in self.task.inference_step(self.generator, [self.model], moved(sample, self.model)):
+            lists.append([])
+            for result in answer[:nbest]:
+                tokens = [words[number] for number in result["tokens"].tolist() if number != words.eos()]
+                scores, alignment = result["positional_scores"].tolist(), list(map(tuple, result["alignment"]))
+                lists[-1].append(Hypothesis(tokens, float(result["score"]), scores, alignment))
+        return lists
 
 
 def moved(sample: dict[str, Any], model: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Figures that are readable without colour: plain data until they are drawn. Only they need matplotlib, an extra."""
+"""Figures that are readable without colour: plain data until they are drawn with matplotlib, an extra."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Look = tuple[str, str, str]
 
 
 def load_pyplot() -> Any | None:
-    """``matplotlib.pyplot`` without a screen; None if matplotlib is not installed."""
+    """Return ``matplotlib.pyplot`` without a screen; None if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:
@@ -46,13 +46,10 @@ def load_pyplot() -> Any | None:
 
 
 def look(number: int) -> Look:
-    """The look of a curve; the first 28 differ: the colours repeat with another line style and marker."""
+    """Return the look of a curve; the first 28 differ: the colours repeat with another line style and marker."""
     again, place = divmod(number, len(COLOURS))
     shifted = place + again
     return STYLES[shifted % len(STYLES)], MARKERS[shifted % len(MARKERS)], COLOURS[place]
-
-
-# --- panels ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Lines:
         """Draw each line with its own line style and marker, the same in all panels that share ``looks``."""
         for line in self.lines:
             points = [(x, y) for x, y in line.points if not (self.log_y and y <= 0)]
-            xs, ys = [x for x, _ in points], [y for _, y in points]
+            xs, ys = zip(*points, strict=True) if points else ((), ())
             if line.guide:
                 axis.plot(xs, ys, color="0.6", linewidth=1, linestyle=(0, (1, 1)), label=line.label)
                 continue
@@ -93,7 +90,7 @@ class Lines:
                 color=colour,
                 markersize=4,
                 # A logarithmic axis cannot show zeros, and they are not missing.
-                label=in_lines(line.label if points or not line.points else f"{line.label} (0 throughout)"),
+                label="\n".join(textwrap.wrap(line.label + " (0 throughout)" * bool(line.points and not points), NAME)),
                 markevery=max(1, len(points) // MOST_MARKERS),
             )
         axis.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
@@ -160,31 +157,23 @@ class HeatMap:
 Panel = Lines | HeatMap
 
 
-def in_lines(name: str) -> str:
-    """Break a long name, so that it leaves room for what it names."""
-    return "\n".join(textwrap.wrap(name, NAME))
-
-
 def _plain_numbers(axis: Any) -> None:
-    """Label a logarithmic axis with 0.02 and not with 2 x 10^-2."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    """Label a logarithmic axis with numbers such as 0.02 instead of 2 x 10^-2."""
+    from matplotlib.ticker import LogLocator
 
     low, high = axis.get_view_interval()
     multiples = range(1, 10) if high <= 8 * low else (1, 2, 5) if high <= 1e4 * low else (1,)
     axis.set_major_locator(LogLocator(subs=multiples, numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
 
 
 def _edges(places: Sequence[float]) -> list[float]:
-    """The edges half-way between neighbours, with the same distance outside."""
+    """Return the edges half-way between neighbours, with equal distances outside."""
     if len(places) == 1:
         return [places[0] - 0.5, places[0] + 0.5]
     middles = [(left + right) / 2 for left, right in itertools.pairwise(places)]
     return [2 * places[0] - middles[0], *middles, 2 * places[-1] - middles[-1]]
-
-
-# --- figures --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

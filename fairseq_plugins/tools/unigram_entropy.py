@@ -1,4 +1,4 @@
-"""How a training fails: for the guard while it runs, and for the report after it."""
+"""Outcomes of failed trainings: for the guard during a training, and for the report after it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ MARGIN = 0.05
 
 
 def learned_nothing(loss: float, entropy: float) -> bool:
-    """Whether a model is no better than the unigram baseline.
+    """Return whether a model is no better than the unigram baseline, from its loss per token and the unigram entropy.
 
-    Args:
-        loss: negative log-likelihood per token.
-        entropy: that of the target tokens, in the same unit.
+    Both are in the same unit.
     """
     return loss >= (1 - MARGIN) * entropy
 
 
 def entropy(counts: Iterable[int]) -> float:
-    """Entropy of a distribution given by counts, in bits.
+    """Return the entropy of a distribution given by counts, in bits.
 
-    Raises:
-        ValueError: all counts are zero, or there is none.
+    Raises ValueError: all counts are zero, or there is no count.
     """
     positive = [count for count in counts if count]
-    total = sum(positive)
-    if not total:
+    if not positive:
         raise ValueError("no text to take the entropy of")
+    total = sum(positive)
     return sum(-count / total * math.log2(count / total) for count in positive)

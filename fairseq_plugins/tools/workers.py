@@ -30,16 +30,16 @@ _make: Callable[[], Callable[[Any], Any]]
 def map_lines(
     make: Callable[[], Callable[[Given], Made]], lines: Iterable[Given], workers: int = 1, at_once: int = 0
 ) -> Iterator[Made]:
-    """``make()(line)`` for every line, in order. If this process is interrupted, the workers are ended, too.
+    """Yield ``make()(line)`` for every line, in order. If this process is interrupted, the workers end, too.
 
     Args:
         make: returns the function; called once in each worker, because such functions have tables and caches.
         lines: read only as fast as the workers process them, so a corpus may be larger than the memory.
-        workers: processes; 1 processes the lines in this one.
+        workers: number of processes; 1 processes the lines in this process.
         at_once: lines per task of a worker; 0 means :data:`CHUNK`.
 
     Raises:
-        Exception: whatever the function raises, or reading the lines does, after what was read before.
+        Exception: an error of the function, or of reading the lines, after the results of earlier lines.
         UserError: a worker was killed.
     """
     if workers == 1:

@@ -1,12 +1,9 @@
-"""The study of depth reads what an evaluation has written, and trains the baseline before what is tested against it."""
+"""The study of depth reads what an evaluation has written, and plans sweeps and seeds by earlier results."""
 
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
-from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,49 +35,6 @@ def test_scores_and_the_test_against_the_baseline(study: Any, tmp_path: Path, mo
     columns = {"bleu_test": "31.25", "chrf_test": "55.50", "bleu_test_averaged": "31.25", "chrf_test_averaged": "55.50"}
     assert found["pre_ln_6e6d"] == columns
     assert found["admin_6e6d"] == {**columns, "p_test": "0.001"}
-
-
-def test_scores_wait_for_the_baseline(study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its training ends last here; it is of 6-6, like the first of the others and unlike the second."""
-    ended, scored = Event(), []
-
-    def call(command: str, *words: Any) -> tuple[float, float]:
-        if Path(words[3]).stem == "pre_ln_6e6d":
-            assert ended.wait(30)
-        return 0.0, 0.0
-
-    def scores(run: Any, data: Path, out: Path, training: Any) -> dict[str, str]:
-        scored.append(training.config)
-        if training.config == "admin_18e18d":
-            ended.set()
-        return {}
-
-    log = SimpleNamespace(valid_loss={1: 2.0})
-    monkeypatch.setattr(
-        study, "read_run", lambda directory: SimpleNamespace(log=log, updates=1, settings={"parameters": 1})
-    )
-    monkeypatch.setattr(study, "verdict_of", lambda run: SimpleNamespace(outcome="ok"))
-    monkeypatch.setattr(study, "scores", scores)
-    monkeypatch.setattr(study, "_call", call)
-    names = ("pre_ln_6e6d", "admin_6e6d", "admin_18e18d")
-    trainings = [study.Training(name, "full", 1, 1e-3) for name in names]
-    study.train_all(trainings, lambda one, theirs: study.train(one, tmp_path, tmp_path, 10, theirs), 3)
-    assert (scored[0], set(scored[1:])) == ("admin_18e18d", {"pre_ln_6e6d", "admin_6e6d"})
-    assert scored.index("pre_ln_6e6d") < scored.index("admin_6e6d")
-
-
-def test_after_a_failure_nothing_is_begun(study: Any) -> None:
-    begun = []
-
-    def fail(training: Any, theirs: Any) -> None:
-        begun.append(training.config)
-        time.sleep(len(begun) - 1)  # the first fails at once, and the next is still running then
-        raise SystemExit("run has failed")
-
-    trainings = [study.Training(name, "full", 1, 1e-3) for name in ("pre_ln_6e6d", "admin_6e6d", "b2t_6e6d")]
-    with pytest.raises(SystemExit, match="run has failed"):
-        study.train_all(trainings, fail, 1)
-    assert "b2t_6e6d" not in begun
 
 
 def test_a_sweep_goes_on_above_its_range_while_the_highest_rate_is_the_best(

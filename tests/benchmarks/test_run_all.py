@@ -89,3 +89,23 @@ def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pyte
         monkeypatch.setattr(sys, "argv", run_all.command(table, 1, ["--threads", "2"]))
         with pytest.raises(Read):
             script(table.script.removesuffix(".py"), monkeypatch).main()
+
+
+def test_an_operation_has_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {
+        "aten::addmm": "products",
+        "aten::linear": "products",
+        "aten::_scaled_dot_product_flash_attention_for_cpu": "attention",
+        "aten::native_layer_norm_backward": "norms",
+        "aten::native_dropout": "dropout",
+        "aten::threshold_backward": "sums and factors",
+        "aten::copy_": "copies",
+        "aten::_log_softmax_backward_data": "loss",
+        "aten::nll_loss_forward": "loss",
+        "aten::_fused_adam_": "optimizer",
+        "autograd::engine::evaluate_function: AddmmBackward0": "calls",
+        "torch::autograd::AccumulateGrad": "calls",
+        "aten::t": "calls",
+    }
+    kind_of = script("kinds", monkeypatch).kind_of
+    assert {name: kind_of(name) for name in kinds} == kinds

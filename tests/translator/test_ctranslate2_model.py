@@ -47,13 +47,10 @@ HOW = SearchOptions({**SEARCH, "no_repeat_ngram_size": 0}, device="cpu")
 
 
 def sentences(count: int, longest: int, seed: int) -> list[list[str]]:
-    draw = torch.Generator().manual_seed(seed)
+    draw, words = torch.Generator().manual_seed(seed), dictionary()
     lengths = [1 + number * (longest - 1) // (count - 1) for number in range(count)]
-    words = dictionary()
-    return [
-        [words[int(index)] for index in torch.randint(words.nspecial, len(words), (length,), generator=draw)]
-        for length in lengths
-    ]
+    numbers = (torch.randint(words.nspecial, len(words), (length,), generator=draw) for length in lengths)
+    return [[words[number] for number in sentence.tolist()] for sentence in numbers]
 
 
 def exported(model: Any, path: Path, quantization: str | None = None) -> CTranslate2Engine:
@@ -72,7 +69,7 @@ def trained_with_options(case: str, *flags: str) -> Any:
 def largest_difference(model: Any, engine: CTranslate2Engine, longest: int = 12) -> float:
     """In proportion to the log-probability where that is above 1."""
     ours = FairseqEngine(model, task(), HOW)
-    source, target = sentences(8, longest, seed=3), sentences(8, longest, seed=4)
+    source, target = (sentences(8, longest, seed) for seed in (3, 4))
     here, there = ours.score(source, target), engine.score(source, target)
     assert [len(each) for each in here] == [len(each) + 1 for each in target]
     pairs = [(a, b) for one, other in zip(here, there, strict=True) for a, b in zip(one, other, strict=True)]
@@ -102,28 +99,18 @@ def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "flags",
+    ("case", "flags"),
     [
-        "--share-all-embeddings",
-        "--share-decoder-input-output-embed --encoder-learned-pos --decoder-learned-pos",
-        "--layernorm-embedding --no-scale-embedding --activation-fn gelu",
-        "--encoder-attention-heads 4",
-        "--reparam fix_norm --share-all-embeddings",
+        ("admin", "--share-all-embeddings"),
+        ("pre_ln", "--share-decoder-input-output-embed --encoder-learned-pos --decoder-learned-pos"),
+        ("admin", "--layernorm-embedding --no-scale-embedding --activation-fn gelu"),
+        ("fixup", "--encoder-attention-heads 4"),
+        ("admin", "--reparam fix_norm --share-all-embeddings"),
+        ("scale_norm", "--norm-type layer_norm"),  # word vectors of length one
     ],
 )
-@pytest.mark.parametrize(
-    "case", ["admin", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pre_ln", "fixup"))]
-)
 def test_settings_around_the_layers(case: str, flags: str, tmp_path: Path) -> None:
-    if case == "fixup":
-        flags = flags.replace("--layernorm-embedding", "")
     model = trained_with_options(case, *flags.split())
-    assert largest_difference(model, exported(model, tmp_path / "model")) < 0.1 * LARGEST_DIFFERENCE
-
-
-def test_word_vectors_of_length_one_are_stored(tmp_path: Path) -> None:
-    model = trained_with_options("scale_norm", "--norm-type", "layer_norm")
-    assert not obstacles_to_export(model)
     assert largest_difference(model, exported(model, tmp_path / "model")) < 0.1 * LARGEST_DIFFERENCE
 
 

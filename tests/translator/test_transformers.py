@@ -38,7 +38,6 @@ from fairseq_plugins.tools.translator.transformers_model import TransformersEngi
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import processes, toy
 from tests.models import CASES, configuration, dictionary, task, trained
-from tests.pipeline.making import write_run
 from tests.representatives import for_each
 
 FSMT, M2M_100 = "FSMTForConditionalGeneration", "M2M100ForConditionalGeneration"
@@ -146,8 +145,7 @@ def packaged(place: Path, types: list[str], case: str = "admin", target: list[st
         "search": SEARCH,
         "positions": list(model.max_positions()),
         "longest_trained": 40,
-        # A checkpoint of weights alone has none.
-        "updates": None if case == "pre_ln" else 1200,
+        "updates": 1200,
         "architecture": f"{case}_transformer",
         "model": json.loads(json.dumps(options_of(model, case))),
         "engines": {},
@@ -168,17 +166,10 @@ def test_the_directory_translates_raw_text_and_has_a_card(
 ) -> None:
     from huggingface_hub import ModelCard
 
-    out, training = tmp_path / "hub", tmp_path / "run"
-    options = json.loads((package / "translator.json").read_text(encoding="utf-8"))["model"]
-    layers = (options["encoder_layers"], options["decoder_layers"])
-    write_run(training, scores={"sacreBLEU": 31.25}, finished={"num_updates": 1200}, layers=layers)
-    code, printed, errors = run(
-        capsys, package, out, "--text", tmp_path / "raw" / "test.de", "--run", training, "--license", "mit"
-    )
+    out = tmp_path / "hub"
+    code, printed, errors = run(capsys, package, out, "--text", tmp_path / "raw" / "test.de")
     assert (code, errors) == (0, "")
-    proof = (out / "proof.txt").read_text(encoding="utf-8")
-    assert printed.startswith(proof)
-    assert "float32: 2,102 log-probabilities of 100 sentences" in proof
+    assert "float32: 2,102 log-probabilities of 100 sentences" in printed
     lines = (tmp_path / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
     tokeniser = AutoTokenizer.from_pretrained(out, local_files_only=True)
     model = AutoModelForSeq2SeqLM.from_pretrained(out, local_files_only=True)
@@ -187,13 +178,11 @@ def test_the_directory_translates_raw_text_and_has_a_card(
     ours = [text for text, _ in Translator(package, beam=1).translate(lines)]
     assert ours == theirs
     assert len({*ours}) > 1
-    assert "beam search: 24 of 24 translations are equal" in proof
+    assert "beam search: 24 of 24 translations are equal" in printed
     card = ModelCard.load(out / "README.md")
     assert "trust_remote_code" not in card.text
-    assert (card.data.language, card.data.license, card.data.pipeline_tag) == (["de", "en"], "mit", "translation")
-    [score] = [line for line in card.text.splitlines() if "sacreBLEU" in line]
-    assert [cell.strip() for cell in score.split("|")[1:4]] == ["test", "sacreBLEU", "31.25"]
-    assert {line for line in proof.splitlines() if f"- {line}" in card.text} == set(proof.splitlines())
+    assert (card.data.language, card.data.pipeline_tag) == (["de", "en"], "translation")
+    assert [line for line in printed.splitlines() if f"- {line}" in card.text] == printed.splitlines()[:3]
 
 
 def test_a_raw_text_gives_the_same_numbers_but_for_six_control_characters_and_a_code(
@@ -335,20 +324,6 @@ def test_what_is_not_the_same_leaves_nothing(
     write_manifest(package, {**content, "search": {**content["search"], "lenpen_form": "gnmt"}})
     code, _, errors = run(capsys, package, out)
     assert (code, "transformers does not support: lenpen_form gnmt" in errors) == (2, True)
-    write_manifest(package, content)
-    options = content["model"]
-    layers = (options["encoder_layers"], options["decoder_layers"])
-    for name, settings, reason in (
-        ("longer", {"layers": layers, "finished": {"num_updates": 1300}}, "updates 1300, not 1200 as in"),
-        (
-            "deeper",
-            {"layers": (18, layers[1]), "finished": {"num_updates": 1200}},
-            f"encoder_layers 18, not {layers[0]} as",
-        ),
-    ):
-        write_run(tmp_path / name, **settings)
-        code, _, errors = run(capsys, package, out, "--run", tmp_path / name)
-        assert (code, f"--run {tmp_path / name}: {reason}" in errors) == (2, True)
     assert not list(tmp_path.glob("hub*"))
 
 

@@ -53,46 +53,43 @@ PARTS = {Site.SELF: "self_attention", Site.CROSS: "attention", Site.FFN: "ffn"}
 """CTranslate2's name of each site."""
 LEARNED_EPSILON = 1e-5
 """The epsilon of fairseq's LayerNorm."""
-NORMS = (AffineNorm, nn.LayerNorm)
-_ONE, _ZERO = torch.ones(1), torch.zeros(1)
+ONE = torch.ones(1)
 
 
 class Affine(NamedTuple):
     """``scale * x + shift``, each ``(1)``."""
 
-    scale: Tensor = _ONE
-    shift: Tensor = _ZERO
+    scale: Tensor = ONE
+    shift: Tensor = torch.zeros(1)
 
 
 PLAIN = Affine()
 
 
 class ModelConverter(Converter):
-    """Converts a model of this package.
-
-    Args:
-        model: in evaluation mode, one without :func:`obstacles_to_export`.
-    """
+    """Converts a model of this package, in evaluation mode and without :func:`obstacles_to_export`."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
     @torch.no_grad()
     def _load(self) -> Any:
-        """Return the specification that the base class writes."""
+        """Return the specification, which the base class writes."""
         model = self.model
         spec = transformer_spec.TransformerSpec(*(_new_stack(stack) for _, stack in model.stacks()))
-        encoder, decoder = (
-            Affine(*top.affine()) if isinstance(top, AffineNorm) else PLAIN
-            for top in (model.encoder.layer_norm, model.decoder.layer_norm)
-        )
+        encoder, decoder = (_affine_of(stack.layer_norm) for _, stack in model.stacks())
         for name, stack in model.stacks():
             _set_ends(getattr(spec, name), stack)
         for sub in sub_layers(model):
             _set_sub_layer(getattr(getattr(spec, sub.stack).layer[sub.number], PARTS[sub.site]), sub, encoder)
         _set_linear(spec.decoder.projection, model.decoder.output_projection, decoder)
-        spec.register_source_vocabulary(_vocabulary(model.encoder.dictionary))
-        spec.register_target_vocabulary(_vocabulary(model.decoder.dictionary))
+        # Tokens in the order of their numbers.
+        source, target = (
+            [PAD if token == words.pad_word else token for token in words.symbols]
+            for words in (model.encoder.dictionary, model.decoder.dictionary)
+        )
+        spec.register_source_vocabulary(source)
+        spec.register_target_vocabulary(target)
         spec.config.decoder_start_token = spec.config.eos_token
         spec.config.add_source_eos = True
         spec.config.layer_norm_epsilon = LEARNED_EPSILON if has_layer_norms(model) else IDENTITY_EPSILON
@@ -113,14 +110,19 @@ def without_scaled_streams(model: Any, options: dict[str, Any], path: Path) -> A
 
 
 def has_layer_norms(model: Any) -> bool:
-    """Whether there is any LayerNorm."""
+    """Return whether there is any LayerNorm."""
     return any(isinstance(module, nn.LayerNorm) for module in model.modules())
 
 
-def obstacles_to_export(model: Any) -> list[str]:
-    """Return what ``model`` has and CTranslate2 has not, but for scaled streams; empty if nothing.
+def _affine_of(norm: Any) -> Affine:
+    """Return the scale and the shift of a norm that is nothing else; a LayerNorm or no norm gives the identity."""
+    return Affine(*norm.affine()) if isinstance(norm, AffineNorm) else PLAIN
 
-    These are the things that can be told from the modules; the proof finds any other difference.
+
+def obstacles_to_export(model: Any) -> list[str]:
+    """Return what ``model`` has and CTranslate2 has not, except scaled streams, as far as the modules show.
+
+    The proof finds any other difference.
     """
     reasons = []
     for name, stack in model.stacks():
@@ -128,7 +130,7 @@ def obstacles_to_export(model: Any) -> list[str]:
         reasons += [f"{flag(axis.value)} {stack.design.choice(axis)}" for axis in _unknown_parts(stack, subs)]
         cfg = stack.cfg
         settings = {
-            "an embedding that is no table": affine_form(stack.embed_tokens) is None,
+            "an embedding that is not a table": affine_form(stack.embed_tokens) is None,
             "--no-token-positional-embeddings": stack.embed_positions is None,
             f"--activation-fn {cfg.activation_fn}": cfg.activation_fn not in ACTIVATIONS,
             "--adaptive-softmax-cutoff": getattr(stack, "adaptive_softmax", None) is not None,
@@ -148,19 +150,18 @@ def _unknown_parts(stack: Any, subs: list[SubLayer]) -> Iterator[Axis]:
         yield Axis.LAYER_AGGREGATION
     if stack.solver is not None:
         yield Axis.SOLVER
-    # There is one stream, to which a branch is added.
+    # CTranslate2 has one stream, to which branches are added.
     unknown = [sub for sub in subs if sub.residual.branch_scale() is None and sub.residual.stream_scale() is None]
     if unknown or stack.side_stream is not None:
         yield Axis.RESIDUAL
-    # There is one LayerNorm a sub-layer, before all branches of a stack or after all sums, and none inside a branch.
+    # Each sub-layer has one LayerNorm, before all branches of a stack or after all sums, and none inside a branch.
     places = {tuple(sub.norms) for sub in subs}
     norms = [norm for sub in subs for norm in sub.norms.values()] + [stack.layer_norm]
-    known = all(norm is None or isinstance(norm, NORMS) for norm in norms)
-    replaced = stack.design.choice(Axis.NORM_TYPE) != "layer_norm"
-    if not known:
+    if not all(norm is None or isinstance(norm, (AffineNorm, nn.LayerNorm)) for norm in norms):
+        replaced = stack.design.choice(Axis.NORM_TYPE) != "layer_norm"
         yield Axis.NORM_TYPE if replaced else Axis.NORM_POSITION
     unreadable = {sub.site for sub in subs if any(affine_form(linear) is None for linear in _maps(sub))}
-    # An attention of its own has changed the maps of attentions, else a norm stands before them.
+    # Another attention has changed the maps of attentions, else a norm is before them.
     of_attention = unreadable - {Site.FFN} if stack.design.choice(Axis.ATTENTION) != "softmax" else set()
     if unreadable - of_attention or len(places) > 1 or any(len(p) > 1 or NormPlace.BRANCH in p for p in places):
         yield Axis.NORM_POSITION
@@ -172,7 +173,7 @@ def _unknown_parts(stack: Any, subs: list[SubLayer]) -> Iterator[Axis]:
 
 
 def _is_softmax(attention: Any) -> bool:
-    """Whether a module attends as the stock one does, however its weights were drawn."""
+    """Return whether a module attends as the stock module does, however its weights were drawn."""
     kind = type(attention)
     return (
         isinstance(attention, Attention)
@@ -184,7 +185,7 @@ def _is_softmax(attention: Any) -> bool:
 
 
 def _maps(sub: SubLayer) -> list[Any]:
-    """Return the linear maps of a sub-layer that has stock attention; the last one ends the branch."""
+    """Return the linear maps of a sub-layer that has stock attention; the last map ends the branch."""
     if sub.site is Site.FFN:
         return [sub.layer.fc1, sub.layer.fc2]
     attention = getattr(sub.layer, sub.site.value)
@@ -230,13 +231,13 @@ def _set_ends(spec: Any, stack: Any) -> None:
 
 
 def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
-    """Set the weights of a sub-layer; ``encoder`` stands on top of the encoder in the place of a norm."""
+    """Set the weights of a sub-layer; ``encoder`` replaces the norm on top of the encoder."""
     [norm] = sub.norms.values() or [None]
     if isinstance(norm, nn.LayerNorm):
         _set_norm(spec.layer_norm, norm)
     else:
         spec.layer_norm.gamma = _array(torch.full((sub.layer.embed_dim,), IDENTITY_GAMMA))
-    stream = Affine(*norm.affine()) if isinstance(norm, AffineNorm) else PLAIN
+    stream = _affine_of(norm)
     branch = sub.residual.branch_scale()
     assert branch is not None
     *first, last = _maps(sub)
@@ -262,7 +263,7 @@ def _set_norm(spec: Any, norm: Any) -> None:
     spec.gamma, spec.beta = _array(norm.weight * scale), _array(norm.bias * scale)
 
 
-def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = _ONE) -> None:
+def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = ONE) -> None:
     """Write ``branch * (W (scale x + shift) + b)``, folded in float64."""
     form = affine_form(linear)
     assert form is not None  # see _unknown_parts
@@ -277,8 +278,3 @@ def _set_linear(spec: Any, linear: Any, read: Affine = PLAIN, branch: Tensor = _
 def _array(tensor: Tensor) -> Any:
     """Return a copy in float32: the converter quantises arrays in place, and the model is still needed."""
     return tensor.float().numpy().copy()
-
-
-def _vocabulary(dictionary: Any) -> list[str]:
-    """Return the tokens in the order of their numbers, with CTranslate2's name for the pad."""
-    return [PAD if token == dictionary.pad_word else token for token in dictionary.symbols]

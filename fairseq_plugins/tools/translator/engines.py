@@ -1,6 +1,6 @@
-"""The types of all engines that search for translations, the engine of CTranslate2, and the choice between engines.
+"""The parts that all engines share, the engine of CTranslate2, and the choice between engines, without torch.
 
-The package's own model in PyTorch is in ``fairseq_engine.py``, which imports torch and fairseq; this file does not.
+``fairseq_engine.py`` has the engine of PyTorch.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fairseq_plugins.tools.translator.package import FASTEST, Package, require_u
 
 FAIRSEQ, CTRANSLATE2, AUTO = "fairseq", "ctranslate2", "auto"
 BATCH = 4000
-"""The default of the most tokens of a batch."""
+"""Default of the maximum number of tokens of a batch."""
 CTRANSLATE2_BATCH_ON_CPU, CTRANSLATE2_BATCH_OF_INT8 = 600, 150
-"""The same for CTranslate2 on a CPU, whose products are fastest while they stay in the cache."""
+"""The default for CTranslate2 on a CPU, whose products are fastest while they stay in the cache."""
 PAD = "<blank>"
 """CTranslate2's name for the pad."""
 Tokens = Sequence[str]
@@ -31,13 +31,13 @@ Tokens = Sequence[str]
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How sentences are translated.
+    """Settings of a search.
 
     Args:
         search: values of :data:`~fairseq_plugins.tools.translator.package.SEARCH`.
-        batch: most tokens of a batch, pads among them; None lets the engine choose.
+        batch: maximum number of tokens of a batch, pads included; None lets the engine choose.
         device: ``auto``, ``cpu`` or ``gpu``.
-        processes: how many do this at the same time on this machine.
+        processes: number of processes that translate at the same time on this machine.
     """
 
     search: Mapping[str, Any]
@@ -47,7 +47,7 @@ class SearchOptions:
 
 
 class Engine(Protocol):
-    """What searches; ``label`` names it with its precision and device."""
+    """Searches for translations; ``label`` names the engine with its precision and device."""
 
     label: str
 
@@ -59,21 +59,15 @@ class Engine(Protocol):
 
 
 class CTranslate2Engine:
-    """A model of CTranslate2.
+    """A model of CTranslate2 in ``directory``; a UserError says why it cannot be loaded here.
 
-    Args:
-        directory: the model.
-        options: the search.
-        positions: target tokens that the model takes, the end of the sentence among them.
-
-    Raises:
-        UserError: it cannot be loaded here.
+    ``positions`` is the number of target tokens that the model takes, the end of the sentence included.
     """
 
     def __init__(self, directory: Path, options: SearchOptions, positions: int) -> None:
         import ctranslate2
 
-        # It says on standard error that float16 becomes float32 on a CPU; the label says what is used.
+        # CTranslate2 warns that float16 becomes float32 on a CPU; the label says what is used.
         ctranslate2.set_log_level(logging.ERROR)
         self.options, self.positions = options, positions
         gpu = gpu_of(options, ctranslate2.get_cuda_device_count())
@@ -96,7 +90,7 @@ class CTranslate2Engine:
         lengths = [len(sentence) for sentence in sentences]
         requests: dict[int, Any] = {}
         for batch in batches(lengths, self.options.batch or usual):
-            # As fairseq has it: of the longest sentence of the batch, its end included, and of the positions.
+            # fairseq's limit: by the longest sentence of the batch, its end included, and by the positions.
             longest = int(search["max_len_a"] * (lengths[batch[0]] + 1) + search["max_len_b"])
             longest = min(longest, self.positions - 1)
             answers = self.translator.translate_batch(
@@ -115,26 +109,22 @@ class CTranslate2Engine:
             requests.update(zip(batch, answers, strict=True))
         try:
             results = [requests[place].result() for place in range(len(sentences))]
-        except RuntimeError as error:  # as where the libraries of its CUDA are missing, for which it looks only now
-            raise UserError(
-                f"CTranslate2: {error}; --device cpu or --engine {FAIRSEQ} needs no CUDA of its own"
-            ) from None
+        except RuntimeError as error:  # for example, CTranslate2 looks for the libraries of CUDA only now
+            advice = f"--device cpu or --engine {FAIRSEQ} needs no CUDA of its own"
+            raise UserError(f"CTranslate2: {error}; {advice}") from None
         return [[Hypothesis(result.hypotheses[0], result.scores[0])] for result in results]
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Return the log-probability (natural log) of each token of each target, and of its end."""
-        source, target = [list(sentence) for sentence in sentences], [list(sentence) for sentence in targets]
-        scored = self.translator.score_batch(
-            source, target, max_batch_size=BATCH, batch_type="tokens", max_input_length=0
-        )
-        return [sentence.log_probs for sentence in scored]
+        texts = (list(map(list, sentences)), list(map(list, targets)))
+        limits = {"max_batch_size": BATCH, "batch_type": "tokens", "max_input_length": 0}
+        return [sentence.log_probs for sentence in self.translator.score_batch(*texts, **limits)]
 
 
 def choose(package: Package, wanted: str, options: SearchOptions) -> str:
-    """Return the name of the engine of a package that is called ``wanted``, or of the fastest that can do this search.
+    """Return the name of the engine ``wanted`` of a package, by default of the fastest engine that can do this search.
 
-    Raises:
-        UserError: there is no such engine, it cannot do this search, or its files are not those of the export.
+    Raises UserError: there is no such engine, the engine cannot do this search, or its files have changed.
     """
     engines = package.content["engines"]
     exported = [name for name in engines if (package.directory / name).is_dir()]
@@ -160,9 +150,9 @@ def choose(package: Package, wanted: str, options: SearchOptions) -> str:
 
 
 def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Put sentences of like length together, the longest first; yields their places in ``lengths``, each once.
+    """Put sentences of similar length together, the longest first; yields their places in ``lengths``, each once.
 
-    A batch has at most ``most`` tokens, pads among them; a longer sentence is a batch of its own.
+    A batch has at most ``most`` tokens, pads included; a longer sentence is a separate batch.
     """
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
@@ -175,7 +165,7 @@ def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
 
 
 def gpu_of(options: SearchOptions, devices: int) -> int | None:
-    """Return which of so many GPUs this process uses; None for the CPU."""
+    """Return which one of ``devices`` GPUs this process uses; None for the CPU."""
     if options.device == "gpu" and not devices:
         raise UserError("--device gpu: this engine finds no GPU; legal here: auto, cpu")
     if options.device == "cpu" or not devices:

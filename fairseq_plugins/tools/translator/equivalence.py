@@ -11,7 +11,8 @@ import torch
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.translator.engines import Engine, Tokens
 
-SENTENCES = 64
+TRANSLATED = 16
+"""Number of random sentences that both searches translate."""
 LONGEST = 40
 """The longest sentence of the proof, in tokens."""
 LARGEST_DIFFERENCE = 1e-4
@@ -22,8 +23,14 @@ ROUNDING = 1e-4
 """Two translations of scores (natural log) that differ by less are equally good: rounding has chosen one of them."""
 
 
-def drawn_sentences(dictionary: Any, positions: int, seed: int, count: int = SENTENCES) -> list[list[str]]:
-    """Random sentences of 1 to 40 words, or of as many as a model with so many positions takes, by their frequency."""
+def drawn_texts(dictionaries: Any, positions: tuple[int, int], count: int) -> list[list[list[str]]]:
+    """Return ``count`` random sentences of the source and of the target, for a model with so many positions."""
+    sides = (dictionaries.source_dictionary, dictionaries.target_dictionary)
+    return [drawn_sentences(words, positions[side], side + 1, count) for side, words in enumerate(sides)]
+
+
+def drawn_sentences(dictionary: Any, positions: int, seed: int, count: int) -> list[list[str]]:
+    """Draw sentences of 1 to 40 words, or as many as a model with so many positions takes, by their frequency."""
     longest = min(LONGEST, positions - 1)
     generator = torch.Generator().manual_seed(seed)
     counts = torch.tensor(dictionary.count[dictionary.nspecial :], dtype=torch.float64).clamp(min=1)
@@ -37,10 +44,9 @@ def drawn_sentences(dictionary: Any, positions: int, seed: int, count: int = SEN
 def compare_scores(
     ours: Engine, theirs: Engine, texts: Sequence[list[list[str]]], name: str, largest: float = math.inf
 ) -> str:
-    """Compare the log-probabilities of two engines, and return how much they differ, in a line.
+    """Compare the log-probabilities of two engines, and return in a line how much they differ.
 
-    A difference of ``largest``, in proportion to a log-probability where that is above 1, is rounding; more is a
-    UserError.
+    Raises UserError: they differ by more than ``largest``, relative to log-probabilities above 1.
     """
     here, there = ([score for scores in engine.score(*texts) for score in scores] for engine in (ours, theirs))
     differences = [abs(a - b) for a, b in zip(here, there, strict=True)]

@@ -1,8 +1,7 @@
 """``fairseq-deep export MODEL``: the model of a package for another engine, and the proof that it computes the same.
 
-The proof is a part of the command: before anything appears, random sentences are scored by both engines in float32, and
-the search of both translates some of them. A model of CTranslate2 becomes a part of the package; one of Hugging Face is
-a directory of its own.
+Before anything appears, both engines score random sentences in float32, and both searches translate some of them. A
+model of CTranslate2 becomes a part of the package, a model of Hugging Face a separate directory.
 """
 
 from __future__ import annotations
@@ -11,21 +10,64 @@ import argparse
 import logging
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import whole_directory
+from fairseq_plugins.files import require_no_input, whole_directory
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
+from fairseq_plugins.search import GNMT, STOCK
 from fairseq_plugins.tools.translator import equivalence
 from fairseq_plugins.tools.translator.engines import CTRANSLATE2, CTranslate2Engine, SearchOptions
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.tools.translator.package import FASTEST, Package, add_engine, open_package, require_replaceable
 
 TRANSFORMERS = "transformers"
-TRANSLATED = 16
-"""Sentences that both searches translate."""
+SENTENCES = {CTRANSLATE2: 64, TRANSFORMERS: 100}
+"""Number of random sentences that are scored."""
+LINES = 200
+"""Lines of --text that are read and translated."""
+CARD = """\
+---
+language: ["{source}", "{target}"]
+library_name: transformers
+pipeline_tag: translation
+tags: [translation, fairseq, {architecture}]
+---
+
+# {name}
+
+A Transformer that translates from {source} to {target}, trained with fairseq-deep.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}"{trust})
+model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
+read = tokenizer(["..."], padding=True, return_tensors="pt")
+print(tokenizer.batch_decode(model.generate(**read), skip_special_tokens=True))
+```
+
+`generation_config.json` has the search: beam {beam}, length penalty {lenpen:g}.{note}
+
+## Proof
+
+This model against the one that was trained, on a CPU in float32:
+
+{proof}
+"""
+NOTES = {
+    "fsmt": " A forward pass with `decoder_input_ids` needs\n`use_cache=False`: else FSMT sees later words. "
+    "transformers 4 translates wrongly without a warning:\nits FSMT ties two tables that differ here. Use release 5."
+}
+"""Advice about a class of transformers, by its ``model_type``."""
+TRUSTED = """
+
+The tokeniser is code of this directory, since no class of transformers makes these tokens. The code needs
+`pip install "sacremoses>=0.1.0" sentencepiece "subword-nmt>=0.3.7"`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,21 +86,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--force", action="store_true", help="overwrite an export")
     of_ctranslate2 = flags.add_argument_group(CTRANSLATE2)
     of_ctranslate2.add_argument("--quantization", choices=FASTEST, help="how the weights are stored (default: float32)")
-    of_transformers = flags.add_argument_group(TRANSFORMERS)
-    for name, metavar, help in (
-        ("text", "FILE", "raw sentences; the first 200 are part of the proof"),
-        ("run", "RUN", "the training, whose recipe and scores are written to the model card"),
-    ):
-        of_transformers.add_argument(f"--{name}", type=Path, metavar=metavar, help=help)
-    of_transformers.add_argument(
-        "--license", metavar="ID", help="of the model card, as Hugging Face calls it: mit, ..."
-    )
+    help = "raw sentences; the first 200 are part of the check"
+    flags.add_argument_group(TRANSFORMERS).add_argument("--text", type=Path, metavar="FILE", help=help)
     return exit_code(lambda: export(flags.read(argv)))
 
 
 def export(args: argparse.Namespace) -> None:
-    """Convert, prove, and only then let the result appear; else a UserError says why it does not."""
-    others = ["quantization"] if args.to == TRANSFORMERS else ["out", "text", "run", "license"]
+    """Convert and check; the result appears only if both engines agree, else a UserError says why not."""
+    others = ["quantization"] if args.to == TRANSFORMERS else ["out", "text"]
     if given := [name for name in others if getattr(args, name) is not None]:
         name = "DIR" if given[0] == "out" else f"--{given[0]}"
         raise UserError(f"--to {args.to} takes no {name}")
@@ -69,34 +104,25 @@ def export(args: argparse.Namespace) -> None:
         raise UserError(f"{args.to} is not installed: pip install 'fairseq-deep[{extra}]'")
     logging.getLogger().setLevel(logging.WARNING)
     if args.to == TRANSFORMERS:
-        from fairseq_plugins.tools.translator.transformers_export import export_to_transformers
-
-        export_to_transformers(open_package(args.model), args.out, args)
+        export_to_transformers(open_package(args.model), args.out, args.force, args.text)
     else:
         export_to_ctranslate2(open_package(args.model), args.quantization or "float32", args.force)
 
 
 def export_to_ctranslate2(package: Package, quantization: str, force: bool) -> None:
     """Add an engine to a package, or raise a UserError that says why not."""
-    from fairseq_plugins.tools.translator.ctranslate2_model import (
-        ModelConverter,
-        obstacles_to_export,
-        without_scaled_streams,
-    )
+    from fairseq_plugins.tools.translator import ctranslate2_model as model_of
 
     path = package.directory
     out = path / f"ctranslate2-{quantization}"
     require_replaceable(out, force, "config.json")
     model, dictionaries = package.model(), package.dictionaries()
-    if problems := obstacles_to_export(model):
+    if problems := model_of.obstacles_to_export(model):
         raise UserError(f"CTranslate2 does not support: {', '.join(problems)}; fairseq-deep translate needs no export")
-    converter = ModelConverter(without_scaled_streams(model, dict(package.content["model"]), path))
-    options = SearchOptions({**package.content["search"], "lenpen_form": "fairseq"}, device="cpu")
-    source, target = model.max_positions()
-    texts = [
-        equivalence.drawn_sentences(dictionaries.source_dictionary, source, seed=1),
-        equivalence.drawn_sentences(dictionaries.target_dictionary, target, seed=2),
-    ]
+    converter = model_of.ModelConverter(model_of.without_scaled_streams(model, dict(package.content["model"]), path))
+    options = SearchOptions({**package.content["search"], "lenpen_form": STOCK}, device="cpu")
+    _, target = model.max_positions()
+    texts = equivalence.drawn_texts(dictionaries, model.max_positions(), SENTENCES[CTRANSLATE2])
     ours = FairseqEngine(model, dictionaries, options)
     with TemporaryDirectory() as place:
         exact = Path(place, "float32")
@@ -108,7 +134,67 @@ def export_to_ctranslate2(package: Package, quantization: str, force: bool) -> N
         theirs = CTranslate2Engine(partial, options, target)
         if quantization != "float32":
             print(equivalence.compare_scores(ours, theirs, texts, quantization))
-        print(equivalence.compare_searches(ours, theirs, texts[0][:TRANSLATED]))
+        print(equivalence.compare_searches(ours, theirs, texts[0][: equivalence.TRANSLATED]))
     add_engine(path, out, quantization)
-    size = sum(file.stat().st_size for file in out.iterdir())
-    print(f"{out}: {size / 1e6:.1f} MB")
+    print(f"{out}: {_megabytes(out)}")
+
+
+def export_to_transformers(package: Package, out: Path, force: bool, text_file: Path | None) -> None:
+    """Write a directory that transformers loads, or raise a UserError that says why not."""
+    try:
+        from transformers.utils.logging import disable_progress_bar
+
+        from fairseq_plugins.tools.translator import transformers_model as model_of
+    except (ImportError, OSError, RuntimeError) as error:  # of a torchaudio for another torch, for example
+        raise UserError(f"transformers cannot be imported here: {error}".partition("\n")[0]) from None
+    from fairseq_plugins.tools.translator.transformers_text import compare_tokenisers, is_stock, write_tokeniser
+
+    disable_progress_bar()
+    require_replaceable(out, force, "generation_config.json")
+    require_no_input(out, [package.directory, *([text_file] if text_file else [])])
+    search, text = package.content["search"], package.text
+    if search["lenpen_form"] == GNMT:
+        raise UserError(f"transformers does not support: lenpen_form {GNMT}; it has {STOCK} (translator.json)")
+    encode = text.encoder(package.directory)
+    model, dictionaries = package.model(), package.dictionaries()
+    positions = model.max_positions()
+    theirs = model_of.converted(model, package.content["model"])
+    if hasattr(theirs.config, "langs"):
+        theirs.config.langs = [text.source, text.target]
+    longest = model_of.longest_translation(search, *positions)
+    theirs.generation_config = model_of.search_settings(search, dictionaries.target_dictionary, longest)
+    texts = equivalence.drawn_texts(dictionaries, positions, SENTENCES[TRANSFORMERS])
+    raw, sentences = list(map(text.decoder(), texts[0])), texts[0][: equivalence.TRANSLATED]
+    if text_file:
+        lines = [line for line in islice(read_lines(text_file), LINES) if 0 < len(encode(line)) < positions[0]]
+        raw, sentences = raw + lines, [encode(line) for line in lines]
+    options = SearchOptions(search, device="cpu")
+    with whole_directory(out, overwrite=force) as partial:
+        theirs.save_pretrained(partial)
+        (partial / "model.safetensors").chmod(0o644)  # safetensors lets nobody else read it
+        kind, trusted = theirs.config.model_type, not is_stock(text)
+        write_tokeniser(package, dictionaries, positions[0], partial, model_of.LEAST_TRANSFORMERS[kind])
+        ours = FairseqEngine(model, dictionaries, options)
+        exported = model_of.TransformersEngine(partial, dictionaries, options, positions[1])
+        proof = [
+            equivalence.compare_scores(ours, exported, texts, "float32", equivalence.LARGEST_DIFFERENCE),
+            equivalence.compare_searches(ours, exported, sentences),
+            compare_tokenisers(text, encode, dictionaries.source_dictionary, raw, partial),
+        ]
+        card = CARD.format(
+            architecture=package.content["architecture"],
+            name=out.resolve().name,
+            source=text.source,
+            target=text.target,
+            **search,
+            trust=", trust_remote_code=True" if trusted else "",
+            note=NOTES.get(kind, "") + TRUSTED * trusted,
+            proof="\n".join(f"- {line}" for line in proof),
+        )
+        (partial / "README.md").write_text(card, encoding="utf-8")
+    print(*proof, sep="\n")
+    print(f"{out}: {type(theirs).__name__}, {_megabytes(out)}")
+
+
+def _megabytes(directory: Path) -> str:
+    return f"{sum(path.stat().st_size for path in directory.iterdir()) / 1e6:.1f} MB"

@@ -32,16 +32,15 @@ TIED = "tied"
 
 
 def options_of(state: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the flat configuration of the model in a checkpoint; a Transformer of stock fairseq becomes one of ours.
+    """Return the flat configuration of the model in a checkpoint; a stock Transformer becomes a model of this package.
 
-    Raises:
-        UserError: it is of another model.
+    Raises UserError: the checkpoint has another kind of model.
     """
     arch = architecture(dict(state))
     if ARCH_MODEL_REGISTRY.get(arch) in (TransformerModel, TransformerModelBase):
         stored = (state.get("cfg") or {}).get("model") or state["args"]
         stored = vars(stored) if isinstance(stored, Namespace) else stored
-        # Without the settings of its training.
+        # Settings of the training are left out.
         stock = {name: stored[name] for name in (field[0] for field in STOCK) if name in stored}
         state = {"cfg": {"model": as_ours(stock)}}
     elif not issubclass(ARCH_MODEL_REGISTRY.get(arch, object), DeepTransformerModel):
@@ -56,7 +55,7 @@ def as_ours(stock: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dictionaries_of(source: Path, target: Path) -> Any:
-    """Return what a model's builder needs from a task: both dictionaries, one object where the files are equal."""
+    """Return what a model's builder needs from a task: both dictionaries, a single object if the files are equal."""
     first = Dictionary.load(str(source))
     same = source.read_bytes() == target.read_bytes()
     return SimpleNamespace(source_dictionary=first, target_dictionary=first if same else Dictionary.load(str(target)))
@@ -73,12 +72,12 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
     untied = {name: weight.clone(memory_format=torch.contiguous_format) for name, weight in whole.items()}
     try:
         save_file(untied, str(path), metadata={TIED: json.dumps(tied)})
-    except SafetensorError as error:  # what it makes of an error of the system
+    except SafetensorError as error:  # also for an error of the system
         raise UserError(f"{path}: cannot be written: {error}") from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read what :func:`write_weights` wrote; a UserError if it is something else."""
+    """Read what :func:`write_weights` wrote; anything else is a UserError."""
     from safetensors import SafetensorError, safe_open
 
     try:

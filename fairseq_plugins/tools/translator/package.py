@@ -1,8 +1,8 @@
-"""A package: one directory that is a whole translator, and that holds no path of the machine that made it.
+"""A package: one directory that is a complete translator, without any path of the machine that made it.
 
-``translator.json`` says what it is and has the SHA-256 of every other file, which is checked when it is opened; that of
-the weights, which may be large, when an engine reads them. An engine of CTranslate2 needs neither torch nor fairseq, so
-they are imported where a model of this package is made.
+``translator.json`` describes the package and has the SHA-256 of every other file. Files are checked when the package is
+opened; the weights, which may be large, when an engine reads them. An engine of CTranslate2 needs neither torch nor
+fairseq, so they are imported where a model of this package is made.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairseq_plugins.tools.translator.preprocessor import Preprocessor
 
 MANIFEST, WEIGHTS = "translator.json", "weights.safetensors"
 FORMAT = 1
-"""Raised when an older version of this code could not read a new package."""
+"""Increases when an older version of this code could not read a new package."""
 SEARCH: Mapping[str, type] = {
     "beam": int,
     "lenpen": float,
@@ -33,11 +33,11 @@ SEARCH: Mapping[str, type] = {
     "min_len": int,
     "no_repeat_ngram_size": int,
 }
-"""Settings of a search that a package keeps; both engines have them all, but for the form of the length penalty."""
+"""Settings of a search that a package keeps; CTranslate2 lacks only the form of the length penalty."""
 FASTEST = ("int8", "int8_float16", "int8_bfloat16", "int8_float32", "float16", "bfloat16", "int16", "float32")
-"""Kinds of weights of CTranslate2, by the time that they take."""
+"""Kinds of weights of CTranslate2, from the fastest on."""
 STEEPEST = 100
-"""The largest length penalty; a longer sentence to a higher power is no number."""
+"""The largest length penalty; the length of a sentence to a higher power may overflow."""
 SIZE, SUMS, SWITCH = range(2, 1 << 24), {str: str}, (bool, None)
 CONTENT = {
     "text": {
@@ -69,7 +69,7 @@ class Package:
 
     @property
     def text(self) -> Preprocessor:
-        """How its text is prepared."""
+        """Return how its text is prepared."""
         return Preprocessor(**self.content["text"])
 
     def dictionaries(self) -> Any:
@@ -90,18 +90,14 @@ class Package:
 
 
 def open_package(directory: Path) -> Package:
-    """Open a package and check that its files are those that were packaged.
+    """Open a package and check its files; :func:`~fairseq_plugins.tools.translator.engines.choose` checks an engine.
 
-    Its engines are checked when they are used, see :func:`~fairseq_plugins.tools.translator.engines.choose`.
-
-    Raises:
-        UserError: it is absent, damaged, of a later format, or no package.
+    Raises UserError: the directory is absent, damaged, of a later format, or no package.
     """
     manifest = directory / MANIFEST
     if not manifest.is_file():
         problem = f"not a package: it has no {MANIFEST}" if directory.is_dir() else "no such directory"
-        problem = "a file, and a package is a directory" if directory.is_file() else problem
-        raise UserError(f"{directory}: {problem}; fairseq-deep package makes one of a training")
+        raise UserError(f"{directory}: {problem}; fairseq-deep package makes a package from a training")
     try:
         content: dict[str, Any] = parse_json(manifest.read_bytes(), {"format": int})
         if content["format"] != FORMAT:
@@ -120,10 +116,10 @@ def open_package(directory: Path) -> Package:
 
 
 def checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a search in their types, or raise a UserError; a user may have edited them."""
+    """Return the settings of a search in their types, or raise a UserError; users may edit them."""
     if unknown := [name for name in settings if name not in SEARCH]:
         raise UserError(f"search: {unknown_name('setting', unknown[0], SEARCH)}")
-    # Of the shortest source, which is a token and its end.
+    # The shortest source has two tokens: a word and its end.
     longest = 2 * settings["max_len_a"] + settings["max_len_b"]
     lengths_fit = settings["max_len_a"] >= 0 and 1 <= longest < SIZE.stop and 0 <= settings["min_len"] <= longest
     if settings["beam"] < 1 or not lengths_fit:
@@ -134,15 +130,11 @@ def checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:
-    """Check that ``out`` is free, or that ``--force`` overwrites what can be made again: what has a ``manifest``.
-
-    Raises:
-        UserError: it exists without ``force``, or is something else.
-    """
-    if os.path.lexists(out) and not force:
-        raise UserError(f"{out} exists; --force overwrites it")
+    """Check that ``out`` is free, or that ``force`` overwrites what has a ``manifest``; else raise a UserError."""
     if not os.path.lexists(out):
         return
+    if not force:
+        raise UserError(f"{out} exists; --force overwrites it")
     # A link may lead to anything.
     if out.is_symlink() or not out.is_dir() or (any(out.iterdir()) and not (out / manifest).exists()):
         raise UserError(f"{out}: not made by this command, and --force overwrites nothing else; choose another name")
@@ -157,8 +149,8 @@ def require_unchanged(path: Path, expected: str) -> None:
 
 
 def add_engine(directory: Path, out: Path, quantization: str) -> None:
-    """Let a package know of the engine in ``out``, and forget those whose directories are gone."""
-    # Two exports at once both enter what they have made.
+    """Enter the engine in ``out`` into the manifest, and remove engines whose directories are gone."""
+    # Two exports at once must both be entered.
     with locked(directory):
         content = read_json(directory / MANIFEST, CONTENT)
         engines = {name: entry for name, entry in content["engines"].items() if (directory / name).is_dir()}
@@ -167,11 +159,11 @@ def add_engine(directory: Path, out: Path, quantization: str) -> None:
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
-    """Write ``translator.json``; the file appears when it is whole."""
+    """Write ``translator.json`` atomically."""
     write_whole(directory / MANIFEST, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def checksums(directory: Path, below: Path | None = None) -> dict[str, str]:
-    """Return the SHA-256 of every file but the manifest in ``below``, by default all of ``directory``, by its path."""
+    """Return the SHA-256 of every file except the manifest in ``below``, by default in ``directory``, by its path."""
     paths = sorted(path for path in (below or directory).rglob("*") if path.is_file() and path.name != MANIFEST)
     return {path.relative_to(directory).as_posix(): checksum(path) for path in paths}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.checkpoints.fold import build
@@ -30,16 +28,9 @@ from fairseq_plugins.tools.pipeline.results import AVERAGED, Run, read_run
 from fairseq_plugins.tools.pipeline.resume import finished
 from fairseq_plugins.tools.pipeline.workspace import settings_in
 from fairseq_plugins.tools.text import moses
+from fairseq_plugins.tools.translator import package as packages
 from fairseq_plugins.tools.translator.model import dictionaries_of, options_of, write_weights
-from fairseq_plugins.tools.translator.package import (
-    FORMAT,
-    MANIFEST,
-    SEARCH,
-    WEIGHTS,
-    checksums,
-    require_replaceable,
-    write_manifest,
-)
+from fairseq_plugins.tools.translator.package import MANIFEST, SEARCH, WEIGHTS
 from fairseq_plugins.tools.translator.preprocessor import CODES, TRUECASER, VOCABULARY, Preprocessor, preprocessor_of
 
 SAMPLE = 1000
@@ -50,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Make the package; 0, or 2 after one line for each problem."""
     flags = OneLineParser(
         prog="fairseq-deep package",
-        description="Make one directory that is a whole translator: weights, dictionaries, subwords and what else the "
-        "preparation did, search settings. fairseq-deep translate runs it on any machine.",
+        description="Make one directory that is a complete translator: weights, dictionaries, subwords and other steps "
+        "of the preparation, search settings. fairseq-deep translate runs the directory on any machine.",
     )
     flags.add_argument(
         "run",
@@ -61,16 +52,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     flags.add_argument("out", type=Path, metavar="OUT", help="the directory to make")
     flags.add_argument("--data", type=Path, metavar="DIR", help="the prepared directory (default: as RUN says)")
-    flags.add_argument("--codes", type=Path, metavar="FILE", help="merges or sentencepiece model, where DIR has none")
-    flags.add_argument("--truecaser", type=Path, metavar="FILE", help="of truecased text: Moses' model")
+    flags.add_argument("--codes", type=Path, metavar="FILE", help="merges or sentencepiece model, if DIR has none")
+    flags.add_argument("--truecaser", type=Path, metavar="FILE", help="Moses' model, for truecased text")
     flags.add_argument("--force", action="store_true", help="overwrite OUT if it is a package, with its exports")
     return exit_code(lambda: package(flags.read(argv)))
 
 
 def package(args: argparse.Namespace) -> None:
-    """Make the package; OUT appears when it is whole. A UserError says what is missing or contradicts the rest."""
+    """Make the package; OUT appears when it is complete. A UserError says what is missing or contradicts the rest."""
     logging.getLogger("fairseq").setLevel(logging.WARNING)
-    require_replaceable(args.out, args.force, MANIFEST)
+    packages.require_replaceable(args.out, args.force, MANIFEST)
     run = read_run(args.run) if args.run.is_dir() else None
     checkpoint: Path = args.run / AVERAGED if run else args.run
     if run and not checkpoint.is_file():
@@ -82,9 +73,9 @@ def package(args: argparse.Namespace) -> None:
         raise UserError(f"{checkpoint}: task '{task}' does not translate text")
     args.data = args.data or (run.data if run else None)
     if args.data is None:
-        raise UserError(f"{args.run}: nothing says what it was trained on; give --data DIR")
+        raise UserError(f"{args.run}: the training data are unknown; give --data DIR")
     require_no_input(args.out, [checkpoint, args.data])
-    if doubt := unfinished(state, run):
+    if run and (doubt := unfinished(run)):
         print(f"warning: {checkpoint}: {doubt}", file=sys.stderr)
     data_bin = binarised(args.data)
     require_sums(data_bin, *QUICK, "../*")
@@ -99,7 +90,7 @@ def package(args: argparse.Namespace) -> None:
     model = build(options, state["model"], dictionaries, checkpoint)
     search, defaults = config.get("generation", {}), GenerationConfigWithForm()
     content = {
-        "format": FORMAT,
+        "format": packages.FORMAT,
         "text": asdict(text),
         "search": {name: kind(search.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()},
         "positions": list(model.max_positions()),
@@ -116,28 +107,17 @@ def package(args: argparse.Namespace) -> None:
             print(f"warning: {doubt}", file=sys.stderr)
         write_weights(state["model"], directory / WEIGHTS)
         (directory / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
-        write_manifest(directory, {**content, "files": checksums(directory)})
+        packages.write_manifest(directory, {**content, "files": packages.checksums(directory)})
     size = sum(path.stat().st_size for path in args.out.iterdir())
     print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
 
 
-def unfinished(state: dict[str, Any], run: Run | None) -> str:
-    """Return what a user should know about the end of the training; empty if it ended as its settings say.
-
-    A run records its end; of a checkpoint alone the settings and the updates tell it.
-    """
-    ending = finished(run.directory) if run else None
-    if ending is not None:
-        return f"its training {ending.sentence()}" if ending.reason else ""
-    config = configuration_of(state)
-    settings = config.get("optimization", config["task"])
-    updates, most_updates = num_updates(state) or 0, settings.get("max_update") or math.inf
-    epoch = (state.get("extra_state") or {}).get("train_iterator", {}).get("epoch", 1)
-    most_epochs = settings.get("max_epoch") or math.inf
-    if updates >= most_updates or epoch > most_epochs or most_updates == most_epochs:
-        return ""
-    limit = f"{most_updates:,} updates" if most_updates < math.inf else f"{most_epochs} epochs"
-    return f"its training stopped after {updates:,} updates, in epoch {epoch}, of at most {limit}"
+def unfinished(run: Run) -> str:
+    """Return how the training of a run ended if not as its settings say, else an empty text."""
+    ending = finished(run.directory)
+    if ending is None:
+        return "its training has not finished"
+    return f"its training {ending.sentence()}" if ending.reason else ""
 
 
 def other_tokens(data: Path, source: str, encode: Callable[[str], list[str]]) -> str:
@@ -158,8 +138,8 @@ def other_tokens(data: Path, source: str, encode: Callable[[str], list[str]]) ->
 
 
 def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
-    """Tokens of the longest source sentence of the training, without its end; None where DIR has no training set."""
-    # fairseq trains on train1, train2, ... as well, and either language may come first in the name.
+    """Return the length of the longest source sentence of the training, without its end; None without training data."""
+    # fairseq also trains on train1, train2, ..., and either language may come first in the name.
     pairs = f"{source}-{target}", f"{target}-{source}"
     texts = [path.with_suffix("") for pair in pairs for path in data_bin.glob(f"train*.{pair}.{source}.idx")]
     parts = [tokens for text in texts if (tokens := lengths(text)) is not None]
@@ -176,6 +156,6 @@ def files_of(args: argparse.Namespace, text: Preprocessor, settings: Mapping[str
         TRUECASER: (args.truecaser or args.data / "truecaser", "--truecaser FILE names Moses' model"),
     }
     files = {name: places[name] for name in moses.files_of(text)}
-    if missing := [f"{path}: no such file; {cure}" for path, cure in files.values() if not path.is_file()]:
+    if missing := [f"{path}: no such file; {advice}" for path, advice in files.values() if not path.is_file()]:
         raise UserError(missing)
     return {name: path for name, (path, _) in files.items()}

@@ -18,22 +18,22 @@ CODES, VOCABULARY, TRUECASER = "codes", "vocabulary", "truecaser"
 """Files of a package: merges of subword-nmt or a model of sentencepiece; counts of subwords; a truecaser."""
 ENDS_OF_SENTENCES, ENDS_OF_CLAUSES = ".!?…。！？", ",;:，；："
 CLOSING, OPENING = "\"'“”’»)]", "„«‚([¿¡"
-"""Marks that stand behind the end of a sentence, and before its beginning; the first three of them may do both."""
+"""Marks after the end of a sentence, and before its beginning; the first three may be either."""
 
 
 @dataclass(frozen=True)
 class Preprocessor:
-    """How raw text becomes tokens, and tokens become text.
+    """Steps from raw text to tokens, and from tokens to text.
 
     Args:
         source, target: languages, two letters.
         tokeniser: ``moses`` or ``none``.
-        subwords: as fairseq names them: ``subword_nmt``, ``sentencepiece`` or ``none``.
+        subwords: ``subword_nmt``, ``sentencepiece`` or ``none``, fairseq's names.
         normalise: whether punctuation is normalised and control characters are dropped.
-        apostrophes: whether ' stands for ’.
-        aggressive, escape: of the tokeniser, see :func:`fairseq_plugins.tools.text.moses.tokeniser`.
+        apostrophes: whether ’ becomes '.
+        aggressive, escape: options of :func:`fairseq_plugins.tools.text.moses.tokeniser`.
         lower_case, truecased: see :class:`fairseq_plugins.tools.text.description.Description`.
-        threshold: subwords that are rarer than this in the vocabulary are split.
+        threshold: subwords with a lower count in the vocabulary are split.
     """
 
     source: str
@@ -49,7 +49,7 @@ class Preprocessor:
     threshold: int = 0
 
     def encoder(self, directory: Path) -> Callable[[str], list[str]]:
-        """Return the function that makes tokens of a line, none of white space; a UserError if a file is not usable."""
+        """Return the function that splits a line into tokens, without white space; an unusable file is a UserError."""
         truecase = truecaser_of(directory / TRUECASER) if self.truecased else None
         split = None
         if self.subwords == "subword_nmt":
@@ -60,23 +60,23 @@ class Preprocessor:
         return moses.encoder(self, self.source, truecase, split)
 
     def decoder(self) -> Callable[[Sequence[str]], str]:
-        """Return the function that makes text of the tokens of a translation."""
+        """Return the function that turns the tokens of a translation into text."""
         decode = moses.decoder(self, self.target)
         return lambda tokens: decode(joined(" ".join(tokens), self.subwords).strip())
 
     def cut(self, tokens: Sequence[str], longest: int, usual: int | None = None) -> Iterator[Sequence[str]]:
-        """Cut the tokens of a line into parts of at most ``longest``; the parts together are the tokens.
+        """Cut the tokens of a line into parts of at most ``longest`` tokens.
 
-        More than ``usual`` tokens, the longest sentence that the model has been trained on, are cut into sentences
-        first. One that is still too long is cut at the last end of a sentence in its second half, else of a clause,
-        else at the last end of a word, else anywhere.
+        A line of more than ``usual`` tokens, the longest sentence of the training, is first cut into sentences. A
+        sentence that is still too long is cut at the last end of a sentence in its second half, else of a clause, else
+        at the last end of a word, else anywhere.
         """
         sentences = self._sentences(tokens) if usual is not None and len(tokens) > usual else [tokens]
         for sentence in sentences:
             yield from self._within(sentence, longest)
 
     def _sentences(self, tokens: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Cut before each word that begins a sentence: one behind an end that is neither a mark nor in lower case."""
+        """Cut before each word that follows the end of a sentence and is neither a mark nor in lower case."""
         start, ended = 0, False
         counts: Counter[str] = Counter()
         for begin, word in self._words(tokens):
@@ -91,14 +91,13 @@ class Preprocessor:
     def _words(self, tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
         """Yield where each word begins, and the word without the marks of subwords and the escapes of Moses."""
         places = [0, *(place for place in range(1, len(tokens)) if self._ends_word(tokens, place)), len(tokens)]
+        mark = "@@" if self.subwords == "subword_nmt" else ""
         for begin, end in pairwise(places):
-            parts = (
-                token.removesuffix("@@") if self.subwords == "subword_nmt" else token for token in tokens[begin:end]
-            )
-            yield begin, unescape("".join(parts).removeprefix("▁"))
+            word = "".join(token.removesuffix(mark) for token in tokens[begin:end])
+            yield begin, unescape(word.removeprefix("▁"))
 
     def _ends_sentence(self, word: str) -> bool:
-        """Whether a sentence ends with this word; Moses leaves a period at the words that it does not end."""
+        """Return whether a sentence ends with this word; Moses splits a period off only at the end of a sentence."""
         plain = word.rstrip(CLOSING)
         if not plain or plain[-1] not in ENDS_OF_SENTENCES:
             return False
@@ -126,14 +125,14 @@ class Preprocessor:
         yield tokens[start:]
 
     def _ends_word(self, tokens: Sequence[str], place: int) -> bool:
-        """Whether a word ends before the token at ``place``."""
+        """Return whether a word ends before the token at ``place``."""
         if self.subwords == "subword_nmt":
             return not tokens[place - 1].endswith("@@")
         return self.subwords != "sentencepiece" or tokens[place].startswith("▁")
 
 
 def _opens(mark: str, counts: Mapping[str, int]) -> bool:
-    """Whether a mark behind the end of a sentence belongs to the next one, by the counts of the words so far."""
+    """Return whether a mark after a sentence belongs to the next sentence, by the counts of the words so far."""
     if mark in ('"', "'"):
         return counts.get(mark, 0) % 2 == 0
     if mark == "“":
@@ -142,13 +141,13 @@ def _opens(mark: str, counts: Mapping[str, int]) -> bool:
 
 
 def preprocessor_of(languages: tuple[str, str], text: Description, settings: Mapping[str, str]) -> Preprocessor:
-    """Return how a prepared directory was made: its languages, description and NAME=VALUE of its file ``settings``."""
+    """Return how a prepared directory was made, by its languages, description and the settings of its file."""
     changes = {change for changes in text.changed.values() for change in changes}
     return Preprocessor(
         *languages,
         tokeniser=text.tokeniser,
         subwords=text.subwords,
-        # With NORMALISE=train the published test sets stay as they are, and a raw text is like those.
+        # With NORMALISE=train the published test sets stay unchanged, and a raw text is like those sets.
         normalise=settings.get("NORMALISE") == "all"
         or any("punctuation" in made for name, made in text.changed.items() if name != "valid"),
         apostrophes="apostrophes" in changes,

@@ -49,19 +49,14 @@ ACTIVATIONS |= dict.fromkeys(("gelu_accurate", "gelu_fast"), "gelu_pytorch_tanh"
 LEAST_TRANSFORMERS = {"fsmt": 5, "m2m_100": 4}
 """The first release that computes the same: FSMT of release 4 ties the decoder's tables, and its search differs."""
 BUFFERS = ("version", "_float_tensor")
-"""Ends of names of what fairseq keeps beside weights."""
+"""Ends of the names of fairseq's buffers."""
 TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 
 
 def converted(model: Any, options: Mapping[str, Any]) -> Any:
-    """Return the model of transformers, in evaluation mode, that computes what ``model`` computes.
+    """Return the model of transformers that computes what ``model`` computes, both in evaluation mode.
 
-    Args:
-        model: in evaluation mode.
-        options: the flat configuration that it was built from.
-
-    Raises:
-        UserError: it names everything that no class of transformers has.
+    ``options`` is the flat configuration of ``model``. A UserError names everything that no class of transformers has.
     """
     try:
         folded = fold(model, Namespace(**options))
@@ -69,7 +64,6 @@ def converted(model: Any, options: Mapping[str, Any]) -> Any:
         raise UserError([f"transformers does not support: {problem}" for problem in error.problems]) from None
     if problems := obstacles(model, folded):
         raise UserError(f"transformers does not support: {', '.join(problems)}")
-    # Buffers are no weights.
     folded.weights = {name: value for name, value in folded.weights.items() if not name.endswith(BUFFERS)}
     make = _m2m_100 if folded.options["encoder_normalize_before"] else _fsmt
     theirs, weights = make(model, folded)
@@ -78,7 +72,7 @@ def converted(model: Any, options: Mapping[str, Any]) -> Any:
 
 
 def obstacles(model: Any, folded: Folded) -> list[str]:
-    """Return what a folded model has and transformers has not, as flags; the proof finds any other difference."""
+    """Return as flags what a folded model has and transformers has not; the proof finds any other difference."""
     options, weights, reasons = folded.options, folded.weights, []
     is_pre_norm = options["encoder_normalize_before"]
     if is_pre_norm != options["decoder_normalize_before"]:
@@ -119,7 +113,7 @@ def _common_settings(model: Any, folded: Folded) -> dict[str, Any]:
         "dropout": cfg.dropout,
         "attention_dropout": cfg.attention_dropout,
         "activation_dropout": cfg.activation_dropout,
-        # What they tie is all three tables.
+        # Both classes tie all three tables or none.
         "tie_word_embeddings": bool(folded.options["share_all_embeddings"]),
         "bos_token_id": words.bos(),
         "pad_token_id": words.pad(),
@@ -157,14 +151,14 @@ def _m2m_100(model: Any, folded: Folded) -> tuple[Any, dict[str, Tensor]]:
 
 
 def search_settings(search: Mapping[str, Any], words: Any, longest: int) -> Any:
-    """Return the settings of a search that does what fairseq's does.
+    """Return the settings of a search that does what fairseq's search does.
 
-    It stops when as many hypotheses as the beam has have ended, and never chooses a pad.
+    The search stops when as many hypotheses as the beam have ended, and never chooses a pad.
 
     Args:
-        search: of a package.
+        search: settings of a package.
         words: the target dictionary.
-        longest: most tokens of a translation, without the end of the sentence.
+        longest: maximum number of tokens of a translation, without the end of the sentence.
     """
     return GenerationConfig(
         num_beams=search["beam"],
@@ -187,11 +181,8 @@ def search_settings(search: Mapping[str, Any], words: Any, longest: int) -> Any:
 class TransformersEngine(FairseqEngine):
     """A directory of transformers, with the search of its ``generation_config.json``, on the CPU.
 
-    Args:
-        directory: the model.
-        dictionaries: of the source and the target.
-        options: the search of the package, for limits that depend on the length of the source.
-        positions: target tokens that the model takes, the end of the sentence among them.
+    ``options`` has the search of the package, for limits that depend on the length of the source. ``positions`` is the
+    number of target tokens that the model takes, the end of the sentence included.
     """
 
     def __init__(self, directory: Path, dictionaries: Any, options: SearchOptions, positions: int) -> None:
@@ -213,11 +204,11 @@ class TransformersEngine(FairseqEngine):
         return [[Hypothesis(*row)] for row in zip(rows, found.sequences_scores.tolist(), strict=True)]
 
     def _logits(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
-        # FSMT hides the words to come only if it keeps no cache.
+        # FSMT masks later words only without a cache.
         logits: Tensor = self.model(input_ids=source, decoder_input_ids=previous, use_cache=False).logits
         return logits
 
 
 def longest_translation(search: Mapping[str, Any], length: int, positions: int) -> int:
-    """Return how many tokens fairseq's search writes at most for a source of ``length`` tokens, its end included."""
+    """Return the maximum length of fairseq's translation of a source of ``length`` tokens, its end included."""
     return min(int(search["max_len_a"] * length + search["max_len_b"]), positions - 1)

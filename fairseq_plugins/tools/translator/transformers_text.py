@@ -28,21 +28,17 @@ PreparedTextTokenizer.register_for_auto_class("AutoTokenizer")
 
 
 def is_stock(text: Preprocessor) -> bool:
-    """Whether the text is read by a class of transformers; else by code beside the model, which has to be trusted."""
+    """Return whether a class of transformers reads the text; else code beside the model does, which must be trusted."""
     return text == Preprocessor(text.source, text.target, subwords="sentencepiece", escape=text.escape)
 
 
 def write_tokeniser(
     package: Package, dictionaries: Any, positions: int, directory: Path, least_transformers: int
 ) -> None:
-    """Write the tokeniser of a package.
+    """Write the tokeniser of a package into the ``directory`` of the model.
 
-    Args:
-        package: what is exported.
-        dictionaries: of the source and the target.
-        positions: source tokens that the model takes, the end of the sentence among them.
-        directory: of the model.
-        least_transformers: the first major release that computes the model; a class of transformers does not check it.
+    ``positions`` is the number of source tokens that the model takes, the end of the sentence included. Code beside the
+    model refuses a release of transformers below ``least_transformers``; a class of transformers cannot.
     """
     source, target = dictionaries.source_dictionary, dictionaries.target_dictionary
     for words, name in ((source, "vocab.json"), (target, "target_vocab.json")):
@@ -72,14 +68,9 @@ def write_tokeniser(
 def compare_tokenisers(
     text: Preprocessor, encode: Callable[[str], list[str]], words: Any, texts: Sequence[str], directory: Path
 ) -> str:
-    """Compare the numbers of raw sentences, and return that they are equal, in a line; else a UserError names one.
+    """Compare the numbers of raw sentences; returns a line that says they are equal, else a UserError names a sentence.
 
-    Args:
-        text: how raw text is prepared.
-        encode: its :meth:`Preprocessor.encoder`.
-        words: the dictionary of the source.
-        texts: raw sentences.
-        directory: of the model.
+    ``encode`` is the encoder of ``text``, and ``words`` the dictionary of the source.
     """
     # AutoTokenizer would run a copy of the copy, in a cache of the user.
     kind = MarianTokenizer if is_stock(text) else PreparedTextTokenizer

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from heapq import nlargest
-from itertools import chain, islice, product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from fairseq_plugins.tools.translator.package import Package, checked_search, op
 from fairseq_plugins.tools.workers import map_lines
 
 MOST_CHARACTERS = 1 << 20
-"""So many characters are read before they are translated, whatever the number of lines."""
+"""Maximum number of characters of lines that are translated together."""
 END = "</s>"
 """fairseq's name for the end of a sentence."""
 
@@ -48,12 +48,12 @@ class Candidate(NamedTuple):
     """One of the translations of a line.
 
     Attributes:
-        text, score: as of :class:`Translation`.
-        tokens: what the model wrote, with the end of each sentence, ``</s>``.
-        token_scores: log-probability (natural log) of each of the tokens; their sum, divided by their number to the
-            power of the length penalty, is the score of a line that was not cut.
-        alignment: pairs of places, counted from 0: of a source token, and of the token that attends to it most. Ends of
-            sentences have none; empty unless it was asked for.
+        text, score: see :class:`Translation`.
+        tokens: the model's tokens, with the end of each sentence, ``</s>``.
+        token_scores: log-probability (natural log) of each token; their sum, divided by their number to the power of
+            the length penalty, is the score of a line that was not cut.
+        alignment: pairs of places, counted from 0: of a source token, and of the token that attends to it most, except
+            ends of sentences; empty unless it was asked for.
     """
 
     text: str
@@ -64,13 +64,7 @@ class Candidate(NamedTuple):
 
 
 class NBest(NamedTuple):
-    """The translations of a line, and what they are made of.
-
-    Attributes:
-        source: the line.
-        source_tokens: what the model read, without the ends of sentences.
-        candidates: the translations, the best first.
-    """
+    """A line, the tokens that the model read, without the ends of sentences, and its translations, the best first."""
 
     source: str
     source_tokens: list[str]
@@ -85,16 +79,16 @@ class Translator:
 
     Args:
         model: the directory.
-        engine: ``auto`` (the fastest in the package), ``fairseq``, ``ctranslate2`` or the name of an export.
+        engine: ``auto`` (the fastest in the directory), ``fairseq``, ``ctranslate2`` or the name of an export.
         device: ``auto``, ``cpu`` or ``gpu``, which may be called ``cuda``.
         beam: hypotheses of the search; by default the package's.
         length_penalty: fairseq's or GNMT's, as the package says; by default the package's.
-        batch: most tokens of a batch, pads among them; by default what is fast for the engine.
-        processes: how many processes share the work of :meth:`stream`; each makes an engine of its own.
+        batch: maximum number of tokens of a batch, pads included; by default what is fast for the engine.
+        processes: number of processes that share the work of :meth:`stream`; each loads the model.
 
     Raises:
-        TypeError: an argument is of another type.
-        UserError: the directory is no whole package, or an option is not legal.
+        TypeError: an argument has another type.
+        UserError: the directory is not a complete package, or an option is not legal.
     """
 
     @typed
@@ -112,31 +106,27 @@ class Translator:
         device = device_name(str(device))
         if device not in DEVICES:
             raise UserError(unknown_name("device", device, DEVICES))
-        for name, number in {"beam": beam, "batch": batch, "processes": processes}.items():
+        counts = {"beam": beam, "batch": batch, "processes": processes}
+        for name, number in counts.items():
             if number is not None and number < 1:
                 raise UserError(f"{name} {number}: at least 1")
         package = self.package = open_package(Path(model))
-        self._given: dict[str, Any] = {
-            "engine": engine,
-            "device": device,
-            "beam": beam,
-            "length_penalty": length_penalty,
-            "batch": batch,
-            "processes": processes,
-        }
-        options = {"beam": beam, "lenpen": length_penalty}
-        given = {name: value for name, value in options.items() if value is not None}
-        search = checked_search({**package.content["search"], **given})
+        self._given: dict[str, Any] = {**counts, "engine": engine, "device": device, "length_penalty": length_penalty}
+        search = dict(package.content["search"])
+        for name, value in (("beam", beam), ("lenpen", length_penalty)):
+            if value is not None:
+                search[name] = value
+        search = checked_search(search)
         self.longest = longest_of(package)
         self.usual = package.content.get("longest_trained")
         self._options = SearchOptions(search, batch, device, processes)
         self.engine = choose(package, engine, self._options)
-        text = package.text
-        self._text, self._encode, self._decode = text, text.encoder(package.directory), text.decoder()
+        self._text = text = package.text
+        self._encode, self._decode = text.encoder(package.directory), text.decoder()
         if self.engine == FAIRSEQ:
             with at_once(), importing():
                 register()  # before the processes part, which import nothing again
-        # Of several processes each makes its own.
+        # Each of several processes makes an engine.
         self._engine = self._make_engine() if processes == 1 else None
 
     def _make_engine(self) -> Engine:
@@ -154,7 +144,6 @@ class Translator:
         return f"{text.source}-{text.target}: {engine}, beam {search['beam']}, {penalty}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A process that gets it makes an engine of its own.
         return partial(Translator, **self._given), (self.package.directory.resolve(),)
 
     @typed
@@ -167,14 +156,10 @@ class Translator:
     def nbest(self, texts: Iterable[str], count: int = 1, alignment: bool = False) -> list[NBest]:
         """Translate each text into its ``count`` best translations, with the log-probability of each token.
 
-        Args:
-            texts: in any order.
-            count: at most the beam.
-            alignment: whether each token also gets the source token that it attends to most.
+        ``count`` is at most the beam. ``alignment`` adds the source token to which each token attends most.
 
         Raises:
             UserError: ``count`` is not legal, the engine is not fairseq's, or the model has no alignment.
-            TypeError: what is given is no list of texts.
         """
         self.require_details(count)
         return self._lines(texts, count, alignment)
@@ -188,31 +173,29 @@ class Translator:
             raise UserError(f"n-best lists, scores of tokens and alignments: engine {FAIRSEQ}, not {self.engine}")
 
     def stream(self, groups: Iterable[list[str]], nbest: int = 1, alignment: bool = False) -> Iterator[list[NBest]]:
-        """Translate groups of lines, in order; no more are read than the processes work on, and two for each.
+        """Translate groups of lines, in order; only two groups for each process are read ahead.
 
-        With several processes it forks, so call it before anything has been computed, as the command line does.
+        Several processes are forked, so call this method before anything has been computed, as the command line does.
         """
         work = partial(self._lines, nbest=nbest, alignment=alignment)
         return map_lines(lambda: work, groups, self._options.processes, at_once=1)
 
     def _lines(self, texts: Iterable[str], nbest: int = 1, alignment: bool = False) -> list[NBest]:
         lines = list(texts)
-        if isinstance(texts, str) or not all(isinstance(line, str) for line in lines):
-            raise TypeError("a list of texts is translated, and each of them is a str")
         parts = [
             list(self._text.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
             for line in lines
         ]
         self._engine = self._engine or self._make_engine()
-        together = [part for parts_of_line in parts for part in parts_of_line]
+        together = list(chain.from_iterable(parts))
         hypotheses = iter(self._engine.search(together, nbest, alignment) if together else [])
         return [
-            self._nbest(line, parts_of_line, list(islice(hypotheses, len(parts_of_line))), nbest)
-            for line, parts_of_line in zip(lines, parts, strict=True)
+            self._nbest(line, of_line, [next(hypotheses) for _ in of_line], nbest)
+            for line, of_line in zip(lines, parts, strict=True)
         ]
 
     def _nbest(self, line: str, parts: list[Sequence[str]], lists: list[list[Hypothesis]], nbest: int) -> NBest:
-        """Return the best translations of a line, each made of one translation of each of its parts."""
+        """Return the best translations of a line; each joins translations of all its parts."""
         best: list[tuple[Hypothesis, ...]] = [()]
         for alternatives in lists:
             longer = ((*before, hypothesis) for before, hypothesis in product(best, alternatives))
@@ -239,7 +222,7 @@ def _score(hypotheses: Sequence[Hypothesis]) -> float:
 def longest_of(package: Package) -> int:
     """Return how many source tokens, without the end of the sentence, a model and its search take at most.
 
-    A search that stops at a fixed length would lose the rest of a translation, which is about as long as its source.
+    A search that stops at a fixed length would lose the rest of a translation, which is about as long as the source.
     """
     search, positions = package.content["search"], package.content["positions"]
     limits = [position - 1 for position in positions]
@@ -251,42 +234,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = OneLineParser(
         prog="fairseq-deep translate",
         description="Translate raw text, a sentence or a paragraph a line, with a directory of fairseq-deep package. "
-        "Every line of the input is a line of the output; at a terminal each line is translated when it is entered.",
+        "Line k of the output translates line k of the input; at a terminal, each line is translated at once.",
     )
     flags.add_argument("model", type=Path, metavar="MODEL", help="a directory of fairseq-deep package")
-    flags.add_argument(
-        "input", nargs="?", type=Path, metavar="INPUT", help="text, or text.gz (default: standard input)"
-    )
-    flags.add_argument(
-        "--engine",
-        default=AUTO,
-        metavar="NAME",
-        help="fairseq, ctranslate2, or one of the exports in MODEL (default: auto, the fastest of them)",
-    )
+    text = "text, or text.gz (default: standard input)"
+    flags.add_argument("input", nargs="?", type=Path, metavar="INPUT", help=text)
+    engines = "fairseq, ctranslate2, or an export in MODEL (default: auto, the fastest)"
+    flags.add_argument("--engine", default=AUTO, metavar="NAME", help=engines)
     flags.add_argument("--device", type=device_name, choices=DEVICES, default="auto", help="default: auto")
     flags.add_argument("--beam", type=at_least(1), metavar="N", help="default: as MODEL says")
     flags.add_argument("--length-penalty", type=finite, metavar="X", help="default: as MODEL says")
     flags.add_argument("--batch", type=at_least(1), metavar="TOKENS", help="default: what is fast for the engine")
     flags.add_argument("--processes", type=at_least(1), default=1, metavar="N", help="default: 1")
-    flags.add_argument(
-        "--buffer", type=at_least(1), default=500, metavar="LINES", help="lines translated together (default: 500)"
-    )
-    flags.add_argument(
-        "--json",
-        action="store_true",
-        help="print a JSON object for each line: its translations, their tokens and the log-probability of each token",
-    )
-    flags.add_argument(
-        "--nbest", type=at_least(1), metavar="N", help="print the N best translations of each line; means --json"
-    )
-    flags.add_argument(
-        "--alignment",
-        action="store_true",
-        help="print for each token the source token that it attends to most; means --json",
-    )
-    flags.add_argument(
-        "--output", type=Path, metavar="FILE", help="written when every line is translated (default: standard output)"
-    )
+    flags.add_argument("--buffer", type=at_least(1), default=500, metavar="LINES", help="lines translated together")
+    json_lines = "print a JSON object for each line: translations, tokens and the log-probability of each token"
+    flags.add_argument("--json", action="store_true", help=json_lines)
+    nbest, alignment = "the N best translations of each line", "for each token the source token with the most attention"
+    flags.add_argument("--nbest", type=at_least(1), metavar="N", help=f"print {nbest}; implies --json")
+    flags.add_argument("--alignment", action="store_true", help=f"print {alignment}; implies --json")
+    output = "written when every line is translated (default: standard output)"
+    flags.add_argument("--output", type=Path, metavar="FILE", help=output)
     return exit_code(lambda: translate(flags.read(argv)))
 
 
@@ -297,7 +264,10 @@ def translate(args: argparse.Namespace) -> None:
         UserError: as :class:`Translator`; a line is not UTF-8, a stream is closed, or the output is the input.
         OSError: the file cannot be read.
     """
-    _require_streams(args)
+    if sys.stdout is None or (args.input is None and sys.stdin is None):
+        raise UserError("standard input or standard output is closed")
+    if args.output and args.input:
+        require_no_input(args.output, [args.input])
     log_as_fairseq_does()
     # Standard output is for translations only.
     for handler in logging.getLogger().handlers:
@@ -305,13 +275,15 @@ def translate(args: argparse.Namespace) -> None:
             handler.setStream(sys.stderr)
     logging.getLogger().setLevel(logging.WARNING)
     lines: Iterable[bytes] = raw_lines(args.input) if args.input else sys.stdin.buffer
-    if args.input:
-        # Read the first line now: a file that cannot be read is told before the model is loaded.
-        lines = iter(lines)
-        lines = chain(list(islice(lines, 1)), lines)
     dialogue = args.input is None and sys.stdin.isatty()
     in_json = args.json or args.alignment or args.nbest is not None
-    translator = _translator(args, in_json, dialogue)
+    options = {name: getattr(args, name) for name in ("device", "beam", "length_penalty", "batch")}
+    # With several processes, several lines would have to be read before one is translated.
+    options["processes"] = 1 if dialogue else args.processes
+    translator = Translator(args.model, engine=FAIRSEQ if in_json and args.engine == AUTO else args.engine, **options)
+    if in_json:
+        translator.require_details(args.nbest or 1)
+    print(translator, file=sys.stderr)
 
     def translated(groups: Iterable[list[str]]) -> Iterator[list[str]]:
         for group in translator.stream(groups, args.nbest or 1, args.alignment):
@@ -319,26 +291,14 @@ def translate(args: argparse.Namespace) -> None:
 
     text = decoded(lines, args.input or "standard input")
     groups = translated(grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS))
-    if args.output is None:
-        _print(groups)
-    else:
-        write_lines(args.output, chain.from_iterable(groups))
+    _write(groups, args.output)
 
 
-def _translator(args: argparse.Namespace, in_json: bool, dialogue: bool) -> Translator:
-    """Load the model and say so on standard error."""
-    engine = FAIRSEQ if in_json and args.engine == AUTO else args.engine
-    options = {name: getattr(args, name) for name in ("device", "beam", "length_penalty", "batch")}
-    # Several processes would wait for several lines.
-    translator = Translator(args.model, engine=engine, processes=1 if dialogue else args.processes, **options)
-    if in_json:
-        translator.require_details(args.nbest or 1)
-    print(translator, file=sys.stderr)
-    return translator
-
-
-def _print(groups: Iterable[list[str]]) -> None:
-    """Write each group as soon as it is translated."""
+def _write(groups: Iterable[list[str]], output: Path | None) -> None:
+    """Write a file when all is translated, or each group to standard output as soon as it is translated."""
+    if output is not None:
+        write_lines(output, chain.from_iterable(groups))
+        return
     done = 0
     try:
         for texts in groups:
@@ -350,24 +310,13 @@ def _print(groups: Iterable[list[str]]) -> None:
         raise
 
 
-def _require_streams(args: argparse.Namespace) -> None:
-    """Check that there is something to read and to write, or raise a UserError."""
-    if sys.stdout is None or (args.input is None and sys.stdin is None):
-        raise UserError("standard input or standard output is closed")
-    if args.output is not None:
-        require_no_input(args.output, [args.input] if args.input else [])
-
-
 def _json(line: NBest, alignment: bool) -> str:
-    """A line of ``--json``, with log-probabilities of four digits, as fairseq prints them."""
-    candidates = [
-        {
-            "text": candidate.text,
-            "score": round(candidate.score, 4),
-            "tokens": candidate.tokens,
-            "token_scores": [round(score, 4) for score in candidate.token_scores],
-            **({"alignment": candidate.alignment} if alignment else {}),
-        }
-        for candidate in line.candidates
-    ]
+    """Return a line of ``--json``, with log-probabilities of four digits, as fairseq prints them."""
+    candidates = []
+    for candidate in line.candidates:
+        scores = [round(score, 4) for score in candidate.token_scores]
+        shown = candidate._replace(score=round(candidate.score, 4), token_scores=scores)._asdict()
+        if not alignment:
+            del shown["alignment"]
+        candidates.append(shown)
     return json.dumps({**line._asdict(), "candidates": candidates}, ensure_ascii=False)

@@ -1,30 +1,13 @@
-"""The Jacobian of what has a closed form, and the size that is possible."""
+"""The Jacobian that torch computes, and the singular values of deep Post-LN."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
-from fairseq_plugins.tools.observe.diagnostics.jacobian import jacobian, of_tensors
+from fairseq_plugins.tools.observe.diagnostics.jacobian import jacobian
 from tests.observe.diagnostics.measured import batch, padded, subject
-
-
-@given(st.integers(1, 4), st.integers(1, 80))
-def test_a_linear_stack_has_the_product_of_its_matrices(layers: int, size: int) -> None:
-    maps = [torch.eye(size).double() + torch.randn(size, size).double() / size for _ in range(layers)]
-
-    def stack(x: torch.Tensor) -> torch.Tensor:
-        for matrix in maps:
-            x = x @ matrix.t()
-        return x
-
-    product = torch.linalg.multi_dot([*maps[::-1], torch.eye(size).double()])
-    x = torch.randn(size).double().requires_grad_()
-    found = of_tensors(stack(x), x)
-    assert torch.allclose(found, product)
 
 
 @pytest.mark.parametrize("method", ["post_ln", "attention_residuals", "dlcl", "dyt", "rms_norm", "sigma_reparam"])

@@ -13,19 +13,14 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
 from fairseq_plugins.tools.observe.diagnostics.results import AnalysisSettings
 from fairseq_plugins.tools.observe.diagnostics.scales import mixtures, numbers, run_scales, scales
-from fairseq_plugins.tools.observe.diagnostics.similarity import cosines, similarity
+from fairseq_plugins.tools.observe.diagnostics.similarity import cosines
 from fairseq_plugins.tools.observe.diagnostics.timeline import run_timeline
 from fairseq_plugins.tools.observe.diagnostics.updates import pairs, run_updates, updates
 from fairseq_plugins.tools.observe.recorder import Entry
 from fairseq_plugins.tools.observe.recorder.activations import scales as recorded_scales
-from tests.observe.diagnostics.measured import batch, padded, subject
+from tests.observe.diagnostics.measured import batch, subject
 
-
-def test_identical_layers_are_alike() -> None:
-    inputs = padded()
-    found = similarity(subject("rezero").ready(inputs), inputs)
-    assert torch.allclose(found["encoder"], torch.ones(3, 3).double())
-    assert torch.allclose(found["decoder"], torch.ones(2, 2).double())
+SETTINGS = AnalysisSettings(lambda _: batch())
 
 
 def test_cosines_of_known_angles() -> None:
@@ -65,8 +60,7 @@ def test_dead_gates_are_named() -> None:
     found = scales(model)
     assert [round(one.branch, 3) for one in found[:6]] == [0.5, 0.5, -0.3, -0.3, 0.009, 0.009]
     trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
-    notes = run_scales([trained], AnalysisSettings(lambda one: batch())).notes
-    assert list(notes) == [
+    assert run_scales([trained], SETTINGS).notes == [
         "trained: 2 of 12 gates dead (branch weighted by less than 0.01): "
         "encoder.layers.2.self_attn, encoder.layers.2.ffn"
     ]
@@ -80,10 +74,10 @@ def test_gates_of_both_signs_are_not_dead() -> None:
             sub.residual.alpha.copy_(torch.tensor([0.5, -0.5] * 8) if number else torch.full((16,), -0.009))
     assert [round(one.branch_size, 3) for one in scales(model)[:2]] == [0.009, 0.5]
     trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
-    (note,) = run_scales([trained], AnalysisSettings(lambda one: batch())).notes
+    (note,) = run_scales([trained], SETTINGS).notes
     assert note.startswith("trained: 1 of 12 gates dead")
     last = Entry(1, True, recorded_scales(sub_layers(model)))
-    (note,) = run_timeline({"trained": [last]}, AnalysisSettings(lambda one: batch())).notes
+    (note,) = run_timeline({"trained": [last]}, SETTINGS).notes
     assert note.startswith("trained: 1 of 12 gates dead at update 1")
 
 
@@ -108,8 +102,8 @@ def test_histories() -> None:
         made = subject(method, **settings)
         model = made.build()
         assert torch.allclose(mixtures(model)["encoder"], torch.tensor(expected)), method
-    table = run_scales([made], AnalysisSettings(lambda _: batch())).tables[1]
-    assert table.rows[5] == ("dlcl", "encoder", 1, 1, pytest.approx(0.5))
+    table = run_scales([made], SETTINGS).tables["-history"]
+    assert table[6] == ("dlcl", "encoder", 1, 1, pytest.approx(0.5))
     assert mixtures(subject("post_ln").build()) == {}
 
 
@@ -119,11 +113,11 @@ def test_other_trained_numbers() -> None:
     with torch.no_grad():
         model.decoder.layers[1].encoder_attn.v_proj.mixing.factors.copy_(torch.tensor([0.75, -0.25]))
     trained = Subject("trained", made.options, made.task, dict(model.state_dict()))
-    _, table = run_scales([trained], AnalysisSettings(lambda _: batch())).tables
-    assert table.columns == ("model", "parameter", "number", "value")
+    header, *found = run_scales([trained], SETTINGS).tables["-others"]
+    assert header == ("model", "parameter", "number", "value")
     name = "decoder.layers.1.encoder_attn.v_proj.mixing.factors"
-    assert table.rows[-2:] == [("trained", name, 0, 0.75), ("trained", name, 1, -0.25)]
-    assert len(table.rows) == 2 * (2 + 1 + 1)
+    assert found[-2:] == [("trained", name, 0, 0.75), ("trained", name, 1, -0.25)]
+    assert len(found) == 2 * (2 + 1 + 1)
     assert {len(numbers(subject(method).build())) for method in ("post_ln", "rezero", "dlcl", "admin")} == {0}
     assert len(numbers(subject("hyper_connections").build())) == 12 * (4 + 16 + 4 + 2)
 
@@ -156,7 +150,7 @@ def test_updates_need_a_later_model_of_the_same_shapes() -> None:
         updates(subject("post_ln").build(), batch(), subject("post_ln", encoder_layers=2).build())
     one = Subject("trained", made.options, made.task, made.build().state_dict(), 2)
     for subjects, notes in (([made], 1), ([one], 1), ([one, replace(one, updates=6)], 0)):
-        assert len(run_updates(subjects, AnalysisSettings(lambda _: batch())).notes) == notes
+        assert len(run_updates(subjects, SETTINGS).notes) == notes
 
 
 def test_checkpoints_pair_up_by_age() -> None:

@@ -23,38 +23,25 @@ EOS = 2 * 16 + 1
 WEIGHTS = {
     "post_ln_transformer": {
         "encoder.layers.0.self_attn.v_proj.weight": (INF, "encoder.layers.0.self_attn"),
-        "encoder.layers.1.fc1.weight": (INF, "encoder.layers.1.ffn"),
-        "decoder.layers.0.self_attn.q_proj.weight": (NAN, "decoder.layers.0.self_attn"),
         "decoder.layers.1.encoder_attn.out_proj.bias": (INF, "decoder.layers.1.encoder_attn"),
         "decoder.layers.1.fc2.weight": (NAN, "decoder.layers.1.ffn"),
     },
     "pre_ln_transformer": {
         "encoder.layers.1.self_attn_layer_norm.weight": (INF, "encoder.layers.1.self_attn"),
-        "decoder.layers.0.self_attn.v_proj.bias": (INF, "decoder.layers.0.self_attn"),
         "decoder.layers.1.encoder_attn.k_proj.weight": (INF, "decoder.layers.1.encoder_attn"),
-        "decoder.layers.1.final_layer_norm.bias": (NAN, "decoder.layers.1.ffn"),
         "encoder.layer_norm.bias": (NAN, "encoder.layer_norm"),
     },
     "admin_transformer": {
         "encoder.layers.1.ffn_residual.omega_trained": (INF, "encoder.layers.1.ffn"),
-        "decoder.layers.1.self_attn.out_proj.weight": (NAN, "decoder.layers.1.self_attn"),
         "decoder.output_projection.weight": (INF, "decoder.output_projection"),
         "decoder.embed_tokens.weight": (INF, "decoder.embed_tokens"),
-    },
-    "b2t_transformer": {
-        "encoder.layers.1.fc2.bias": (INF, "encoder.layers.1.ffn"),
-        "decoder.layers.0.final_layer_norm.bias": (NAN, "decoder.layers.0.ffn"),
     },
     # One alpha for all sub-layers of a layer: the first of them is where it shows.
     "rezero_transformer": {"decoder.layers.0.self_attn_residual.alpha": (INF, "decoder.layers.0.self_attn")},
     # No self-attention in the decoder: it is merged into the cross-attention.
-    "dsinit_matt_transformer": {
-        "encoder.layers.0.self_attn.k_proj.weight": (INF, "encoder.layers.0.self_attn"),
-        "decoder.layers.1.encoder_attn.v_proj.weight": (INF, "decoder.layers.1.encoder_attn"),
-    },
+    "dsinit_matt_transformer": {"decoder.layers.1.encoder_attn.v_proj.weight": (INF, "decoder.layers.1.encoder_attn")},
     # Of fairseq itself, without residual connections.
     "transformer": {
-        "encoder.layers.0.self_attn.k_proj.weight": (NAN, "encoder.layers.0.self_attn"),
         "encoder.layers.1.fc1.weight": (NAN, "encoder.layers.1.ffn"),
         "decoder.layers.1.encoder_attn.v_proj.weight": (INF, "decoder.layers.1.encoder_attn"),
     },

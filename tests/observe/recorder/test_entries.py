@@ -57,12 +57,8 @@ def test_a_file_cut_at_any_byte_reads_as_the_lines_before_and_goes_on(tmp_path: 
 
 DAMAGED = (
     b"\x00\xff\xfe",
-    b"[1, 2]",
     b"null",
     b'{"update": 1}',
-    b'{"update": Infinity, "applied": true, "values": {}}',
-    b'{"update": "x", "applied": true, "values": {}}',
-    b'{"update": 1, "applied": true, "values": [1]}',
     b'{"update": 1, "applied": true, "values": {"loss": null}}',
     b'{"update": 1, "applied": true, "values": ' + b"[" * 100_000,
 )

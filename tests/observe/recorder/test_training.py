@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import logging
@@ -21,7 +20,6 @@ from fairseq_cli import train
 
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.core.residual import Residual
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.observe.recorder import Entry, read
 from tests import processes, toy
 from tests.faults.exact import differences
@@ -280,14 +278,6 @@ def test_tensorboard_has_every_number_and_progress_lines_none(
     progress = [record.getMessage() for record in caplog.records if record.name.startswith("train")]
     assert len(progress) >= 2
     assert "diagnostics/" not in "".join(progress)
-
-
-def test_sharded_parameters_are_refused(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As where fairscale is installed, which is what shards them.
-    monkeypatch.setattr(train, "fsdp_enable_wrap", lambda cfg: contextlib.nullcontext())
-    monkeypatch.setattr(train, "fsdp_wrap", lambda model: model)
-    with pytest.raises(UserError, match="cannot read the gradients of --ddp-backend fully_sharded"):
-        recorded(toy_data, tmp_path, "--ddp-backend", "fully_sharded")
 
 
 def test_nothing_is_watched_between_recorded_updates(

@@ -9,12 +9,9 @@ from argparse import Namespace
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-from fairseq.data import Dictionary
-from fairseq.data.data_utils import load_indexed_dataset
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
@@ -49,40 +46,33 @@ class Batch(NamedTuple):
         return tokens.ne(pad).t() if tokens.dim() == 2 else torch.ones(stream.shape[:2], dtype=torch.bool)
 
 
-def zipf(sentences: int, length: int, vocabulary: int, generator: torch.Generator) -> Tensor:
-    """Draw token numbers ``(sentences, length)``; the n-th word of ``vocabulary`` types has weight 1 / n."""
-    special = Dictionary().nspecial
-    frequencies = 1 / torch.arange(1, vocabulary - special + 1, dtype=torch.float)
-    drawn = torch.multinomial(frequencies, sentences * length, replacement=True, generator=generator)
-    return drawn.view(sentences, length) + special
+Make = Callable[[int, int], Batch]
+"""Makes a batch from the number of sentences and the maximum number of tokens of a sentence on either side."""
 
 
 def zipf_batch(task: Any, sentences: int, length: int, seed: int = 1) -> Batch:
-    """Return pairs of made-up sentences of one length, each ending in ``</s>``."""
+    """Return pairs of made-up sentences of one length: the n-th word has weight 1 / n, and each ends in ``</s>``."""
     generator = torch.Generator().manual_seed(seed)
-    source, target = (
-        zipf(sentences, length, len(words), generator) for words in (task.source_dictionary, task.target_dictionary)
-    )
-    end = task.target_dictionary.eos()
-    source[:, -1] = target[:, -1] = end
+    drawn = []
+    for words in (task.source_dictionary, task.target_dictionary):
+        frequencies = 1 / torch.arange(1, len(words) - words.nspecial + 1, dtype=torch.float)
+        numbers = torch.multinomial(frequencies, sentences * length, replacement=True, generator=generator)
+        drawn.append(numbers.view(sentences, length) + words.nspecial)
+    source, target = drawn
+    source[:, -1] = target[:, -1] = task.target_dictionary.eos()
     return Batch(source, torch.full((sentences,), length), target.roll(1, dims=1), target)
 
 
-def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
+def read_data(directory: Path) -> tuple[Any, Make]:
     """Return the task of a binarised corpus, and a function that makes a batch of its validation split.
 
     Args:
         directory: made by fairseq-preprocess or ``fairseq-deep prepare``.
 
-    Returns:
-        The task, and a function of the number of sentences and the most tokens that one may have on either side.
-
     Raises:
-        UserError: there is no such corpus, or no sentence is that short.
+        UserError: there is no such corpus, or, from the function, no sentence is that short.
     """
     data = binarised(directory)
-    if (data / "dict.txt").is_file():
-        return read_text(data)
     if not list(data.glob("dict.*.txt")):
         raise UserError(f"{directory}: no binarised corpus (there is no dict.*.txt)")
     # Values that other groups of the configuration would provide.
@@ -102,20 +92,3 @@ def read_data(directory: Path) -> tuple[Any, Callable[[int, int], Batch]]:
         return Batch(inputs.src_tokens, inputs.src_lengths, inputs.prev_output_tokens, sample["target"])
 
     return task, first_sentences
-
-
-def read_text(data: Path) -> tuple[Any, Callable[[int, int], Batch]]:
-    """As :func:`read_data` for a language model's text, cut into blocks; a UserError if there is too little."""
-    words = Dictionary.load(str(data / "dict.txt"))
-    lines = load_indexed_dataset(str(data / "valid"), words) or ()
-
-    def first_blocks(blocks: int, length: int) -> Batch:
-        # A line has at least one token, its end.
-        text = torch.cat([torch.tensor([words.eos()]), *islice(lines, blocks * length)]).long()
-        blocks = min(blocks, (len(text) - 1) // length)
-        if not blocks:
-            raise UserError(f"{data}: no validation text of {length} tokens; give a smaller --length")
-        previous, target = (text[first : first + blocks * length].view(blocks, length) for first in (0, 1))
-        return Batch(target[:, :0], torch.full((blocks,), length), previous, target)
-
-    return SimpleNamespace(source_dictionary=words, target_dictionary=words), first_blocks

@@ -16,17 +16,11 @@ from typing import Any, NamedTuple
 
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.sub_layers import sub_layers
+from fairseq_plugins.tools.observe.diagnostics import results
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.gradients import watched_backward
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
-from fairseq_plugins.tools.observe.diagnostics.results import (
-    Analysis,
-    AnalysisResult,
-    AnalysisSettings,
-    each,
-    of_records,
-    ratio,
-)
+from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisResult, AnalysisSettings
 from fairseq_plugins.tools.plots import Figure, Line, Lines, Panel
 
 
@@ -52,9 +46,9 @@ def blocks(model: Any, batch: Batch) -> list[Block]:
     for sub in sub_layers(model):
         key = (sub.stack, sub.number, sub.site.value)
         stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
-        # Without a norm after the sum, sum and output are one tensor.
-        beta_ln = ratio(total, output) if NormPlace.AFTER in sub.norms else None
-        beta_rc = ratio(stream, total)
+        # If no norm follows the sum, sum and output are one tensor.
+        beta_ln = results.ratio(total, output) if NormPlace.AFTER in sub.norms else None
+        beta_rc = results.ratio(stream, total)
         beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
         measured.append(Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total"))))
     return measured
@@ -66,14 +60,13 @@ def kinds(measured: list[Block]) -> list[Block]:
     for stack, site in dict.fromkeys((block.stack, block.site) for block in measured):
         members = [block for block in measured if (block.stack, block.site) == (stack, site)]
         known = [[value for value in column if value is not None] for column in list(zip(*members, strict=True))[3:]]
-        beta_ln, beta_rc, beta, variance = (statistics.fmean(values) if values else None for values in known)
-        rows.append(Block(stack, None, site, beta_ln, beta_rc, beta, variance))
+        rows.append(Block(stack, None, site, *(statistics.fmean(values) if values else None for values in known)))
     return rows
 
 
 def run_gradient_ratios(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
-    """Measure every block, and the means of Table 1, which stand below them."""
-    by_label = each(subjects, settings, blocks)
+    """Measure every block, and the means of Table 1."""
+    by_label = results.each(subjects, settings, blocks)
     means = {label: {f"{row.stack} {row.site}": row for row in kinds(rows)} for label, rows in by_label.items()}
     names = list(dict.fromkeys(name for rows in means.values() for name in rows))
     panels: list[Panel] = []
@@ -83,18 +76,16 @@ def run_gradient_ratios(subjects: Sequence[Subject], settings: AnalysisSettings)
         ("beta", "block", "|dz| / |do|", 1.0),
         ("variance", "sum", "Var(r)", 0.0),
     ):
-        lines = []
-        for label, rows in means.items():
-            values = [getattr(rows.get(name), column, None) for name in names]
-            lines.append(Line(label, [(place, value) for place, value in enumerate(values, 1) if value is not None]))
+        columns = {label: [getattr(rows.get(name), column, None) for name in names] for label, rows in means.items()}
+        lines = [results.numbered(label, values) for label, values in columns.items()]
         if any(line.points for line in lines):
-            unchanged = [Line("", [(1, base), (len(names), base)], guide=True)]
-            panels.append(Lines(title, "", y_label, [*lines, *unchanged], x_ticks=names))
-    table = of_records("", {label: [*rows, *means[label].values()] for label, rows in by_label.items()})
+            unchanged = Line("", [(1, base), (len(names), base)], guide=True)
+            panels.append(Lines(title, "", y_label, [*lines, unchanged], x_ticks=names))
+    table = results.of_records({label: [*rows, *means[label].values()] for label, rows in by_label.items()})
     header = ("model", "sub-layer", "beta_LN", "beta_RC", "beta", "Var(r)")
     shown = [(label, name, *row[3:]) for label, rows in means.items() for name, row in rows.items()]
     figure = Figure("", "Gradient ratios of residual blocks", panels)
-    return AnalysisResult([table], [figure], header, shown)
+    return AnalysisResult({"": table}, [figure], header, shown)
 
 
 ANALYSIS = Analysis(

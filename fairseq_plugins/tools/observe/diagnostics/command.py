@@ -35,13 +35,15 @@ from fairseq_plugins.tools.observe.diagnostics import (
 )
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch, read_data, zipf_batch
 from fairseq_plugins.tools.observe.diagnostics.models import Subject, of_checkpoint, of_options
-from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisSettings, shown
+from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisSettings, shown, write_table
 
 # A new analysis is a file with an ANALYSIS and its name here, in the order of --help and of `all`.
 MODULES = (gradients, blocks, dependency, output_change, jacobian, similarity, scales, updates)
 OF_MODELS: tuple[Analysis, ...] = tuple(module.ANALYSIS for module in MODULES)
 OF_TRAININGS = timeline.ANALYSIS
 EVERYTHING = "all"
+NAMES = [*(analysis.name for analysis in (*OF_MODELS, OF_TRAININGS)), EVERYTHING]
+"""Legal values of ANALYSIS."""
 DEFAULT_METHODS = ("post_ln", "pre_ln", "admin")
 """Methods that are compared by default."""
 WORDS = 10_000
@@ -100,21 +102,15 @@ def parser() -> tuple[OneLineParser, list[argparse.Action]]:
     return result, own
 
 
-def names_of_analyses() -> list[str]:
-    """Return the legal values of ANALYSIS."""
-    return [analysis.name for analysis in (*OF_MODELS, OF_TRAININGS)] + [EVERYTHING]
-
-
 def parse(argv: Sequence[str]) -> tuple[Namespace, Namespace]:
     """Return our own options, and those of the model that were set.
 
-    Raises:
-        UserError: no analysis; an unknown flag, with the nearest one; an illegal value.
+    Raises UserError: no analysis; an unknown flag, with the nearest one; an illegal value.
     """
     flags, actions = parser()
     values = vars(flags.read(argv))
     if values["analysis"] is None:
-        raise UserError(f"no analysis given: name one of {', '.join(names_of_analyses())}")
+        raise UserError(f"no analysis given: name one of {', '.join(NAMES)}")
     own = {action.dest: values.pop(action.dest) for action in actions if action.dest in values}
     return Namespace(**own), Namespace(**values)
 
@@ -131,15 +127,14 @@ class Job(NamedTuple):
 def jobs(args: Namespace, model: Namespace) -> list[Job]:
     """Return the jobs of the command line.
 
-    Raises:
-        UserError: an unknown analysis, method, paper or checkpoint, or a combination that is not supported.
+    Raises UserError: an unknown analysis, method, paper or checkpoint, or a combination that is not supported.
     """
     if args.paper is not None:
         return _paper_jobs(args, model)
     chosen = [analysis for analysis in OF_MODELS if args.analysis in (analysis.name, EVERYTHING)]
     of_trainings = args.analysis == OF_TRAININGS.name
     if not chosen and not of_trainings:
-        raise UserError(unknown_name("analysis", args.analysis, names_of_analyses()))
+        raise UserError(unknown_name("analysis", args.analysis, NAMES))
     if of_trainings and (args.checkpoint or args.data):
         raise UserError(f"{args.analysis} reads the files of a recorder: no --checkpoint and no --data")
     given = _given(args, model, (args.analysis,))
@@ -162,11 +157,7 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
 
 
 def _paper_jobs(args: Namespace, model: Namespace) -> list[Job]:
-    """Return the jobs of a paper's figures.
-
-    Raises:
-        UserError: an unknown paper, or the user sets what its figures define.
-    """
+    """Return the jobs of a paper's figures; refuses options that the figures define."""
     if args.analysis != EVERYTHING:
         raise UserError(f"--paper needs 'all', not '{args.analysis}'")
     if args.paper not in papers.PAPERS:
@@ -205,27 +196,22 @@ def _job(analysis: Analysis, subjects: Any, args: Namespace, make: Callable[[int
 
 
 def run(job: Job, directory: Path, inputs: Collection[Path] = ()) -> None:
-    """Measure, print, write; the numbers before the plots.
+    """Measure, print, and write into ``directory``, the numbers before the plots.
 
-    Args:
-        job: what to measure.
-        directory: where to write.
-        inputs: files that are read.
-
-    Raises:
-        UserError: nothing can be measured, or an input would be overwritten.
+    Raises UserError: nothing can be measured, or one of the files ``inputs`` would be overwritten.
     """
     result = job.analysis.run(job.subjects, job.settings, **job.options)
-    tables = [replace(table, name=job.analysis.name + table.name) for table in result.tables]
+    tables = {directory / f"{job.analysis.name}{end}.csv": table for end, table in result.tables.items()}
     figures = [replace(figure, name=job.analysis.name + figure.name) for figure in result.figures]
     print(f"{job.analysis.name}: {job.analysis.summary} [{job.analysis.paper}]")
     cells = [[*result.header], *([shown(cell) for cell in row] for row in result.rows)]
     print(tabulated(cells), *result.notes, sep="\n")
-    names = [f"{table.name}.csv" for table in tables]
-    names += [f"{figure.name}.{ending}" for figure in figures for ending in ("png", "pdf")]
-    for name in names:
-        require_no_input(directory / name, inputs)
-    files = [table.write(directory) for table in tables]
+    plotted = [directory / f"{figure.name}.{ending}" for figure in figures for ending in ("png", "pdf")]
+    for path in (*tables, *plotted):
+        require_no_input(path, inputs)
+    for path, table in tables.items():
+        write_table(path, table)
+    files = [*tables]
     if plots.load_pyplot():
         files += [path for figure in figures for path in plots.draw(figure, directory)]
     print(f"files: {', '.join(path.name for path in files)}\n", flush=True)

@@ -22,19 +22,12 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.tools.observe.diagnostics import results
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
 from fairseq_plugins.tools.observe.diagnostics.observation import Visit, recording
 from fairseq_plugins.tools.observe.diagnostics.output_change import variance
-from fairseq_plugins.tools.observe.diagnostics.results import (
-    STACKS,
-    Analysis,
-    AnalysisResult,
-    AnalysisSettings,
-    each,
-    of_matrices,
-    ratio,
-)
+from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisResult, AnalysisSettings
 from fairseq_plugins.tools.observe.recorder.activations import hooked
 from fairseq_plugins.tools.plots import Figure, HeatMap, Line, Lines, Panel
 
@@ -47,10 +40,8 @@ TOLERANCE = 1e-3
 def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
     """Return beta of each stack, without dropout: ``(I, I + 1)`` for I sub-layers, column 0 the embedding.
 
-    Raises:
-        UserError: an output is not a weighted sum of embedding and branches.
+    Raises UserError: an output is not a weighted sum of embedding and branches.
     """
-    model.eval()
     norms: dict[Any, list[Tensor]] = {
         norm: [] for _, stack in model.stacks() for norm in stack.modules() if isinstance(norm, LINEAR_IN_SUMMANDS)
     }
@@ -92,11 +83,7 @@ def frozen(divisor: Tensor) -> Any:
 
 
 def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor]:
-    """Yield the summands of each sub-layer's output, ``(K, T, B, C)``: embedding, branches, and the remainder.
-
-    Raises:
-        UserError: they do not add up to the output.
-    """
+    """Yield the summands of each sub-layer's output, ``(K, T, B, C)``: embedding, branches, and the remainder."""
     start = bottom.new_zeros(len(visits) + 2, *bottom.shape)
     start[0] = bottom
     states = [start]
@@ -111,8 +98,7 @@ def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor
 def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
     """Apply one residual connection, whose branch is summand ``number``, and the norm after it to summands.
 
-    Raises:
-        UserError: they do not add up to the output.
+    Raises UserError: they do not add up to the output.
     """
     sub, zero = visit.sub, x.new_zeros(1).expand_as(x)
     x = sub.residual(zero, x, layer_input).clone()
@@ -141,20 +127,25 @@ def newest(beta: Tensor) -> list[float]:
 
 def run_dependency(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
-    measured = each(subjects, settings, lambda model, b: (dependency(model, b), variance(model, b, settings.seed)))
+
+    def measure(model: Any, batch: Batch) -> tuple[dict[str, Tensor], float]:
+        return dependency(model, batch), variance(model, batch, settings.seed)
+
+    measured = results.each(subjects, settings, measure)
     by_label = {label: betas for label, (betas, _) in measured.items()}
     maps: list[Panel] = []
     shown: list[Sequence[Any]] = []
-    lines: dict[str, list[Line]] = {stack: [] for stack in STACKS}
+    lines: dict[str, list[Line]] = {stack: [] for stack in results.STACKS}
     for label, stack, beta in ((label, *item) for label, betas in by_label.items() for item in betas.items()):
         # Branches above have no value.
         values = [[v if j <= i + 1 else None for j, v in enumerate(row)] for i, row in enumerate(beta.tolist())]
         axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
         maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (0.0, 1.0)))
         share = newest(beta)
-        lines[stack].append(Line(label, list(enumerate(share, start=1))))
+        lines[stack].append(results.numbered(label, share))
         # A changed encoder would change what a decoder reads.
-        constant = ratio(measured[label][1], sum(share)) if stack == next(iter(by_label[label])) else None
+        is_first = stack == next(iter(by_label[label]))
+        constant = results.ratio(measured[label][1], sum(share)) if is_first else None
         shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share), sum(share), constant))
     curves: list[Panel] = []
     for stack, curve in lines.items():
@@ -162,10 +153,10 @@ def run_dependency(subjects: Sequence[Subject], settings: AnalysisSettings) -> A
         guide = Line("1 / i", [(i, 1 / i) for i in range(2, longest + 1)], guide=True)
         axis = "sub-layer i, from the bottom"
         curves.append(Lines(stack, axis, "beta_ii squared", [*curve, guide], log_x=True, log_y=True))
-    table = of_matrices("", ("sub_layer", "branch", "beta"), by_label, first=(1, 0))
+    table = results.of_matrices(("sub_layer", "branch", "beta"), by_label, first=(1, 0))
     header = ("model", "stack", "beta_11^2", "middle", "top", "growth of 1 / beta_ii^2", "sum of beta_ii^2", "C")
     figures = [Figure("", "Residual dependency", maps), Figure("-newest", "Share of the newest branch", curves)]
-    return AnalysisResult([table], figures, header, shown)
+    return AnalysisResult({"": table}, figures, header, shown)
 
 
 def growth(share: Sequence[float]) -> float | None:

@@ -17,20 +17,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fairseq_plugins.core.sub_layers import sub_layers
+from fairseq_plugins.tools.observe.diagnostics import results
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
 from fairseq_plugins.tools.observe.diagnostics.observation import recording
-from fairseq_plugins.tools.observe.diagnostics.results import (
-    BY_LAYER,
-    BY_SUB_LAYER,
-    STACKS,
-    Analysis,
-    AnalysisResult,
-    AnalysisSettings,
-    Table,
-    each,
-    ratio,
-)
+from fairseq_plugins.tools.observe.diagnostics.results import STACKS, Analysis, AnalysisResult, AnalysisSettings
 from fairseq_plugins.tools.plots import Figure, Line, Lines, Panel
 
 LABEL_SMOOTHING = 0.1
@@ -39,6 +30,10 @@ TOKENS_AT_ONCE = 500
 """Tokens of the longer side per pass: 18 layers of base size on either side then need about 2 GB."""
 POINTS = ("stream", "norm_input", "norm_output", "branch", "total", "output")
 """Tensors of a sub-layer, by their names in :class:`~fairseq_plugins.tools.observe.diagnostics.observation.Visit`."""
+
+
+Key = tuple[str, int, str, str]
+"""Stack, layer, site (``layer`` for a whole layer) and point."""
 
 
 class Point(NamedTuple):
@@ -63,10 +58,6 @@ def loss_of(model: Any, batch: Batch) -> Tensor:
     sample = {"target": batch.target}
     log_probabilities = model.get_normalized_probs(model(*batch.inputs), log_probs=True, sample=sample)
     return cross_entropy(log_probabilities.flatten(0, 1), target, ignore_index=pad, label_smoothing=LABEL_SMOOTHING)
-
-
-Key = tuple[str, int, str, str]
-"""Stack, layer, site (``layer`` for a whole one) and point."""
 
 
 class Backward:
@@ -168,8 +159,8 @@ def _top(points: Sequence[Point]) -> float:
 
 def run_gradient_norm(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Measure the points of each model; norms relative to its largest sub-layer and to its top decoder layer."""
-    by_label: dict[str, list[Point]] = each(subjects, settings, gradient_norms)
-    rows: list[tuple[Any, ...]] = []
+    by_label: dict[str, list[Point]] = results.each(subjects, settings, gradient_norms)
+    rows: results.Table = [("model", *Point._fields, "relative_to_largest", "relative_to_top")]
     shown: list[Sequence[Any]] = []
     for label, points in by_label.items():
         top, largest = _top(points), {point: _largest(points, point) for point in ("output", "parameters")}
@@ -179,27 +170,25 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: AnalysisSettings) -
         for at, unit in (("output", top), ("parameters", largest["parameters"])):
             of_layers = [norms_of(points, stack, point=at) for stack in STACKS]
             ends = [own[end] / unit if own else None for own in of_layers for end in (0, -1)]
-            shown.append((label, at, *ends, ratio(*ends[-2:])))
+            shown.append((label, at, *ends, results.ratio(*ends[-2:])))
     panels: list[Panel] = []
     for what, x_label, by, layers, at in (
-        ("sub-layer outputs", BY_SUB_LAYER, "largest", False, "output"),
-        ("layer outputs", BY_LAYER, "top decoder layer's", True, "output"),
-        ("parameters of a layer", BY_LAYER, "largest", True, "parameters"),
+        ("sub-layer outputs", results.BY_SUB_LAYER, "largest", False, "output"),
+        ("layer outputs", results.BY_LAYER, "top decoder layer's", True, "output"),
+        ("parameters of a layer", results.BY_LAYER, "largest", True, "parameters"),
     ):
         for stack in STACKS:
             lines = []
             for label, points in by_label.items():
                 unit = _largest(points, at) if by == "largest" else _top(points)
-                norms = [norm / unit for norm in norms_of(points, stack, layers, at)]
-                lines.append(Line(label, list(enumerate(norms, start=1))))
+                lines.append(results.numbered(label, [norm / unit for norm in norms_of(points, stack, layers, at)]))
             panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {by}", lines, log_y=True))
     figures = [
         Figure("", "Gradient norms", panels, share_y="row"),
         Figure("-points", "Gradient norms inside a decoder layer", _point_panels(by_label), 3, 4.0, "row"),
     ]
-    table = Table("", ("model", *Point._fields, "relative_to_largest", "relative_to_top"), rows)
     header = ("model", "of", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
-    return AnalysisResult([table], figures, header, shown)
+    return AnalysisResult({"": rows}, figures, header, shown)
 
 
 def _point_panels(by_label: Mapping[str, Sequence[Point]]) -> list[Panel]:

@@ -30,10 +30,8 @@ LEAST_SINGULAR, BINS = 1e-6, 60
 def jacobian(model: Any, batch: Batch) -> Tensor:
     """Return the Jacobian of the first stack's output, top norm included, by its embedded first sentence: ``(nC, nC)``.
 
-    Raises:
-        UserError: it would take too long; the message has the possible number of words.
+    Raises UserError: it would take too long; the message has the possible number of words.
     """
-    model.eval()
     name, stack = model.stacks()[0]
     tokens = batch.inputs[0][:1]
     if tokens.dim() == 2:
@@ -49,37 +47,33 @@ def jacobian(model: Any, batch: Batch) -> Tensor:
             f"jacobian: {words} words of width {width} make a matrix of {words * width} rows, "
             f"more than {LARGEST}; possible with this width: --length {LARGEST // width}"
         )
-    return of_tensors(output, record.bottoms[name])
-
-
-def of_tensors(y: Tensor, x: Tensor) -> Tensor:
-    """Return the Jacobian of ``y`` by ``x``, from which it was computed, both flattened, some rows at a time."""
     # torch.func cannot be used: methods have autograd functions of their own.
-    rows = torch.eye(y.numel(), dtype=y.dtype).view(-1, *y.shape).split(ROWS_AT_ONCE)
-    products = [torch.autograd.grad(y, x, some, retain_graph=True, is_grads_batched=True)[0] for some in rows]
-    return torch.cat(products).reshape(y.numel(), x.numel())
+    rows = torch.eye(output.numel(), dtype=output.dtype).view(-1, *output.shape).split(ROWS_AT_ONCE)
+    by, settings = record.bottoms[name], {"retain_graph": True, "is_grads_batched": True}
+    products = [torch.autograd.grad(output, by, some, **settings)[0] for some in rows]
+    return torch.cat(products).reshape(output.numel(), by.numel())
 
 
 def run_jacobian(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Histograms of log10 of the singular values."""
     by_label = each(subjects, settings, lambda model, batch: torch.linalg.svdvals(jacobian(model, batch)))
-    rows = [(label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1)]
-    table = Table("", ("model", "number", "singular_value"), rows)
+    table: Table = [("model", "number", "singular_value")]
+    table += [(label, i, v) for label, values in by_label.items() for i, v in enumerate(values.tolist(), start=1)]
     logs = {label: values.double().clamp(min=LEAST_SINGULAR).log10() for label, values in by_label.items()}
     low, high = min(float(v.min()) for v in logs.values()) - 0.1, max(float(v.max()) for v in logs.values()) + 0.1
     middles = torch.linspace(low, high, 2 * BINS + 1)[1::2].tolist()
     panels: list[Panel] = []
     for label, values in logs.items():
         shares = (torch.histc(values, bins=BINS, min=low, max=high) / len(values)).tolist()
-        lines = [Line("", list(zip(middles, shares, strict=True)))]
-        panels.append(Lines(label, "log10 of a singular value", "share of the values", lines))
+        line = Line("", list(zip(middles, shares, strict=True)))
+        panels.append(Lines(label, "log10 of a singular value", "share of the values", [line]))
     header = ("model", "largest", "median", "smallest", "root mean square", "share in 0.5 to 2")
     shown: list[Sequence[Any]] = []
     for label, v in by_label.items():
         near = float(((v >= 0.5) & (v <= 2)).double().mean())
         shown.append((label, float(v[0]), float(v.median()), float(v[-1]), float(v.square().mean().sqrt()), near))
     figure = Figure("", "Input-output Jacobian", panels, columns=3, width=3.4, share_y="all")
-    return AnalysisResult([table], [figure], header, shown)
+    return AnalysisResult({"": table}, [figure], header, shown)
 
 
 ANALYSIS = Analysis(

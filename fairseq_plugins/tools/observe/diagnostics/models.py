@@ -38,10 +38,9 @@ FRAMES = 4
 
 @dataclass(frozen=True)
 class Subject:
-    """A model that can be built, any number of times.
+    """A model that can be built any number of times; ``label`` names it in tables and plots.
 
     Attributes:
-        label: its name in tables and plots.
         options: flat configuration, completed by its architecture.
         task: with the dictionaries.
         weights: those of a checkpoint; None for an untrained model.
@@ -62,14 +61,9 @@ class Subject:
         return tuple(f"{stack.value}_layers" for stack in self.kind.family.stacks)
 
     def build(self, seed: int = 1, **changes: Any) -> Any:
-        """Build a new model, not calibrated, in evaluation mode.
+        """Build a new model, not calibrated, in evaluation mode; weights without a checkpoint are drawn by ``seed``.
 
-        Args:
-            seed: seed of its weights, unless they come from a checkpoint.
-            changes: settings that differ from :attr:`options`.
-
-        Raises:
-            UserError: a problem of the configuration.
+        Raises UserError: a problem of the configuration, after ``changes`` of :attr:`options`.
         """
         options = copy.deepcopy(self.options)
         vars(options).update({**OBSERVABLE, **changes})
@@ -87,16 +81,10 @@ class Subject:
         return model.eval()
 
     def reads(self, pairs: Batch, seed: int) -> Batch:
-        """Return sentence pairs as the model reads them: a language model only the target, speech as noise.
-
-        Raises:
-            UserError: the model has a source, and the sentences have none.
-        """
+        """Return sentence pairs as the model reads them: a language model only the target, speech as noise."""
         if Stack.ENCODER not in self.kind.family.stacks:
             pad = self.task.target_dictionary.pad()
             return pairs._replace(source=pairs.source[:, :0], lengths=pairs.previous.ne(pad).sum(dim=1))
-        if not pairs.source.numel():
-            raise UserError(f"{self.label} has an encoder: --data must be a corpus of two languages")
         if (features := getattr(self.options, "input_feat_per_channel", None)) is None:
             return pairs
         shape = len(pairs.source), FRAMES * pairs.source.size(1), features * self.options.input_channels
@@ -107,8 +95,7 @@ class Subject:
 def of_options(name: str, given: Namespace, task: Any, label: str = "") -> Subject:
     """Return an untrained method, as a translation model, or architecture ``name`` with the settings ``given``.
 
-    Raises:
-        UserError: the name is unknown, or its configuration has a problem.
+    Raises UserError: the name is unknown, or its configuration has a problem.
     """
     arch = name + TRANSLATION.suffix if name in METHODS else name
     kind: Any = ARCH_MODEL_REGISTRY.get(arch, object)
@@ -124,14 +111,9 @@ def of_options(name: str, given: Namespace, task: Any, label: str = "") -> Subje
 
 
 def of_checkpoint(path: Path, task: Any = None) -> Subject:
-    """Return the model of a checkpoint.
+    """Return the model of a checkpoint; ``task`` has the dictionaries of a corpus, by default as many made-up words.
 
-    Args:
-        path: the checkpoint.
-        task: with the dictionaries of a corpus; by default made-up words, as many as the model has.
-
-    Raises:
-        UserError: it cannot be read, is not a model of this package, or has another number of words.
+    Raises UserError: it cannot be read, is not a model of this package, or has another number of words.
     """
     state = read_checkpoint(path)
     options = own_options(state, path, DesignedModel)

@@ -22,17 +22,10 @@ from fairseq_plugins.tools.observe.recorder.activations import hooked
 
 @dataclass(eq=False)
 class Visit:
-    """Tensors of one sub-layer in one pass, each ``(T, B, C)``.
+    """Tensors of the sub-layer ``sub`` in one pass, each ``(T, B, C)``.
 
-    Attributes:
-        sub: the sub-layer.
-        branch: input of its residual connection.
-        stream: input of its residual connection.
-        layer_input: input of its residual connection.
-        total: output of the residual connection.
-        output: input of the next sub-layer, or of the module above the layer.
-        norm_input: input of its norm; None without a norm.
-        norm_output: output of its norm.
+    ``branch``, ``stream`` and ``layer_input`` enter the residual connection, and ``total`` leaves it. ``output`` enters
+    the next sub-layer or the module above the layer; the tensors around the norm are None without a norm.
     """
 
     sub: SubLayer
@@ -80,7 +73,7 @@ class ObservedPass:
         self.layer_outputs[stack, number] = (x,) if extra is None else (x, extra)
 
     def see_solver(self, stack: str, solver: nn.Module, inputs: Any, state: Tensor) -> None:
-        """Hook of a stack's solver, whose state stands for what the last evaluation of the layer has returned."""
+        """Hook of a stack's solver, whose state replaces the output of the last evaluation of the layer."""
         self.layer_outputs[stack, self.visits[-1].sub.number] = (state,)
 
     def see_norm(self, norm: nn.Module, inputs: Any, output: Tensor) -> None:
@@ -125,5 +118,5 @@ def recording(model: Any) -> Iterator[ObservedPass]:
 
 @torch.no_grad()
 def finished(stack: Any, x: Tensor, *extra: Tensor) -> Tensor:
-    """Return what would leave ``stack``, below its norm on top, if the layer that hands on these were the last."""
+    """Return the output of ``stack``, below its norm on top, if the layer with these outputs were the last layer."""
     return stack.side_stream.finish(x, *extra) if extra else x

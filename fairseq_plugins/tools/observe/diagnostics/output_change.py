@@ -20,17 +20,12 @@ from torch.nn.functional import layer_norm
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import at_least
+from fairseq_plugins.tools.observe.diagnostics import results
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.tools.observe.diagnostics.models import NO_DROPOUT, Subject, depends_on_depth
 from fairseq_plugins.tools.observe.diagnostics.observation import finished, recording
-from fairseq_plugins.tools.observe.diagnostics.results import (
-    Analysis,
-    AnalysisResult,
-    AnalysisSettings,
-    of_records,
-    progress,
-)
+from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisResult, AnalysisSettings
 from fairseq_plugins.tools.plots import Figure, Line, Lines, Panel
 
 RANDOM_SIZE, ADAM_SIZE = 1e-4, 1e-6
@@ -49,25 +44,18 @@ class Change(NamedTuple):
     deviation: float
 
 
-class Law(NamedTuple):
-    """R^2 of straight lines through a curve: against N and against log N. None if the curve is flat."""
-
-    linear: float | None
-    logarithmic: float | None
-
-
 def matrices(model: Any) -> dict[str, Tensor]:
-    """Return the weight matrices of the first stack's layers."""
+    """Return the weights of the first stack's layers that are matrices."""
     return {name: p for name, p in model.stacks()[0][1].layers.named_parameters() if p.dim() == 2}
 
 
 def random_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
     """Move every weight by :data:`RANDOM_SIZE`, up or down at random."""
-
-    def draw(shape: torch.Size) -> Tensor:
-        return torch.randint(0, 2, shape, generator=generator, dtype=torch.int8).float()
-
-    return {name: (2 * RANDOM_SIZE) * draw(p.shape) - RANDOM_SIZE for name, p in matrices(model).items()}
+    moves = {}
+    for name, p in matrices(model).items():
+        up = torch.randint(0, 2, p.shape, generator=generator, dtype=torch.int8).float()
+        moves[name] = (2 * RANDOM_SIZE) * up - RANDOM_SIZE
+    return moves
 
 
 def adam_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
@@ -82,18 +70,14 @@ STEPS: dict[str, Step] = {"random": random_step, "adam": adam_step}
 
 
 def outputs(model: Any, batch: Batch) -> list[Tensor]:
-    """Return the normalised output after each layer of the first stack, without pads: each ``(words, C)``."""
+    """Return the normalised output after each layer of the first stack, without pads, in float64: ``(words, C)``."""
     name, stack = model.stacks()[0]
     with torch.no_grad(), recording(model) as record:
         stack(*batch.inputs[:2])
     extras = (record.layer_outputs[name, layer][1:] for layer in range(len(stack.layers)))
     streams = [finished(stack, x, *extra) for x, extra in zip(record.mixtures[name][1:], extras, strict=True)]
-    return [normalised(x[batch.words(name, stack.padding_idx, x)]) for x in streams]
-
-
-def normalised(x: Tensor) -> Tensor:
-    """Normalise to mean 0 and variance 1 over the last dimension, in float64."""
-    return layer_norm(x.double(), x.shape[-1:], eps=1e-12)
+    kept = [x[batch.words(name, stack.padding_idx, x)].double() for x in streams]
+    return [layer_norm(x, x.shape[-1:], eps=1e-12) for x in kept]
 
 
 def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
@@ -123,10 +107,8 @@ def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: in
     """Return the change by depth of one model.
 
     A random change uses one deep encoder for all depths if its layers do not depend on those above. Otherwise a model
-    is built for each of some depths, its decoder as deep as its encoder.
-
-    Raises:
-        UserError: a step of Adam on a trained model, which has one depth.
+    is built for each of some depths, its decoder as deep as its encoder. A trained model, which has one depth, is
+    refused with a step of Adam.
     """
     trained = subject.weights is not None
     if trained and step != "random":
@@ -144,19 +126,16 @@ def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: in
     return result
 
 
-def law(points: Sequence[Change]) -> Law:
-    """Return how well a straight line fits the curve against N and against log N."""
-    values = [point.mean for point in points]
+def law(points: Sequence[Change]) -> list[float | None]:
+    """Return R^2 of straight lines through the curve, against N and against log N; None if the curve is flat."""
+    found: list[float | None] = []
     depths = [float(point.depth) for point in points]
-    return Law(squared_correlation(depths, values), squared_correlation([math.log(n) for n in depths], values))
-
-
-def squared_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Return R^2 of the least-squares line; None if there is no variance."""
-    try:
-        return statistics.correlation(x, y) ** 2
-    except statistics.StatisticsError:
-        return None
+    for x in (depths, list(map(math.log, depths))):
+        try:
+            found.append(statistics.correlation(x, [point.mean for point in points]) ** 2)
+        except statistics.StatisticsError:
+            found.append(None)
+    return found
 
 
 def run_output_change(
@@ -167,25 +146,23 @@ def run_output_change(
         raise UserError(unknown_name("step", step, STEPS))
     by_label: dict[str, list[Change]] = {}
     for subject in subjects:
-        progress(subject.label)
+        results.progress(subject.label)
         by_label[subject.label] = curve(subject, settings.batch(subject), step, deepest, models, settings.seed)
-    name = f"-{step}"
     lines = [Line(label, [(point.depth, point.mean) for point in points]) for label, points in by_label.items()]
-    y_label = "squared change of the output"
+    axes = ("layers N", "squared change of the output", lines)
     panels: list[Panel] = [
-        Lines("a line here: O(N)", "layers N", y_label, lines),
-        Lines("a line here: O(log N)", "layers N", y_label, lines, log_x=True),
-        Lines("both axes logarithmic", "layers N", y_label, lines, log_x=True, log_y=True),
+        Lines("a line here: O(N)", *axes),
+        Lines("a line here: O(log N)", *axes, log_x=True),
+        Lines("both axes logarithmic", *axes, log_x=True, log_y=True),
     ]
     title = f"Output change, {step} step, mean of {models} model{'s' * (models > 1)}"
+    figure = Figure(f"-{step}", title, panels, columns=3, width=4.0)
     header = ("model", "N = 1", "N = 10", "deepest", "there", "R^2 with N", "R^2 with log N")
     rows = []
     for label, points in by_label.items():
         by_depth, top = {point.depth: point.mean for point in points}, points[-1]
         rows.append((label, points[0].mean, by_depth.get(10), f"N = {top.depth}", top.mean, *law(points)))
-    return AnalysisResult(
-        [of_records(name, by_label)], [Figure(name, title, panels, columns=3, width=4.0)], header, rows
-    )
+    return AnalysisResult({f"-{step}": results.of_records(by_label)}, [figure], header, rows)
 
 
 ANALYSIS = Analysis(

@@ -6,13 +6,12 @@ If a paper does not give a size (ReZero's Jacobian, the width of Admin's figure 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 SHARED = "--share-all-embeddings"
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """A model of a figure."""
 
     label: str
@@ -20,16 +19,10 @@ class Model:
     flags: str = ""
 
 
-@dataclass(frozen=True)
-class PaperFigure:
-    """One figure or table.
+class PaperFigure(NamedTuple):
+    """One figure or table: its files, its number in the paper, its analysis, and the models that are compared.
 
-    Attributes:
-        name: name of its files.
-        shows: its number in the paper.
-        analysis: its analysis.
-        flags: flags of every model, including the analysis's own settings.
-        models: the models that are compared.
+    ``flags`` are those of every model, and the analysis's own.
     """
 
     name: str
@@ -40,7 +33,7 @@ class PaperFigure:
 
 
 def _at_depths(layers: tuple[int, ...], flags: str, *models: Model) -> tuple[Model, ...]:
-    """Return every model at every depth; ``{}`` in ``flags`` stands for the number of layers."""
+    """Return every model at every depth; ``{}`` in ``flags`` becomes the number of layers."""
     return tuple(
         Model(f"{model.label} {depth}L", model.method, f"{model.flags} {flags.format(depth, depth)}")
         for depth in layers
@@ -68,7 +61,7 @@ HYBRID = Model("Post-LN encoder, Pre-LN decoder", "hybrid_ln", "--base-init xavi
 ADMIN = Model("Admin", "admin")
 BASE = Model("base", "post_ln", "--base-init xavier_apart")
 DS_INIT = Model("DS-Init", "ds_init", "--ds-init-rule released")
-TABLE_1 = (BASE, replace(DS_INIT, label="DS-Init as released"), Model("DS-Init, equation 15", "ds_init"))
+TABLE_1 = (BASE, DS_INIT._replace(label="DS-Init as released"), Model("DS-Init, equation 15", "ds_init"))
 REZERO = Model("ReZero", "rezero")
 B2T_MODELS = (Model("Post-LN", "post_ln"), Model("Pre-LN", "pre_ln"), Model("B2T", "b2t"))
 B2T_2023 = Model("B2T as released in 2023", "b2t", "--b2t-init-scale layers")

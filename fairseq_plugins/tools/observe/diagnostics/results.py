@@ -16,75 +16,25 @@ from fairseq_plugins.files import write_whole
 from fairseq_plugins.tables import csv_table
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
-from fairseq_plugins.tools.plots import Figure
+from fairseq_plugins.tools.plots import Figure, Line
 
 STACKS = tuple(stack.value for stack in Stack)
 BY_SUB_LAYER = "sub-layer, from the bottom"
 BY_LAYER = "layer, from the bottom"
 """Labels of axes, which count from 1 as the papers do."""
 
-
-@dataclass(frozen=True)
-class Table:
-    """Rows in long form: one measurement each, the model's name first; None if there is no number.
-
-    Names of tables and figures end the names of their files, which begin with that of the analysis.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[Any, ...]]
-
-    def write(self, directory: Path) -> Path:
-        """Write ``NAME.csv`` with a header."""
-        rows = ([f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row] for row in self.rows)
-        path = directory / f"{self.name}.csv"
-        write_whole(path, csv_table([self.columns, *rows]))
-        return path
-
-
-def of_records(name: str, by_label: Mapping[str, Iterable[Any]]) -> Table:
-    """Return a table of named tuples of one class, by the label of their model."""
-    rows = [(label, record) for label, records in by_label.items() for record in records]
-    columns: tuple[str, ...] = ("model", *(rows[0][1]._fields if rows else ()))
-    return Table(name, columns, [(label, *record) for label, record in rows])
-
-
-def of_matrices(
-    name: str, cells: tuple[str, str, str], by_label: Mapping[str, Mapping[str, Tensor]], first: tuple[int, int]
-) -> Table:
-    """Return a table of matrices by model and stack.
-
-    Args:
-        name: name of the table.
-        cells: the meaning of row, column and value.
-        by_label: label to stack to matrix.
-        first: numbers of the first row and the first column.
-    """
-    rows = [
-        (label, stack, i, j, value)
-        for label, stacks in by_label.items()
-        for stack, matrix in stacks.items()
-        for i, line in enumerate(matrix.tolist(), start=first[0])
-        for j, value in enumerate(line, start=first[1])
-    ]
-    return Table(name, ("model", "stack", *cells), rows)
-
-
-def shown(cell: Any) -> str:
-    """Format a cell for a terminal: three significant digits, a dash if there is no number."""
-    if cell is None:
-        return "-"
-    if not isinstance(cell, float):
-        return str(cell)
-    return f"{cell:.3f}" if 0.0995 <= abs(cell) < 10 or cell == 0 else f"{cell:.3g}"
+Table = list[tuple[Any, ...]]
+"""Names of the columns, then rows in long form: one measurement each, the model first; None if there is no number."""
 
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """Result of an analysis: tables for files, figures, one small table for the terminal, and lines below it."""
+    """Tables and figures for files, a small table for the terminal, and lines below it.
 
-    tables: Sequence[Table]
+    The key of a table and the name of a figure end the name of the file, which begins with that of the analysis.
+    """
+
+    tables: Mapping[str, Table]
     figures: Sequence[Figure]
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -101,16 +51,10 @@ class AnalysisSettings:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis; each has its own file, and a name in :mod:`~fairseq_plugins.tools.observe.diagnostics.command`.
+    """One analysis: its name, one line of help, and the paper that shows it.
 
-    Attributes:
-        name: name for the user.
-        summary: one line of the help.
-        paper: the source of its figure or table.
-        run: measures models; besides them and the settings it takes each option by name.
-        sentences: default size of a batch.
-        length: default length of a sentence in tokens.
-        options: its own flags: by the name of an argument of ``run`` what argparse needs.
+    ``run`` takes the models, the settings, and each of ``options`` by name: flags, with what argparse needs.
+    ``sentences`` and ``length`` in tokens are the default size of a batch.
     """
 
     name: str
@@ -122,13 +66,53 @@ class Analysis:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+def of_records(by_label: Mapping[str, Iterable[Any]]) -> Table:
+    """Return a table of named tuples of one class, by the label of their model."""
+    rows = [(label, record) for label, records in by_label.items() for record in records]
+    return [("model", *(rows[0][1]._fields if rows else ())), *((label, *record) for label, record in rows)]
+
+
+def of_matrices(
+    cells: tuple[str, str, str], by_label: Mapping[str, Mapping[str, Tensor]], first: tuple[int, int]
+) -> Table:
+    """Return a table of the matrices of every model and stack.
+
+    ``cells`` names row, column and value; ``first`` has the numbers of the first row and the first column.
+    """
+    rows = [
+        (label, stack, i, j, value)
+        for label, stacks in by_label.items()
+        for stack, matrix in stacks.items()
+        for i, line in enumerate(matrix.tolist(), start=first[0])
+        for j, value in enumerate(line, start=first[1])
+    ]
+    return [("model", "stack", *cells), *rows]
+
+
+def write_table(path: Path, table: Table) -> None:
+    """Write a table as CSV, with eight significant digits."""
+    write_whole(path, csv_table([f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row] for row in table))
+
+
+def numbered(label: str, values: Iterable[float | None]) -> Line:
+    """Return a line of values at 1, 2, ...; None has no point."""
+    return Line(label, [(place, value) for place, value in enumerate(values, start=1) if value is not None])
+
+
+def shown(cell: Any) -> str:
+    """Format a cell for a terminal: three significant digits, a dash if there is no number."""
+    if not isinstance(cell, float):
+        return "-" if cell is None else str(cell)
+    return f"{cell:.3f}" if 0.0995 <= abs(cell) < 10 or cell == 0 else f"{cell:.3g}"
+
+
 def ratio(value: float | None, of: float | None) -> float | None:
     """Return ``value`` / ``of``; None if one is missing or ``of`` is zero."""
     return value / of if value is not None and of else None
 
 
 def progress(label: str) -> None:
-    """Say what is measured, beside the result."""
+    """Print what is measured to standard error."""
     print(f"measuring {label}", file=sys.stderr, flush=True)
 
 

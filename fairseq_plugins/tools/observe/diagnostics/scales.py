@@ -16,19 +16,11 @@ from torch import Tensor
 from fairseq_plugins.core.history import mixing_weights
 from fairseq_plugins.core.norm import NormPlace
 from fairseq_plugins.core.sub_layers import sub_layers
+from fairseq_plugins.tools.observe.diagnostics import results
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
-from fairseq_plugins.tools.observe.diagnostics.results import (
-    BY_SUB_LAYER,
-    STACKS,
-    Analysis,
-    AnalysisResult,
-    AnalysisSettings,
-    each,
-    of_matrices,
-    of_records,
-)
+from fairseq_plugins.tools.observe.diagnostics.results import STACKS, Analysis, AnalysisResult, AnalysisSettings
 from fairseq_plugins.tools.observe.recorder.activations import residual_weights
-from fairseq_plugins.tools.plots import Figure, HeatMap, Line, Lines, Panel
+from fairseq_plugins.tools.plots import Figure, HeatMap, Lines, Panel
 
 DEAD = 0.01
 """Below this absolute weight a branch adds almost nothing: its gate is dead."""
@@ -101,7 +93,7 @@ def numbers(model: Any) -> list[Number]:
         for parameter, tensor in stack.named_parameters()
         if max(tensor.shape, default=0) < stack.design.width // stack.design.heads
         if not parameter.startswith("history.")
-        # Without extra streams these are the weights of the branch and the stream.
+        # In a model without extra streams, these are the weights of the branch and the stream.
         if stack.side_stream is not None or "_residual." not in parameter
         for item in enumerate(tensor.flatten().tolist())
     ]
@@ -110,30 +102,31 @@ def numbers(model: Any) -> list[Number]:
 def run_scales(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Show the weights of branches and streams, and of histories and other mixtures if there are any."""
     parts = (scales, mixtures, numbers, sub_layers)
-    every = each(subjects, settings, lambda model, batch: [part(model) for part in parts])
+    every = results.each(subjects, settings, lambda model, batch: [part(model) for part in parts])
     by_label: dict[str, list[Scale]] = {label: found[0] for label, found in every.items()}
     mixed: dict[str, dict[str, Tensor]] = {label: found[1] for label, found in every.items() if found[1]}
     others: dict[str, list[Number]] = {label: found[2] for label, found in every.items() if found[2]}
     panels: list[Panel] = []
     for column, stack in itertools.product(("stream", "branch"), STACKS):
-        lines = []
-        for label, measured in by_label.items():
-            weights = [getattr(scale, column) for scale in measured if scale.stack == stack]
-            lines.append(Line(label, list(enumerate(weights, start=1))))
-        panels.append(Lines(f"{stack}: weight of the {column}", BY_SUB_LAYER, "mean over the width", lines))
-    tables = [of_records("", by_label)]
+        lines = [
+            results.numbered(label, [getattr(scale, column) for scale in measured if scale.stack == stack])
+            for label, measured in by_label.items()
+        ]
+        axes = (results.BY_SUB_LAYER, "mean over the width")
+        panels.append(Lines(f"{stack}: weight of the {column}", *axes, lines))
+    tables = {"": results.of_records(by_label)}
     figures = [Figure("", "Weights at the residual connections", panels)]
     if mixed:
-        tables.append(of_matrices("-history", ("layer", "of", "weight"), mixed, first=(0, 0)))
+        tables["-history"] = results.of_matrices(("layer", "of", "weight"), mixed, first=(0, 0))
         maps: list[Panel] = []
-        axes = ("output of layer (0: the embedding)", "input of layer", "weight")
+        cells = ("output of layer (0: the embedding)", "input of layer", "weight")
         for label, stack, table in ((label, *item) for label, stacks in mixed.items() for item in stacks.items()):
             # States above do not exist.
             values = [[*row[: layer + 1], *[None] * len(row[layer + 1 :])] for layer, row in enumerate(table.tolist())]
-            maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (min(0.0, float(table.min())), None)))
+            maps.append(HeatMap(f"{label}, {stack}", *cells, values, 0, (min(0.0, float(table.min())), None)))
         figures.append(Figure("-history", "Weights of the layers below", maps))
     if others:
-        tables.append(of_records("-others", others))
+        tables["-others"] = results.of_records(others)
     header = ("model", "stack", "stream, least", "stream, most", "branch, least", "branch, most", "dead gates")
     rows: list[Sequence[Any]] = []
     notes = []

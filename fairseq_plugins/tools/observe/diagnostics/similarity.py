@@ -13,23 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fairseq_plugins.tools.observe.diagnostics import results
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
 from fairseq_plugins.tools.observe.diagnostics.observation import finished, recording
-from fairseq_plugins.tools.observe.diagnostics.results import (
-    BY_LAYER,
-    Analysis,
-    AnalysisResult,
-    AnalysisSettings,
-    each,
-    of_matrices,
-)
+from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisResult, AnalysisSettings
 from fairseq_plugins.tools.plots import Figure, HeatMap, Panel
 
 
 def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
     """Return the similarity of each stack, ``(L, L)``: row and column 0 are the lowest layer."""
-    model.eval()
     with torch.no_grad(), recording(model) as record:
         model.run_stacks(*batch.inputs)
     result = {}
@@ -41,26 +34,26 @@ def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
 
 
 def cosines(outputs: Tensor) -> Tensor:
-    """Compute cosines from the layers' outputs, ``(L, words, C)`` to ``(L, L)``."""
+    """Return the mean cosines of the layers' outputs, ``(L, words, C)`` to ``(L, L)``."""
     directions = normalize(outputs.double(), dim=-1)
     return torch.einsum("iwc,jwc->ij", directions, directions) / outputs.size(1)
 
 
 def run_similarity(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Heat maps of cosines."""
-    by_label = each(subjects, settings, similarity)
+    by_label = results.each(subjects, settings, similarity)
     matrices = [(label, *item) for label, stacks in by_label.items() for item in stacks.items()]
     least = min(float(matrix.min()) for *_, matrix in matrices)
     panels: list[Panel] = []
     rows: list[Sequence[Any]] = []
     for label, stack, matrix in matrices:
-        values = matrix.tolist()
-        panels.append(HeatMap(f"{label}, {stack}", BY_LAYER, BY_LAYER, "cosine similarity", values, 1, (least, 1.0)))
+        axes = (results.BY_LAYER, results.BY_LAYER, "cosine similarity")
+        panels.append(HeatMap(f"{label}, {stack}", *axes, matrix.tolist(), 1, (least, 1.0)))
         neighbours = matrix.diagonal(1)
         rows.append((label, stack, float(neighbours.mean()) if len(neighbours) else None, float(matrix[0, -1])))
-    table = of_matrices("", ("layer", "other", "cosine"), by_label, first=(0, 0))
+    table = results.of_matrices(("layer", "other", "cosine"), by_label, first=(0, 0))
     header = ("model", "stack", "neighbours, mean", "bottom and top")
-    return AnalysisResult([table], [Figure("", "Similarity of layer outputs", panels)], header, rows)
+    return AnalysisResult({"": table}, [Figure("", "Similarity of layer outputs", panels)], header, rows)
 
 
 ANALYSIS = Analysis("similarity", "cosine similarity between layer outputs", "B2T Fig. 5", run_similarity)

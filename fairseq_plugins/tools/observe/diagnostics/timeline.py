@@ -43,7 +43,7 @@ Courses = Mapping[str, Course]
 
 
 def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
-    """Return the entries of every training in ``paths``, by the name of the directory of its run.
+    """Return the entries of every training in ``paths``, by the directory of its run or the recorder's own file name.
 
     Args:
         paths: files of a recorder, or directories with some in them or below them.
@@ -58,7 +58,10 @@ def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
             raise UserError(f"{path}: no {NAME} in it or below it")
     if not files:
         raise UserError(f"no training given: name a {NAME}, or a directory with one")
-    places = {file: _place(file) for file in dict.fromkeys(file.absolute() for file in files)}
+    places = {}
+    for file in dict.fromkeys(file.absolute() for file in files):
+        directory = file.parent.parent if file.parent.name == CHECKPOINTS else file.parent
+        places[file] = directory if file.name == NAME else file
     above = os.path.commonpath([place.parent for place in places.values()])
     trainings: dict[str, list[Entry]] = {}
     for file, place in places.items():
@@ -71,16 +74,9 @@ def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
     return trainings
 
 
-def _place(file: Path) -> Path:
-    """Return the path that names a training: the directory of its run, or a recorder's file with a specific name."""
-    if file.name != NAME:
-        return file
-    return file.parent.parent if file.parent.name == CHECKPOINTS else file.parent
-
-
 def run_timeline(courses: Courses, settings: AnalysisSettings) -> AnalysisResult:
     """Return a table of everything and figures of what was recorded."""
-    rows: list[tuple[Any, ...]] = []
+    rows: Table = [("run", "update", "applied", "place", "kind", "value")]
     shown: list[Sequence[Any]] = []
     notes: list[str] = []
     for label, course in courses.items():
@@ -99,12 +95,11 @@ def run_timeline(courses: Courses, settings: AnalysisSettings) -> AnalysisResult
         sizes = gates | _last_values(course, "branch_size")  # weights of both signs have no mean
         dead = [place for place, weight in sizes.items() if abs(weight) < DEAD]
         notes += dead_gates(label, dead, len(gates), f" at update {course[-1].update}")
-    table = Table("", ("run", "update", "applied", "place", "kind", "value"), rows)
     header = ("run", "entries", "updates", "not applied", "gradient norm, first", "last", "largest part", "of")
     # An update that was dropped has given its number to the next.
     last = {label: list({entry.update: entry for entry in course}.values()) for label, course in courses.items()}
     figures = [*(_place_figure(last, kind) for kind in PLACES), _history_figure(last)]
-    return AnalysisResult([table], figures, header, shown, notes)
+    return AnalysisResult({"": rows}, figures, header, shown, notes)
 
 
 def _last_values(course: Course, kind: str) -> dict[str, float]:

@@ -14,31 +14,19 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.tools.observe.diagnostics import results
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.gradients import loss_of
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
-from fairseq_plugins.tools.observe.diagnostics.results import (
-    Analysis,
-    AnalysisResult,
-    AnalysisSettings,
-    of_records,
-    progress,
-    ratio,
-)
-from fairseq_plugins.tools.plots import Figure, Line, Lines, Panel
+from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisResult, AnalysisSettings
+from fairseq_plugins.tools.plots import Figure, Lines, Panel
 
 
 class Matrix(NamedTuple):
-    """One matrix. The update's entries are None without a later checkpoint.
+    """One matrix: layer, from 0; name in the layer, such as ``self_attn.q_proj``; norms of its gradient and its update.
 
-    Attributes:
-        layer: number of its layer, from 0.
-        kind: its name in the layer, for instance ``self_attn.q_proj``.
-        gradient: norm of its gradient.
-        relative_gradient: norm of the gradient relative to the largest of the model.
-        update: norm of its update.
-        relative_update: norm of the update relative to the largest of the model.
-        update_to_weight: norm of the update relative to that of the matrix before.
+    Relative norms are divided by the largest of the model; ``update_to_weight`` by the norm of the matrix before. The
+    update's entries are None without a later checkpoint.
     """
 
     stack: str
@@ -63,8 +51,7 @@ def matrices(model: Any) -> Iterator[tuple[str, int, str, Tensor]]:
 def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
     """Measure every matrix of ``model``: its gradient without dropout, and its distance to the weights of ``later``.
 
-    Raises:
-        UserError: the two models do not have the same matrices.
+    Raises UserError: the two models do not have the same matrices.
     """
     model.eval()
     model.zero_grad()
@@ -83,9 +70,9 @@ def updates(model: Any, batch: Batch, later: Any | None = None) -> list[Matrix]:
     largest, farthest = max(gradients), max((m for m in moved if m is not None), default=0.0)
     rows = []
     for (stack, layer, kind, p), gradient, move in zip(weights, gradients, moved, strict=True):
-        of_weight = ratio(move, float(p.detach().norm()))
-        relative = ratio(gradient, largest) or 0.0
-        rows.append(Matrix(stack, layer, kind, gradient, relative, move, ratio(move, farthest), of_weight))
+        of_weight = results.ratio(move, float(p.detach().norm()))
+        relative = results.ratio(gradient, largest) or 0.0
+        rows.append(Matrix(stack, layer, kind, gradient, relative, move, results.ratio(move, farthest), of_weight))
     return rows
 
 
@@ -101,18 +88,15 @@ def run_updates(subjects: Sequence[Subject], settings: AnalysisSettings) -> Anal
     by_label: dict[str, list[Matrix]] = {}
     for subject, later in pairs(subjects):
         label = subject.label if later is None else f"{subject.label} to {later.label}"
-        progress(label)
+        results.progress(label)
         batch = settings.batch(subject)
         other = None if later is None else later.build()
         by_label[label] = updates(subject.ready(batch, settings.seed), batch, other)
     names = list(dict.fromkeys(f"{m.stack} {m.kind}" for measured in by_label.values() for m in measured))
     panels: list[Panel] = []
     for column, title in (("relative_gradient", "gradient"), ("relative_update", "update")):
-        lines = []
-        for label, measured in by_label.items():
-            medians = [_median(measured, name, column) for name in names]
-            points = [(place, value) for place, value in enumerate(medians, start=1) if value is not None]
-            lines += [Line(label, points)] if points else []
+        medians = {label: [_median(ms, name, column) for name in names] for label, ms in by_label.items()}
+        lines = [line for label, values in medians.items() if (line := results.numbered(label, values)).points]
         if lines:
             panels.append(Lines(title, "", "norm / the model's largest", lines, log_y=True, x_ticks=names))
     header = ("model", "matrix", "gradient", "update", "update / weight")
@@ -120,14 +104,14 @@ def run_updates(subjects: Sequence[Subject], settings: AnalysisSettings) -> Anal
     rows: list[Sequence[Any]] = []
     for label, measured in by_label.items():
         for name in names:
-            medians = [_median(measured, name, column) for column in columns]
-            if medians[0] is not None:
-                rows.append((label, name, *medians))
+            row = [_median(measured, name, column) for column in columns]
+            if row[0] is not None:
+                rows.append((label, name, *row))
     title = "Gradient and update of each kind of matrix, median over the layers"
     figure = Figure("", title, panels, columns=1, width=8.0)
     note = "no updates: these need two checkpoints of a training (--checkpoint EARLIER LATER)"
     notes = [] if any(later is not None for _, later in pairs(subjects)) else [note]
-    return AnalysisResult([of_records("", by_label)], [figure], header, rows, notes)
+    return AnalysisResult({"": results.of_records(by_label)}, [figure], header, rows, notes)
 
 
 def _median(measured: Sequence[Matrix], name: str, column: str) -> float | None:

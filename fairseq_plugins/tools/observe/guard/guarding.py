@@ -1,12 +1,10 @@
 """The guard of one training: judges each update before the weights are changed.
 
-An update is judged where ``Trainer.clip_grad_norm`` is called: the gradients of all processes are added up, the weights
-are not changed yet. An abnormal update leaves ``Trainer.train_step`` by its own exception, which none of fairseq's
-handlers catches, and the caller gets ``None``, as after an overflow. Loss and norm are the same in every process, so
-all decide alike without communication.
+The guard judges an update where ``Trainer.clip_grad_norm`` is called, with the gradients of all processes and before
+the weights change. An abnormal update leaves ``Trainer.train_step`` with an exception that fairseq does not catch; the
+caller gets ``None``, as after an overflow. All processes have equal losses and norms, so they decide alike.
 
-Without an action the guard only ends a training where fairseq gives up: fairseq itself prints the norm of every weight,
-every gradient that is not finite, and a trace.
+Without an action, the guard only ends a training where fairseq gives up; fairseq would print every weight and a trace.
 """
 
 from __future__ import annotations
@@ -21,16 +19,9 @@ import torch
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged
+from fairseq_plugins.tools.observe.guard import repeating
 from fairseq_plugins.tools.observe.guard.places import FaultPlace, PlaceBands, weakest
 from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch, begins
-from fairseq_plugins.tools.observe.guard.repeating import (
-    REPEATING,
-    LeftUpdate,
-    Repeated,
-    balanced_meters,
-    repeat,
-    reset_factor,
-)
 from fairseq_plugins.tools.observe.guard.signals import Finding, Signals, Update, hopeless
 from fairseq_plugins.tools.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
 from fairseq_plugins.tools.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
@@ -46,7 +37,7 @@ NOTED = "noted"
 ENDS = "the training ends here"
 
 
-class Abnormal(LeftUpdate):
+class Abnormal(repeating.LeftUpdate):
     """Leaves an update that is abnormal."""
 
     def __init__(self, update: Update, finding: Finding, action: str, says: str) -> None:
@@ -55,18 +46,12 @@ class Abnormal(LeftUpdate):
 
 
 class Guard:
-    """The guard of one training.
-
-    Args:
-        trainer: its trainer, which has a recorder if there is an action.
-        criterion: its criterion, which reports the losses if there is an action.
+    """The guard of one training; with an action of the user, there is a recorder, and the criterion reports losses.
 
     Attributes:
         acts: whether the user has chosen an action.
-        signals: bands over loss and gradient norm.
-        places: bands over the recorder's statistics.
         outputs: results of the criterion in the current update.
-        in_a_row: abnormal updates since the last normal one.
+        in_a_row: abnormal updates since the last normal update.
     """
 
     def __init__(self, trainer: Trainer, criterion: Any) -> None:
@@ -85,11 +70,7 @@ class Guard:
             logger.info("divergence guard: %s", self.settings.divergence_action)
 
     def end(self, trainer: Trainer, update: int, reason: str, says: str = "") -> NoReturn:
-        """End the training.
-
-        Raises:
-            Diverged: always.
-        """
+        """End the training: always raises Diverged."""
         self._tell(trainer, update, reason, says, ends=True)
         raise Diverged(f"diverged at update {update}: {reason}") from None
 
@@ -120,12 +101,9 @@ class Guard:
 
         values = [*map(total, ("loss", "nll_loss", "ntokens", "sample_size")), norm]
         # A Python number stays on the host: sending it to a GPU would synchronise.
-        on_device = [number for number, value in enumerate(values) if isinstance(value, torch.Tensor)]
-        if on_device:
-            device = values[on_device[0]].device
-            stacked = torch.stack([values[number].to(device, torch.float64) for number in on_device])
-            for number, value in zip(on_device, stacked.tolist(), strict=True):
-                values[number] = value
+        if on_device := [value for value in values if isinstance(value, torch.Tensor)]:
+            read = iter(torch.stack([value.to(on_device[0].device, torch.float64) for value in on_device]).tolist())
+            values = [next(read) if isinstance(value, torch.Tensor) else value for value in values]
         loss, nll, tokens, size, length = values
         criterion = trainer.get_criterion()
         if not any("nll_loss" in output for output in self.outputs):
@@ -147,11 +125,7 @@ class Guard:
     def _place(
         self, update: Update, train_step: Callable[..., Any], trainer: Trainer, samples: Any
     ) -> FaultPlace | None:
-        """Repeat the same update under the hooks of the recorder and of the search for its place.
-
-        Returns:
-            None where processes do not compute each update together.
-        """
+        """Repeat the update under hooks and return where it fails; None if processes do not compute it together."""
         if trainer.cfg.optimization.use_bmuf or trainer.cfg.distributed_training.ddp_backend == "slowmo":
             return None
         recorder = recorder_of(trainer)
@@ -159,7 +133,7 @@ class Guard:
             recorder.measured = {}
             recorder.start(trainer, samples)
         try:
-            search = repeat(train_step, trainer, samples)
+            search = repeating.repeat(train_step, trainer, samples)
         finally:
             if recorder is not None:
                 recorder.stop()
@@ -173,7 +147,7 @@ class Guard:
         # Torch's scaler unscales once per update, and must be told that the update is over.
         if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
             scaler.update()
-        reset_factor(trainer.optimizer)
+        repeating.reset_factor(trainer.optimizer)
         trainer.zero_grad()
 
     def _tell(self, trainer: Trainer, update: int, reason: str, says: str, ends: bool = False) -> None:
@@ -188,11 +162,7 @@ class Guard:
             logger.info(record(update, text, reason if ends else ""))
 
     def _look_for_plateau(self, trainer: Trainer) -> None:
-        """Look at the loss of an update that was applied.
-
-        Raises:
-            Diverged: the training has failed to train, and the action is to stop.
-        """
+        """Look at the loss of an update that was applied; raises Diverged if the action on failed trainings is stop."""
         # Torch's automatic mixed precision repeats an update inside itself: the repeated one counts.
         update, self._pending = self._pending, None
         if not self.acts or update is None or trainer.get_num_updates() != update.number:
@@ -210,15 +180,9 @@ class Guard:
 
 
 def record(update: int, text: str, ends: str = "") -> str:
-    """Return an action of the guard as the line of a log that programs read.
-
-    Args:
-        update: number of the update.
-        text: the problem and the action, for a reader.
-        ends: why the training ends here, if it does.
-    """
+    """Return an action of the guard as the line of a log that programs read; ``ends`` is why the training ends."""
     line = json.dumps({"divergence_guard": text, "update": update, "ends": ends})
-    # Without inner braces it can be found at the end of a line of the log.
+    # A reader finds a record without inner braces at the end of a line of the log.
     return "{" + line[1:-1].replace("{", "\\u007b").replace("}", "\\u007d") + "}"
 
 
@@ -234,22 +198,18 @@ def guard_of(trainer: Trainer) -> Guard:
 
 
 def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.train_step`` under guard.
-
-    Raises:
-        Diverged: the training ends.
-    """
+    """``Trainer.train_step`` under guard. Raises Diverged: the training ends."""
     guard = guard_of(trainer)
     guard.outputs, guard._pending = [], None
     try:
-        with balanced_meters():
+        with repeating.balanced_meters():
             result = train_step(trainer, samples, *args, **kwargs)
     except Abnormal as abnormal:
         update = abnormal.update
         place = guard._place(update, train_step, trainer, samples)
         guard._drop(trainer)
         if recorder := recorder_of(trainer):
-            # The last numbers of a failing run are the interesting ones, whatever the interval.
+            # The last numbers of a failing run matter most, also between recorded updates.
             recorder.finish(trainer, repeated=True)
         reason = with_place(abnormal.finding.reason, update.learning_rate, place)
         if abnormal.action == STOP:
@@ -265,10 +225,10 @@ def judge(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kw
 
     Raises:
         Abnormal: the update must be left.
-        Repeated: it was made only for its statistics.
+        Repeated: the update was repeated only for its statistics.
     """
-    if getattr(trainer, REPEATING, False):
-        raise Repeated
+    if getattr(trainer, repeating.REPEATING, False):
+        raise repeating.Repeated
     guard = guard_of(trainer)
     norm: Any = math.inf
     refusal: Exception | None = None

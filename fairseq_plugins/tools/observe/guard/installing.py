@@ -33,8 +33,7 @@ def attach(
 ) -> None:
     """``Trainer.__init__`` that gives the trainer a guard.
 
-    Raises:
-        UserError: there is an action, and the processes of the training do not have the same gradients.
+    Raises UserError: there is an action, and the processes of the training do not have the same gradients.
     """
     acts = isinstance(criterion, WithDiagnostics) and criterion.settings.divergence_action is not None
     if acts and (cfg.optimization.use_bmuf or cfg.distributed_training.ddp_backend == "slowmo"):
@@ -47,11 +46,7 @@ def attach(
 
 
 def check_norms(check: Callable[..., None], trainer: Trainer, *args: Any) -> None:
-    """``Trainer._check_grad_norms``: processes with different gradients, which is no divergence.
-
-    Raises:
-        UserError: they are different.
-    """
+    """``Trainer._check_grad_norms``: different gradients in the processes are a UserError and no divergence."""
     try:
         check(trainer, *args)
     except FloatingPointError as error:
@@ -93,8 +88,7 @@ def load(
 def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, epoch_itr: Any, *args: Any) -> Any:
     """``fairseq_cli.train.train``, the only function with the position in the data; saves a training that was ended.
 
-    Raises:
-        Diverged: passed on, or the training is complete and its weights are not finite.
+    Raises Diverged: passed on, or the training is complete and its weights are not finite.
     """
     try:
         valid_losses, should_stop = train(cfg, trainer, task, epoch_itr, *args)
@@ -112,11 +106,7 @@ def keep_last(train: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, 
 
 
 def refuse_broken_weights(trainer: Trainer, valid_losses: Sequence[float | None]) -> None:
-    """Check a complete training, since no update follows that would notice.
-
-    Raises:
-        Diverged: some weights or the last validation loss are not finite.
-    """
+    """Check a complete training, which no update follows; raises Diverged if weights or validation loss are broken."""
     if broken := not_finite(trainer.get_model()):
         more = f" and {len(broken) - 1} more weights" if len(broken) > 1 else ""
         reason = f"{broken[0]}{more}, also in the last checkpoint, are not finite"
@@ -133,7 +123,7 @@ def _save_last(trainer: Trainer, epoch_itr: Any) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         state = {"train_iterator": epoch_itr.state_dict(), "val_loss": None}
-        # Without it the next validation would be the best, and overwrite the checkpoint that is.
+        # Otherwise the next validation would count as the best, and overwrite the best checkpoint.
         if hasattr(checkpoint_utils.save_checkpoint, "best"):
             state["best"] = checkpoint_utils.save_checkpoint.best
         trainer.save_checkpoint(str(path), state)

@@ -65,8 +65,8 @@ class PlaceBands:
     def place(self, update: int, values: Mapping[str, float]) -> FaultPlace | None:
         """Return the place that left its band first; ``None`` if nothing was recorded before.
 
-        Of several, the first activation of the forward pass, else the first gradient of the backward pass; of those
-        that are not finite, if there are any. If none has left its band, the one furthest from its mean.
+        Values that are not finite come first, then the first activation of the forward pass, then the first gradient
+        of the backward pass. If no place has left its band, the place furthest from its mean is returned.
         """
         since = self._outside(update, values)
         since = {name: first for name, first in since.items() if not math.isfinite(values[name])} or since
@@ -81,15 +81,13 @@ class PlaceBands:
         return FaultPlace(place, f"{how} since update {since[first]}")
 
     def _furthest(self, values: Mapping[str, float]) -> FaultPlace | None:
-        known = {name: value for name, value in values.items() if name in self._bands and value > 0}
-        if not known:
+        far = {n: self._bands[n].distance(math.log(v)) for n, v in values.items() if n in self._bands and v > 0}
+        if not far:
             return None
-        distances = {name: self._bands[name].distance(math.log(value)) for name, value in known.items()}
-        worst = max(distances, key=lambda name: (abs(distances[name]), name.rpartition("/")[2] in ACTIVATIONS))
+        worst = max(far, key=lambda name: (abs(far[name]), name.rpartition("/")[2] in ACTIVATIONS))
         place, _, kind = worst.rpartition("/")
-        return FaultPlace(
-            place, f"{kind} {known[worst]:.3g} is furthest from its mean, {distances[worst]:+.1f} deviations"
-        )
+        how = f"{values[worst]:.3g} is furthest from its mean, {far[worst]:+.1f} deviations"
+        return FaultPlace(place, f"{kind} {how}")
 
 
 def _is_of_place(name: str) -> bool:

@@ -24,9 +24,7 @@ SENTENCES = 20_000
 def target_entropy(task: Any, subset: str) -> float | None:
     """Return the entropy of a training set's target tokens in bits per token, end marks included; ``None`` if unknown.
 
-    Args:
-        task: a task of fairseq with the subset loaded.
-        subset: its name.
+    The task has the subset of that name loaded.
     """
     counts: Counter[int] = Counter()
     try:
@@ -56,11 +54,7 @@ def begins(schedule: Any, updates: int) -> int:
 
 
 class PlateauWatch:
-    """Compares the running training loss with that entropy.
-
-    Args:
-        begin: first update of the comparison; 0 for never.
-    """
+    """Compares the running training loss with that entropy, from the update ``begin`` on; 0 for never."""
 
     def __init__(self, begin: int) -> None:
         self._begin = begin
@@ -69,13 +63,9 @@ class PlateauWatch:
         self.failed = False
 
     def look(self, update: int, nll: float, task: Any, subset: str) -> str | None:
-        """Add the loss of an applied update; returns the verdict when it is new.
+        """Add the negative log-likelihood of an applied update, in bits a token; returns the verdict when it is new.
 
-        Args:
-            update: number of the update.
-            nll: its negative log-likelihood, in bits a token.
-            task: its training set is read at most once.
-            subset: name of the training set.
+        The training set ``subset`` of the task is read at most once.
         """
         self._mean.take(nll)
         if not self._begin or update < self._begin or update % EVERY or self._mean.count < EVERY:

@@ -33,9 +33,7 @@ class Repeated(LeftUpdate):
 def is_finite(x: Any) -> bool:
     """Return whether the output of a module is finite; of several outputs only the first, others may be masks."""
     first = x[0] if isinstance(x, (tuple, list)) and x else x
-    if not isinstance(first, Tensor) or not first.is_floating_point():
-        return True
-    return bool(torch.isfinite(first.detach()).all())
+    return not isinstance(first, Tensor) or bool(torch.isfinite(first.detach()).all())
 
 
 def not_finite(model: nn.Module) -> list[str]:
@@ -90,10 +88,9 @@ class FirstNotFinite:
 
 
 def repeat(train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> FirstNotFinite:
-    """Compute the update once more until its gradients are complete, with the same dropout; every process calls this.
+    """Compute the update once more until its gradients are complete, with the same dropout, and return what hooks saw.
 
-    Returns:
-        What the hooks have seen.
+    Every process calls this.
     """
     model = trainer.get_model()
     search = FirstNotFinite(model)
@@ -129,7 +126,7 @@ def balanced_meters() -> Iterator[None]:
 def reset_factor(optimizer: Any) -> None:
     """Reset the factor by which a dropped update has multiplied its gradients.
 
-    fairseq's optimizer for bfloat16 keeps that beside the gradients until a step, and ``zero_grad`` leaves it there.
+    fairseq's optimizer for bfloat16 keeps the factor until a step, and ``zero_grad`` does not change the factor.
     """
     if hasattr(optimizer, "_multiply_factor") and optimizer.scaler is None:
         optimizer._multiply_factor = 1.0

@@ -16,15 +16,12 @@ WINDOW, RECENT = 30, 10
 
 @dataclass
 class Band:
-    """Mean and deviation of the last values, weighted towards the newest.
+    """Mean and variance of the last values, weighted towards the newest; ``count`` is the number of values so far.
 
     Attributes:
         floor: minimum deviation, so that a constant sequence is not a problem.
         window: number of values over which a value's weight falls by the factor e; the first ``window`` values count
             alike.
-        count: number of values so far.
-        mean: mean of the values.
-        variance: variance of the values.
     """
 
     floor: float
@@ -67,11 +64,10 @@ class Update:
     """Measurements of one update before its step; the same in every process.
 
     Attributes:
-        number: number of the update, from 1; updates that are dropped keep their number for the next.
-        loss: loss in bits per token; under ``--sentence-avg`` the negative log-likelihood.
+        number: from 1; updates that are dropped keep their number for the next.
+        loss: in bits per token; under ``--sentence-avg`` the negative log-likelihood.
         nll: negative log-likelihood in bits per token.
         norm: L2 norm of all gradients of the mean loss before clipping; not finite after an overflow of float16.
-        learning_rate: learning rate of the update.
         scaled: whether the loss is scaled, in float16.
         tokens: target tokens of the batch.
     """
@@ -93,11 +89,9 @@ class Finding(NamedTuple):
 
 
 class Signals:
-    """Bands over the loss and the logarithm of the gradient norm of a training.
+    """Bands over the loss and the logarithm of the gradient norm of a training, ``limit`` deviations above the mean.
 
-    Args:
-        limit: width of the bands, in deviations above the mean.
-        even: loss in bits of a uniform guess over the dictionary; 0 if unknown.
+    ``even`` is the loss in bits of a uniform guess over the dictionary; 0 if unknown.
     """
 
     def __init__(self, limit: float, even: float = 0.0) -> None:
@@ -147,7 +141,7 @@ class Signals:
         return f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({distance:.0f} deviations)"
 
     def take(self, update: Update) -> None:
-        """Add an update to the bands that is applied although :meth:`judge` has found a problem."""
+        """Add an update to the bands, also one that is applied although :meth:`judge` has found a problem."""
         # A distant value enters as the edge of half the band: one value must not widen the band for the next.
         self.loss.take_bounded(update.loss, self.limit / 2)
         self._recent.take(update.loss)
@@ -163,8 +157,7 @@ class Signals:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the result of :meth:`state`."""
         for name, band in self._bands().items():
-            if name in state:
-                band.count, band.mean, band.variance = state[name]
+            band.count, band.mean, band.variance = state.get(name, (band.count, band.mean, band.variance))
 
     def _bands(self) -> dict[str, Band]:
         bands = {"loss": self.loss, "norm": self.norm, "tokens": self._tokens}
@@ -176,22 +169,13 @@ def _log(value: float) -> float:
 
 
 def hopeless(update: Update, given_up: bool) -> str:
-    """Return why no training can go on from this update; empty if it may.
+    """Return why no training can continue from this update; empty if it may.
 
-    Args:
-        update: the update.
-        given_up: fairseq has given up, for instance lowering the loss scale.
+    ``given_up``: fairseq has given up, for instance lowering the loss scale.
     """
-    if not math.isfinite(update.loss):
-        return f"the loss is {_in_words(update.loss)}"
-    if given_up:
+    if math.isfinite(update.loss) and given_up:
         return "minimum loss scale reached" if update.scaled else "the gradient norm is not finite"
-    if not math.isfinite(update.norm) and not update.scaled:
-        return f"the gradient norm is {_in_words(update.norm)}"
+    for name, value, may_overflow in (("loss", update.loss, False), ("gradient norm", update.norm, update.scaled)):
+        if not math.isfinite(value) and not may_overflow:
+            return f"the {name} is {'not a number' if math.isnan(value) else 'infinite'}"
     return ""
-
-
-def _in_words(value: float) -> str:
-    if math.isnan(value):
-        return "not a number"
-    return "infinite" if value > 0 else "minus infinity"

@@ -89,7 +89,7 @@ class ActivationWatch:
         model: the model.
         connections: its sub-layers.
         named_norms: its :func:`norms`.
-        empty: for each mini-batch of the update whether it is only a dummy, because this process has no more.
+        empty: whether each mini-batch of the update is only a dummy, because this process has no more.
     """
 
     def __init__(
@@ -123,12 +123,12 @@ class ActivationWatch:
     def hooked(self) -> contextlib.AbstractContextManager[None]:
         """Watch the passes inside the context."""
         residuals = [(sub.residual, partial(self._see_residual, sub.name)) for sub in self._sub_layers]
-        of_norms = [(norm, partial(self._see_norm, name)) for name, norm in self._named_norms.items()]
+        of_norms = [(norm, partial(self._see_norm, f"{name}/{NORM}")) for name, norm in self._named_norms.items()]
         return hooked([*residuals, *of_norms])
 
     @contextlib.contextmanager
     def forward_pass(self) -> Iterator[None]:
-        """Mark a forward pass. Outside of one, activation checkpointing runs layers again, for the backward pass."""
+        """Mark a forward pass. Outside of it, activation checkpointing runs layers again, for the backward pass."""
         self._forward = True
         try:
             yield
@@ -162,4 +162,4 @@ class ActivationWatch:
             branch.register_hook(partial(self._add, f"{name}/{BRANCH_GRADIENT}"))
 
     def _see_norm(self, name: str, module: nn.Module, inputs: Any, output: Tensor) -> None:
-        self._add_forward(f"{name}/{NORM}", output)
+        self._add_forward(name, output)

@@ -1,11 +1,12 @@
 """``<name>_with_diagnostics``: a registered criterion with the settings of recorder and guard, and no other change.
 
-The criterion switches the recorder on and tells it when a forward pass runs. Its class keeps the name of the class that
-it extends: fairseq compares that name on resume, so a run can be recorded from any checkpoint on.
+The criterion switches the recorder on and reports forward passes. Its class keeps the name of the extended class, which
+fairseq compares on resume, so a run can be recorded from any checkpoint on.
 """
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -60,14 +61,17 @@ class Diagnostics:
 
 
 class WithDiagnostics(FairseqCriterion):
-    """Mixin for criteria that :func:`extend` makes. Listed before the extended class."""
+    """Mixin for criteria that :func:`extend` makes. Listed before the extended class.
+
+    Attributes:
+        settings: the added flags.
+        watch: set during a recorded update; ``forward_pass()`` is a context, and ``saw()`` gets the result.
+        listeners: called with the result of every forward pass in training.
+    """
 
     settings: Diagnostics
-    """The flags that were added."""
     watch: Any = None
-    """Set during an update that is recorded: its ``forward_pass()`` is a context, and ``saw()`` gets the result."""
     listeners: Sequence[Callable[[Any], None]] = ()
-    """Each is called with the result of every forward pass in training."""
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "WithDiagnostics":
@@ -78,11 +82,9 @@ class WithDiagnostics(FairseqCriterion):
 
     def forward(self, model: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the extended criterion, and report its forward pass."""
-        if self.watch is None:
+        with self.watch.forward_pass() if self.watch else contextlib.nullcontext():
             result = super().forward(model, sample, *args, **kwargs)
-        else:
-            with self.watch.forward_pass():
-                result = super().forward(model, sample, *args, **kwargs)
+        if self.watch:
             self.watch.saw(result[0], result[1])
         if self.training:
             for listener in self.listeners:
@@ -91,13 +93,9 @@ class WithDiagnostics(FairseqCriterion):
 
 
 def extend(name: str) -> None:
-    """Register ``<name>_with_diagnostics``; a second call does nothing.
+    """Register ``<name>_with_diagnostics`` for a registered criterion with a dataclass; a second call does nothing.
 
-    Args:
-        name: a registered criterion with a dataclass.
-
-    Raises:
-        UserError: there is no criterion of that name.
+    Raises UserError: there is no criterion of that name.
     """
     if name + SUFFIX in CRITERION_REGISTRY:
         return

@@ -59,8 +59,7 @@ def parse(line: str) -> Entry | None:
 def read(path: str | os.PathLike[str]) -> list[Entry]:
     """Return the entries of a file, the oldest first; incomplete lines are skipped.
 
-    Raises:
-        UserError: there is no such file, or it cannot be read.
+    Raises UserError: the file cannot be read.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as lines:
@@ -70,11 +69,7 @@ def read(path: str | os.PathLike[str]) -> list[Entry]:
 
 
 class EntryFile:
-    """The file of a run.
-
-    Raises:
-        UserError: nothing can be written there.
-    """
+    """The file of a run; a UserError if nothing can be written there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -101,7 +96,7 @@ class EntryFile:
                 file.write(b"\n")
 
     def __call__(self, entry: Entry) -> None:
-        """Append ``entry``. A full disk does not end the training: it logs a warning and leaves the file unchanged."""
+        """Append ``entry``. A full disk does not end the training: it logs a warning, and the file stays unchanged."""
         size = self.path.stat().st_size if self.path.exists() else 0
         try:
             with self.path.open("a", encoding="utf-8", newline="\n") as file:

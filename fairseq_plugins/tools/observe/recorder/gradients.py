@@ -1,8 +1,8 @@
 """Norms of parameter gradients, by sub-layer, as the optimizer sees them before clipping.
 
-In half precision the gradients are multiplied by the loss scale and summed over a batch; their norm then overflows long
-before the gradient itself is large (https://github.com/facebookresearch/fairseq/issues/4555). Here every norm is taken
-in float32, squared in float64, and brought to the mean over the batch by the factor that the optimizer holds.
+In half precision, gradients are multiplied by the loss scale and summed over a batch; their norm overflows long before
+the gradient itself is large (https://github.com/facebookresearch/fairseq/issues/4555). Here norms are taken in float32,
+squared in float64, and multiplied by the factor that the optimizer holds, which makes them means over the batch.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def has_scale(optimizer: Any) -> bool:
 def remaining_factor(optimizer: Any) -> float:
     """Return the factor that the gradients still lack, between ``multiply_grads`` and clipping.
 
-    fairseq's half-precision optimizers keep 1 / (loss scale * sample size) beside the gradients until the step. Torch's
-    automatic mixed precision has divided by the sample size but not by the scale; the others lack nothing.
+    fairseq's half-precision optimizers keep 1 / (loss scale * sample size) separately until the step. Torch's automatic
+    mixed precision has divided by the sample size but not by the scale; other optimizers lack nothing.
     """
     if hasattr(optimizer, "_multiply_factor"):
         return float(optimizer._multiply_factor)

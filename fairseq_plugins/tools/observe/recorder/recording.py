@@ -1,11 +1,10 @@
 """The recorder inside fairseq's trainer: it watches every N-th update and passes its entry to observers.
 
-Gradients are measured after the processes have added theirs and the trainer has divided by the sample size, before
-anything is clipped: that is where ``Trainer.clip_grad_norm`` is called. Observers get the entry after the update, even
-if it ends the training, since the last gradients of a failing run are the interesting ones.
+Gradients are measured where ``Trainer.clip_grad_norm`` is called: added over the processes, divided by the sample size,
+not yet clipped. Observers get the entry after the update, even if the update ends the training.
 
-A model of 60 layers has a thousand numbers. fairseq's meters, which TensorBoard and Weights & Biases read, have all
-under ``diagnostics/``; the progress bars that print lines omit them.
+fairseq's meters, which TensorBoard and Weights & Biases read, have all numbers under ``diagnostics/``, a thousand at 60
+layers; progress bars that print lines omit them.
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
 from fairseq.logging.progress_bar import BaseProgressBar, JsonProgressBar
 from fairseq.trainer import Trainer
-from torch import nn
 
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.observe.recorder import activations, gradients
 from fairseq_plugins.tools.observe.recorder.activations import BRANCH_GRADIENT, ActivationWatch
 from fairseq_plugins.tools.observe.recorder.criteria import WithDiagnostics
@@ -43,8 +40,8 @@ class Recorder:
     """Recorder of one training.
 
     Attributes:
-        observers: each is called with every entry, in order, in every process, which all have the same entries; the
-            last statements of an update. To watch a run, append to this list of ``recorder_of(trainer)``.
+        observers: called with every entry, in order, at the end of an update; all processes have the same entries. To
+            watch a run, append to this list of ``recorder_of(trainer)``.
         measured: the numbers of the current update; empty until they are measured.
     """
 
@@ -66,10 +63,11 @@ class Recorder:
         self._update = 0
         self.measured: Mapping[str, float] = {}
         what = f"gradients, {len(self._sub_layers)} residual connections and {len(self._norms)} norms"
-        logger.info("every %d updates the recorder writes%s: %s", criterion.settings.diagnostics_interval, where, what)
+        interval = criterion.settings.diagnostics_interval
+        logger.info("the recorder writes every %d updates%s: %s", interval, where, what)
 
     def is_due(self, made: int) -> bool:
-        """Return whether the update after ``made`` ones is recorded; before the first of them the file is cut there."""
+        """Return whether the update after ``made`` updates is recorded; the first call cuts the file there."""
         if not self._begun and self._file is not None:
             self._file.resume(made)
         self._begun = True
@@ -91,11 +89,10 @@ class Recorder:
 
     def measure(self, trainer: Trainer) -> None:
         """Read the numbers of the update, and stop watching. Every process calls this at the same time."""
-        watch = self._watch
-        if watch is not None:
+        if (watch := self._watch) is not None:
             self.stop()
             self._update = trainer.get_num_updates() + 1
-            self.measured = values_of(trainer, watch, self._sub_layers, trainer.get_criterion())
+            self.measured = values_of(trainer, watch, self._sub_layers)
 
     def finish(self, trainer: Trainer, repeated: bool = False) -> None:
         """Pass the entry, if there is one, to the observers."""
@@ -120,9 +117,7 @@ def without_diagnostics(format_stats: Callable[..., Any], bar: Any, stats: Any, 
     return format_stats(bar, kept, *args, **kwargs)
 
 
-def values_of(
-    trainer: Trainer, watch: ActivationWatch, connections: list[SubLayer], criterion: nn.Module
-) -> dict[str, float]:
+def values_of(trainer: Trainer, watch: ActivationWatch, connections: list[SubLayer]) -> dict[str, float]:
     """Return all numbers of an update whose gradients are ready for clipping; the same in every process."""
     device = next(trainer.get_model().parameters()).device
     vector = watch.vector(device)
@@ -133,9 +128,8 @@ def values_of(
     values = {"loss": loss_sum / (size or 1.0) / math.log(2), "learning_rate": float(trainer.get_lr())}
     if scale is not None:
         values["loss_scale"] = scale
-    # The trainer does the same, so the mean over the batch is the same here.
-    factor = gradients.remaining_factor(trainer.optimizer)
-    values.update(gradients.gradient_norms((trainer.get_model(), criterion), factor))
+    modules, factor = (trainer.get_model(), trainer.get_criterion()), gradients.remaining_factor(trainer.optimizer)
+    values.update(gradients.gradient_norms(modules, factor))
     values.update(activations.scales(connections))
     values.update(activations.history_weights(trainer.get_model()))
     for name, squares, count in watch.read(sums):
@@ -152,16 +146,9 @@ def recorder_of(trainer: Trainer) -> Recorder | None:
 def attach(
     build: Callable[..., None], trainer: Trainer, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
 ) -> None:
-    """``Trainer.__init__`` that gives the trainer a recorder if the criterion has one.
-
-    Raises:
-        UserError: the parameters are sharded over processes, so no sub-layer has its own gradient.
-    """
-    recorded = isinstance(criterion, WithDiagnostics)
-    if recorded and cfg.distributed_training.ddp_backend == "fully_sharded":
-        raise UserError("a criterion with diagnostics cannot read the gradients of --ddp-backend fully_sharded")
+    """``Trainer.__init__`` that gives the trainer a recorder if the criterion has one."""
     build(trainer, cfg, task, model, criterion, quantizer)
-    if recorded:
+    if isinstance(criterion, WithDiagnostics):
         setattr(trainer, ATTRIBUTE, Recorder(trainer, criterion))
 
 
