@@ -1,13 +1,12 @@
-"""The file with every table of speed: its parts, its commands and failures, with made-up times."""
+"""The files with every table of speed: their rows, commands and failures, with made-up times."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -46,31 +45,46 @@ def test_a_table_has_medians_and_quartiles_of_ratios_within_a_round(monkeypatch:
     ]
 
 
-def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
-    out, asked = tmp_path / "results" / "here.md", []
+def test_the_files(run_all: ModuleType, tmp_path: Path) -> None:
+    out, asked = tmp_path / "results", []
 
-    def output(arguments: Sequence[str]) -> str:
+    def output(arguments: Sequence[str]) -> Iterator[str]:
         asked.append(list(arguments))
         if "optimizer" in arguments[0]:
-            assert "## Chunked loss" in out.read_text(encoding="utf-8")  # if the next is cut, the first is kept
-            raise subprocess.CalledProcessError(3, "python", output="What came before.\n")
-        return "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n"
+            yield "What came\tbefore.\n"
+            raise subprocess.CalledProcessError(3, "python")
+        yield from (
+            "A machine; 2 rounds\n",
+            "\n",
+            "| arch | to stock | note |\n",
+            "|---|---:|---|\n",
+            "| x | 0.5 | |\n",
+        )
+        assert "\tx\tto stock\t0.5\n" in (out / "output_and_loss.tsv").read_text(
+            encoding="utf-8"
+        )  # kept if it ends here
+        yield from ("\n", "| clock | s |\n", "| --- | --- |\n", "| wall | 1 |\n")
 
     tables = {name: run_all.CPU_TABLES[name] for name in ("loss", "optimizer")}
-    args = argparse.Namespace(rounds=2, out=out, more=["--threads", "2"])
-    assert run_all.make(tables, args, output) == ["optimizer"]
+    args = argparse.Namespace(rounds=2, out=out, more=["--threads", "2"], gpu=False)
+    for _ in range(2):
+        assert run_all.make(tables, args, output) == ["optimizer"]
     rounds = ["--rounds", "2", "--threads", "2"]
-    assert asked == [["benchmarks/output_and_loss.py", *rounds], ["benchmarks/optimizer_time.py", *rounds]]
-    text = out.read_text(encoding="utf-8")
-    head, loss, optimizer = re.split(r"^## ", text, flags=re.MULTILINE)
-    assert head.startswith("# Speed, 20")
-    names = ["Processor", "Flags", "Cores", "Versions", "Revision"]
-    assert re.findall(r"^- (\w+): \S", head, re.MULTILINE) == names
-    assert loss == (
-        "Chunked loss\n\n`python benchmarks/output_and_loss.py --rounds 2 --threads 2`\n\n"
-        "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n\n"
+    assert asked[:2] == [["benchmarks/output_and_loss.py", *rounds], ["benchmarks/optimizer_time.py", *rounds]]
+    loss, optimizer = (
+        (out / f"{kind}.tsv").read_text(encoding="utf-8") for kind in ("output_and_loss", "optimizer_time")
     )
-    assert optimizer.endswith("What came before.\n\n\nFailed with exit code 3.\n")
+    header, *rows = [line.split("\t") for line in loss.splitlines()]
+    assert tuple(header) == run_all.COLUMNS
+    facts = ["command", "processor", "flags", "cores", "versions", "date"]
+    assert [row[4] for row in rows[:6]] == facts
+    assert rows[0][2:] == ["loss", "", "command", "python benchmarks/output_and_loss.py --rounds 2 --threads 2"]
+    found = [["", "", "A machine; 2 rounds"], ["x", "to stock", "0.5"], ["wall", "s", "1"]]
+    assert [row[3:] for row in rows[6:9]] == found
+    assert [row[3:] for row in rows[15:]] == found  # the second time comes below the first
+    assert all(row[0] == run_all.description(gpu=False)["machine"] and row[1] for row in rows)
+    ends = [line.split("\t")[3:] for line in optimizer.splitlines()[-2:]]
+    assert ends == [["", "", "What came before."], ["", "exit code", "3"]]
 
 
 def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
