@@ -120,10 +120,8 @@ class MomentOptimizer(torch.optim.Optimizer):
             state["step"] = 0
             for name in MOMENTS:
                 state[name] = torch.zeros_like(p, dtype=dtype)
-        # fairseq restores a checkpoint's state on the CPU. To ask is cheaper than a call of `to` that does nothing.
-        if state["exp_avg"].dtype != dtype or state["exp_avg"].device != p.device:
-            for name in MOMENTS:
-                state[name] = state[name].to(device=p.device, dtype=dtype)
+        for name in MOMENTS:  # fairseq restores a checkpoint's state on the CPU
+            state[name] = state[name].to(device=p.device, dtype=dtype)
         return int(state["step"])
 
     def _update(self, chunk: Chunk, grads: Tensors) -> None:

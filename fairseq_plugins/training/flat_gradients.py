@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from fairseq_plugins.training.adam_base import MomentOptimizer, same
 
 
-def flat_like(params: Sequence[Tensor], dtype: torch.dtype | None = None) -> tuple[Tensor, list[Tensor]]:
+def flat_like(params: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """Return a buffer of zeros with room for ``params``, all of one type, and a view of it for each."""
-    buffer = torch.zeros(sum(p.numel() for p in params), dtype=dtype or params[0].dtype, device=params[0].device)
+    buffer = torch.zeros(sum(p.numel() for p in params), dtype=params[0].dtype, device=params[0].device)
     return buffer, views_of(buffer, params)
 
 

@@ -46,45 +46,40 @@ def test_a_table_has_medians_and_quartiles_of_ratios_within_a_round(monkeypatch:
 
 
 def test_the_files(run_all: ModuleType, tmp_path: Path) -> None:
-    out, asked = tmp_path / "results", []
+    asked: list[Sequence[str]] = []
+
+    def rows_of(kind: str) -> list[list[str]]:
+        return [line.split("\t") for line in (tmp_path / f"{kind}.tsv").read_text(encoding="utf-8").splitlines()]
 
     def output(arguments: Sequence[str]) -> Iterator[str]:
-        asked.append(list(arguments))
+        asked.append(arguments)
         if "optimizer" in arguments[0]:
             yield "What came\tbefore.\n"
             raise subprocess.CalledProcessError(3, "python")
-        yield from (
-            "A machine; 2 rounds\n",
-            "\n",
-            "| arch | to stock | note |\n",
-            "|---|---:|---|\n",
-            "| x | 0.5 | |\n",
-        )
-        assert "\tx\tto stock\t0.5\n" in (out / "output_and_loss.tsv").read_text(
-            encoding="utf-8"
-        )  # kept if it ends here
-        yield from ("\n", "| clock | s |\n", "| --- | --- |\n", "| wall | 1 |\n")
+        yield from "A machine; 2 rounds\n\n| arch | to stock | note |\n|---|---:|---|\n| x | 0.5 | |\n".splitlines()
+        assert rows_of("output_and_loss")[-1][3:] == ["x", "to stock", "0.5"]  # if the next is cut, this is kept
+        yield from "\n| clock | s |\n| --- | --- |\n| wall | 1 |\n".splitlines()
 
     tables = {name: run_all.CPU_TABLES[name] for name in ("loss", "optimizer")}
-    args = argparse.Namespace(rounds=2, out=out, more=["--threads", "2"], gpu=False)
-    for _ in range(2):
-        assert run_all.make(tables, args, output) == ["optimizer"]
+    args = argparse.Namespace(rounds=2, out=tmp_path, more=["--threads", "2"], gpu=False)
+    assert run_all.make(tables, args, output) == ["optimizer"]
     rounds = ["--rounds", "2", "--threads", "2"]
-    assert asked[:2] == [["benchmarks/output_and_loss.py", *rounds], ["benchmarks/optimizer_time.py", *rounds]]
-    loss, optimizer = (
-        (out / f"{kind}.tsv").read_text(encoding="utf-8") for kind in ("output_and_loss", "optimizer_time")
-    )
-    header, *rows = [line.split("\t") for line in loss.splitlines()]
+    assert asked == [["benchmarks/output_and_loss.py", *rounds], ["benchmarks/optimizer_time.py", *rounds]]
+    header, *rows = rows_of("output_and_loss")
     assert tuple(header) == run_all.COLUMNS
-    facts = ["command", "processor", "flags", "cores", "versions", "date"]
-    assert [row[4] for row in rows[:6]] == facts
     assert rows[0][2:] == ["loss", "", "command", "python benchmarks/output_and_loss.py --rounds 2 --threads 2"]
-    found = [["", "", "A machine; 2 rounds"], ["x", "to stock", "0.5"], ["wall", "s", "1"]]
-    assert [row[3:] for row in rows[6:9]] == found
-    assert [row[3:] for row in rows[15:]] == found  # the second time comes below the first
-    assert all(row[0] == run_all.description(gpu=False)["machine"] and row[1] for row in rows)
-    ends = [line.split("\t")[3:] for line in optimizer.splitlines()[-2:]]
-    assert ends == [["", "", "What came before."], ["", "exit code", "3"]]
+    assert [row[4] for row in rows[1:6]] == ["processor", "flags", "cores", "versions", "date"]
+    assert [row[3:] for row in rows[6:]] == [
+        ["", "", "A machine; 2 rounds"],
+        ["x", "to stock", "0.5"],
+        ["wall", "s", "1"],
+    ]
+    assert {row[0] for row in rows} == {run_all.description(gpu=False)["machine"]}
+    ends = [["", "", "What came before."], ["", "exit code", "3"]]
+    for times in (1, 2):  # the second time comes below the first
+        assert [row[3:] for row in rows_of("optimizer_time")[-2:]] == ends
+        assert len(rows_of("optimizer_time")) == 1 + 8 * times
+        run_all.make(tables, args, output)
 
 
 def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
