@@ -85,9 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--methods", default="post_ln,admin,b2t,dsinit_matt,rezero")
     parser.add_argument(
-        "--searches",
-        default="fairseq,lean,bf16,int8",
-        help="of each method: fairseq's, the lean one, that with CUDA graphs, or that in bf16 or int8",
+        "--searches", default="fairseq,lean", help=f"of each method, from {','.join(SEARCHES)}; default: %(default)s"
     )
     parser.add_argument("--layers", type=int, default=12, help="on each side")
     parser.add_argument("--width", type=int, default=512)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # benchmarks/gpu.sh [OPTIONS OF run_all.py]
-#     Every table of speed for one GPU; writes benchmarks/results/gpu_NAME.md after each table, for at most 25 minutes.
+#     Every table of speed for one GPU, for at most 25 minutes; each cell is added to benchmarks/results/SCRIPT.tsv.
 # benchmarks/gpu.sh --minutes 10 [--output DIR] [--data DIR]
 #     What CUDA graphs bring, most important first, within so many minutes: equality with eager training, bit for bit;
 #     updates; search; a training of each of two methods on DIR, which fairseq-deep prepare has made; 60-12 layers.
-#     Each part writes DIR/NAME.md and DIR/NAME.log (default: benchmarks/results/graphs).
+#     Each part adds to DIR/KIND.tsv what it prints, line by line, and writes DIR/NAME.log (default: benchmarks/results).
 # $PYTHON is the interpreter. $TESTS, $REAL_GPU and $TRAINING are there for the test of this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ if [[ "${1:-}" != --minutes ]]; then
     exec timeout 1500 "$python" benchmarks/run_all.py --gpu "$@"
 fi
 
-minutes="" output=benchmarks/results/graphs data=""
+minutes="" output=benchmarks/results data=""
 while (($#)); do
     case "$1" in
         --minutes) minutes="${2:?--minutes N}" ;;
@@ -30,32 +30,34 @@ done
 mkdir -p "$output"
 failed=()
 
-# part NAME SECONDS COMMAND...: what it prints, into DIR/NAME.md, and its log beside. It ends after its
+# part KIND NAME SECONDS COMMAND...: what it prints, into DIR/KIND.tsv, and its log beside. It ends after its
 # seconds, which are those of ten minutes, or when all time is over.
 part() {
-    local name="$1" most=$(($2 * minutes / 10)) left=$((60 * minutes - SECONDS)) code=0
-    shift 2
+    local kind="$1" name="$2" most=$(($3 * minutes / 10)) left=$((60 * minutes - SECONDS)) code=0
+    shift 3
     if ((left < 10)); then
-        echo "$name: no time is left" | tee "$output/$name.md"
+        echo "$name: no time is left"
         return
     fi
     ((most < left)) || most=$left
     echo "$name: at most $most s"
-    # shellcheck disable=SC2016  # backquotes of Markdown
-    printf '`%s`\n\n' "${*//$PWD\//}" >"$output/$name.md"
-    timeout "$most" "$@" >>"$output/$name.md" 2>"$output/$name.log" || code=$?
-    ((code)) || return 0
-    printf '\nStopped with exit code %s after %s s.\n' "$code" "$SECONDS" >>"$output/$name.md"
-    ((code == 124)) || failed+=("$name")
+    {
+        timeout "$most" "$@" 2>"$output/$name.log" || {
+            code=$?
+            echo "Stopped with exit code $code after $SECONDS s."
+            exit "$code"
+        }
+    } | "$python" benchmarks/run_all.py --gpu --out "$output" --keep "$kind" "$name" "${*//$PWD\//}" || code=$?
+    ((code == 0 || code == 124)) || failed+=("$name")
 }
 
 updates() {
-    part "updates_$1_$2_$4" "$5" "$python" -W ignore benchmarks/update_time.py --device cuda --precision bf16 --vocabulary 32000 \
+    part update_time "updates_$1_$2_$4" "$5" "$python" -W ignore benchmarks/update_time.py --device cuda --precision bf16 --vocabulary 32000 \
         --layers "$1" --decoder-layers "$2" --width "$3" --tokens "$4" --rounds "$6" --seconds "$(($5 * minutes / 15))" --threads 4
 }
 
 search() {
-    part "search_$1" 30 "$python" -W ignore benchmarks/decode_time.py --device cuda --half --searches fairseq,lean \
+    part decode_time "search_$1" 30 "$python" -W ignore benchmarks/decode_time.py --device cuda --half --searches fairseq,lean \
         --methods post_ln,admin --no-memory --sentences "$1" --rounds 5 --vocabulary 32000
 }
 
@@ -66,13 +68,13 @@ training() {
     read -ra more <<<"${TRAINING:-}"
     ((left < 33 * minutes)) || left=$((33 * minutes))
     hours="$("$python" -c "print(max(20, ${left} / ${2} - 30) / 3600)")"
-    part "training_$method" $((10 * left / $2 / minutes)) "$python" -W ignore -m fairseq_plugins.tools.cli train "$data/data-bin" --save-dir "$run" \
+    part training "training_$method" $((10 * left / $2 / minutes)) "$python" -W ignore -m fairseq_plugins.tools.cli train "$data/data-bin" --save-dir "$run" \
         --arch "${method}_transformer" --encoder-layers 18 --decoder-layers 18 --share-all-embeddings --dropout 0.2 \
         --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer fused_adam --adam-betas '(0.9, 0.98)' \
         --lr 0.0007 --lr-scheduler inverse_sqrt --warmup-updates 1000 --clip-norm 1.0 --max-tokens 16000 --bf16 \
         --cuda-graphs --length-grid 1.15 --disable-validation --no-epoch-checkpoints --seed 1 --log-format simple \
         --log-interval 50 --stop-time-hours "$hours" "${more[@]}"
-    [[ ! -e "$run/checkpoint_last.pt" ]] || part "bleu_$method" 60 "$python" -W ignore -m fairseq_plugins.tools.cli generate \
+    [[ ! -e "$run/checkpoint_last.pt" ]] || part training "bleu_$method" 60 "$python" -W ignore -m fairseq_plugins.tools.cli generate \
         "$data/data-bin" --path "$run/checkpoint_last.pt" --gen-subset test --beam 4 --remove-bpe=sentencepiece --max-tokens 16000 \
         --scoring sacrebleu --quiet --fp16
 }
@@ -82,7 +84,7 @@ for method in post_ln admin b2t dsinit_matt rezero hyper_connections; do
     tests+=("test_every_method[$method]")
 done
 [[ -z "${TESTS:-}" ]] || read -ra tests <<<"$TESTS"
-REAL_GPU="${REAL_GPU-1}" part equality 90 "$python" -m pytest -q -p no:cacheprovider "${tests[@]/#/tests/gpu/test_graphs.py::}"
+REAL_GPU="${REAL_GPU-1}" part equality equality 90 "$python" -m pytest -q -p no:cacheprovider "${tests[@]/#/tests/gpu/test_graphs.py::}"
 updates 6 6 512 4096 40 11
 updates 18 18 512 4096 40 5
 updates 100 100 256 4096 60 3
@@ -95,7 +97,7 @@ if [[ -d "$data/data-bin" ]]; then
     training admin 2
     training pre_ln 1
 else
-    echo "training: left out, since --data names no directory with data-bin" | tee "$output/training.md"
+    echo "training: left out, since --data names no directory with data-bin"
 fi
 updates 60 12 512 4096 60 3
 echo "$output${failed[*]:+: failed: ${failed[*]}}"

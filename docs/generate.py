@@ -7,7 +7,6 @@ code 1). A block is between ``<!-- generated: NAME -->`` and ``<!-- end of NAME 
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
 import re
 import sys
@@ -42,6 +41,7 @@ from fairseq_plugins.tools.pipeline.published import ROWS, PublishedRow, rows_by
 
 sys.path.append(str(Path(__file__).resolve().parent))
 import depth_tables
+import speed_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 8
@@ -550,12 +550,7 @@ def told_by_papers(method: Method) -> dict[str, str]:
 
 @functools.cache
 def _told() -> dict[str, dict[str, str]]:
-    return {row["method"]: row for row in _rows(ROOT / "docs" / "choosing.tsv")}
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return {row["method"]: row for row in speed_tables.rows_of("docs/choosing.tsv")}
 
 
 def measured(names: Sequence[str]) -> dict[str, str]:
@@ -570,7 +565,7 @@ def measured(names: Sequence[str]) -> dict[str, str]:
 
 
 def _results(file: str, measurement: str) -> list[dict[str, str]]:
-    rows = _rows(ROOT / "benchmarks" / "results" / f"{file}.tsv")
+    rows = speed_tables.rows_of(f"benchmarks/results/{file}.tsv")
     return [row for row in rows if row["measurement"] == measurement and "blocks" not in row["setting"]]
 
 
@@ -757,6 +752,9 @@ def pages() -> dict[Path, str]:
     }
     files = {ROOT / "docs" / f"{page}.md": block for page, block in blocks.items()}
     written = {file: with_block(file.read_text(encoding="utf-8"), *block) for file, block in files.items()}
+    speed = ROOT / "docs" / "training_speed.md"
+    timed = with_block(speed.read_text(encoding="utf-8"), "launches", speed_tables.launches())
+    written[speed] = with_block(timed, "GPU", speed_tables.on_gpu())
     return {ROOT / "docs" / "methods.md": methods_page(), **written, **depth_pages()}
 
 

@@ -24,11 +24,12 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Chunk(NamedTuple):
-    """Parameters of one group, device and type that had as many updates, with the state of each."""
+    """Parameters of one group, device and type that had as many updates: their states, and the places of gradients."""
 
     group: Group
     params: Tensors
     states: list[dict[str, Any]]
+    places: list[int]
 
 
 class MomentOptimizer(torch.optim.Optimizer):
@@ -50,6 +51,9 @@ class MomentOptimizer(torch.optim.Optimizer):
     """Maximum of numbers that one call updates; it bounds the memory of the intermediate results."""
     chunk_on_cpu = 2**15
     """The same on a CPU: so many numbers stay in the cache from one operation to the next."""
+
+    kept: Sequence[Tensor | None] | None = None
+    """The gradients, if they stay the same tensors: reading them from thousands of parameters takes a host long."""
 
     _arranged: Sequence[Chunk] = ()
     _parts_then: Sequence[Any] = ()
@@ -75,32 +79,38 @@ class MomentOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        grads = self.gradients()
         # To arrange thousands of tensors takes a host longer than to find that none was replaced.
-        if not same(self._parts(), self._parts_then) or any(
+        if not same(self._parts(grads), self._parts_then) or any(
             len({state["step"] for state in chunk.states}) > 1 for chunk in self._arranged
         ):
-            self._arranged = list(self._arrange())
-            self._parts_then = self._parts()
+            self._arranged = list(self._arrange(grads))
+            self._parts_then = self._parts(grads)
         for chunk in self._arranged:
-            self._update(chunk)
+            self._update(chunk, [grads[place] for place in chunk.places])  # type: ignore[misc]
         return loss
 
-    def _parts(self) -> list[Any]:
+    def gradients(self) -> Sequence[Tensor | None]:
+        """Return the gradient of each parameter, or None, in the order of the groups."""
+        return self.kept or [p.grad for group in self.param_groups for p in group["params"]]
+
+    def _parts(self, grads: Sequence[Tensor | None]) -> list[Any]:
         """Return all that the arrangement depends on, besides the number of updates."""
         params = [p for group in self.param_groups for p in group["params"]]
         kinds = [kind for chunk in self._arranged for kind in (chunk.params[0].dtype, chunk.params[0].get_device())]
-        return [*self.param_groups, *params, *(p.grad is None for p in params), *self.state.values(), *kinds]
+        return [*self.param_groups, *params, *(grad is None for grad in grads), *self.state.values(), *kinds]
 
-    def _arrange(self) -> Iterator[Chunk]:
+    def _arrange(self, grads: Sequence[Tensor | None]) -> Iterator[Chunk]:
         """Yield the parameters that have a gradient, as updates take them."""
+        places = {p: place for place, p in enumerate(p for group in self.param_groups for p in group["params"])}
         for group in self.param_groups:
             alike: dict[Any, Tensors] = defaultdict(list)
             for p in group["params"]:
-                if p.grad is not None:
+                if grads[places[p]] is not None:
                     alike[self._prepare(p), p.device, p.dtype].append(p)
             for (_, device, _), params in alike.items():
                 for chunk in chunks(params, self.chunk_on_cpu if device.type == "cpu" else self.chunk):
-                    yield Chunk(group, chunk, [self.state[p] for p in chunk])
+                    yield Chunk(group, chunk, [self.state[p] for p in chunk], [places[p] for p in chunk])
 
     def _prepare(self, p: Tensor) -> int:
         """Create the state of ``p`` or move it to its device; returns the number of its updates so far."""
@@ -110,21 +120,18 @@ class MomentOptimizer(torch.optim.Optimizer):
             state["step"] = 0
             for name in MOMENTS:
                 state[name] = torch.zeros_like(p, dtype=dtype)
-        # fairseq restores a checkpoint's state on the CPU. To ask is cheaper than a call of `to` that does nothing.
-        if state["exp_avg"].dtype != dtype or state["exp_avg"].device != p.device:
-            for name in MOMENTS:
-                state[name] = state[name].to(device=p.device, dtype=dtype)
+        for name in MOMENTS:  # fairseq restores a checkpoint's state on the CPU
+            state[name] = state[name].to(device=p.device, dtype=dtype)
         return int(state["step"])
 
-    def _update(self, chunk: Chunk) -> None:
+    def _update(self, chunk: Chunk, grads: Tensors) -> None:
         """Apply the next update to a chunk."""
-        group, params, states = chunk
+        group, params, states, _ = chunk
         first, second = ([state[name] for state in states] for name in MOMENTS)
         t = int(states[0]["step"]) + 1
         for state in states:
             state["step"] = t
         half = params[0].dtype in HALF
-        grads: Tensors = [p.grad for p in params]  # type: ignore[misc]
         if half:  # a gradient has the type of its parameter
             grads = [grad.float() for grad in grads]
         weights = [p.float() for p in params] if half else params

@@ -184,6 +184,7 @@ class Graphs(RecordedGraphs):
         self._following = [m for m in all_modules if follows_updates(type(m))]
         self._buffers = [buffer for module in modules for buffer in module.buffers()]
         self._hooked = NewHooks(all_modules)
+        self._fixed = [*self._params, *self._buffers]
         self._places: list[int] = []
 
     def __call__(
@@ -200,10 +201,10 @@ class Graphs(RecordedGraphs):
         if not self._seen:
             result = compute(sample)
             self._flat = FlatGradients(self._params, optimizer, model)
-            self._places = self._places_now()
+            self._places = [tensor.data_ptr() for tensor in self._fixed]
             self._seen.add(shape_of(sample))
             return result
-        if not self.stopped and self._places_now() != self._places:
+        if not self.stopped and [tensor.data_ptr() for tensor in self._fixed] != self._places:
             self.stop("the weights of the model have moved")
         if self.stopped or named.get("ignore_grad") or self._hooked:
             return self._eager(compute, sample)
@@ -223,9 +224,6 @@ class Graphs(RecordedGraphs):
             return self._eager_and_recorded(compute, sample, shape)
         self._seen.add(shape)
         return self._eager(compute, sample)
-
-    def _places_now(self) -> list[int]:
-        return [tensor.data_ptr() for tensor in (*self._params, *self._buffers)]
 
     def _eager(self, compute: Callable[[Any], Result], sample: Any) -> Result:
         """Compute eagerly; without graphs from now on, if their memory is missed."""
@@ -278,7 +276,9 @@ class Graphs(RecordedGraphs):
 
     def _replay(self, recording: Recording, inputs: list[Tensor], sample: Any) -> Result:
         """Compute a batch by its graph."""
-        self._flat.attach()
+        # The kernels write to the buffers: to look at thousands of gradients takes a host longer than all else.
+        if not self._flat.read_whole:
+            self._flat.attach()
         self._flat.fresh = False
         torch._foreach_copy_(inputs, tensors_of(sample))
         if self._scaler is not None:

@@ -111,7 +111,7 @@ class FairseqForeachAdam(FairseqAdam):
         Returns:
             the norm before clipping, float32.
         """
-        grads = [grad for group in self.param_groups for p in group["params"] if (grad := p.grad) is not None]
+        grads = [grad for grad in self._optimizer.gradients() if grad is not None]
         if len(grads) < 2 or self._experts:  # a mixture of experts has a rule of its own
             return super().clip_grad_norm(max_norm, aggregate_norm_fn)
         norm = torch.norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float32)))

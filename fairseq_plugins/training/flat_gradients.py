@@ -16,12 +16,12 @@ from fairseq.distributed.legacy_distributed_data_parallel import LegacyDistribut
 from fairseq.optim import FairseqOptimizer, FP16Optimizer
 from torch import Tensor, nn
 
-from fairseq_plugins.training.adam_base import same
+from fairseq_plugins.training.adam_base import MomentOptimizer, same
 
 
-def flat_like(params: Sequence[Tensor], dtype: torch.dtype | None = None) -> tuple[Tensor, list[Tensor]]:
+def flat_like(params: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """Return a buffer of zeros with room for ``params``, all of one type, and a view of it for each."""
-    buffer = torch.zeros(sum(p.numel() for p in params), dtype=dtype or params[0].dtype, device=params[0].device)
+    buffer = torch.zeros(sum(p.numel() for p in params), dtype=params[0].dtype, device=params[0].device)
     return buffer, views_of(buffer, params)
 
 
@@ -46,6 +46,7 @@ class FlatGradients:
         views: their gradients.
         buffers: what the views are views of, one for each type.
         fresh: whether no backward pass has run since the gradients were set to zero.
+        read_whole: whether the optimizer reads the buffer, and no gradient of a parameter.
     """
 
     def __init__(self, params: Sequence[nn.Parameter], optimizer: Any, model: nn.Module) -> None:
@@ -63,7 +64,8 @@ class FlatGradients:
         torch._foreach_copy_(self.views, [p.grad for p in self.params if p.grad is not None])
         self.attach()
         whole = len(self.params) == len(params) and len(self.buffers) == 1
-        optimizer.__class__ = _class_with(_FlatHalf if whole and type(optimizer) is FP16Optimizer else _Flat, optimizer)
+        self.read_whole = whole and type(optimizer) is FP16Optimizer
+        optimizer.__class__ = _class_with(_FlatHalf if self.read_whole else _Flat, optimizer)
         optimizer.take(self)
         _multiply_at_once(getattr(optimizer, "wrapped_optimizer", optimizer), self.buffers, self.attached)
         for module in model.modules() if whole else ():
@@ -118,6 +120,8 @@ class _FlatHalf(_Flat, FP16Optimizer):
                 copy.grad = view
             _multiply_at_once(self.fp32_optimizer, [self.gradient], lambda: True)
             self.copies = [copy.detach() for copy in self.fp32_params]
+        if isinstance(inner := self.fp32_optimizer.optimizer, MomentOptimizer):
+            inner.kept = inner.gradients()
         self.weights = [p.detach() for p in self.fp16_params]
 
     def _sync_fp16_grads_to_fp32(self) -> None:

@@ -1,13 +1,12 @@
-"""The file with every table of speed: its parts, its commands and failures, with made-up times."""
+"""The files with every table of speed: their rows, commands and failures, with made-up times."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -46,31 +45,41 @@ def test_a_table_has_medians_and_quartiles_of_ratios_within_a_round(monkeypatch:
     ]
 
 
-def test_the_file(run_all: ModuleType, tmp_path: Path) -> None:
-    out, asked = tmp_path / "results" / "here.md", []
+def test_the_files(run_all: ModuleType, tmp_path: Path) -> None:
+    asked: list[Sequence[str]] = []
 
-    def output(arguments: Sequence[str]) -> str:
-        asked.append(list(arguments))
+    def rows_of(kind: str) -> list[list[str]]:
+        return [line.split("\t") for line in (tmp_path / f"{kind}.tsv").read_text(encoding="utf-8").splitlines()]
+
+    def output(arguments: Sequence[str]) -> Iterator[str]:
+        asked.append(arguments)
         if "optimizer" in arguments[0]:
-            assert "## Chunked loss" in out.read_text(encoding="utf-8")  # if the next is cut, the first is kept
-            raise subprocess.CalledProcessError(3, "python", output="What came before.\n")
-        return "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n"
+            yield "What came\tbefore.\n"
+            raise subprocess.CalledProcessError(3, "python")
+        yield from "A machine; 2 rounds\n\n| arch | to stock | note |\n|---|---:|---|\n| x | 0.5 | |\n".splitlines()
+        assert rows_of("output_and_loss")[-1][3:] == ["x", "to stock", "0.5"]  # if the next is cut, this is kept
+        yield from "\n| clock | s |\n| --- | --- |\n| wall | 1 |\n".splitlines()
 
     tables = {name: run_all.CPU_TABLES[name] for name in ("loss", "optimizer")}
-    args = argparse.Namespace(rounds=2, out=out, more=["--threads", "2"])
+    args = argparse.Namespace(rounds=2, out=tmp_path, more=["--threads", "2"], gpu=False)
     assert run_all.make(tables, args, output) == ["optimizer"]
     rounds = ["--rounds", "2", "--threads", "2"]
     assert asked == [["benchmarks/output_and_loss.py", *rounds], ["benchmarks/optimizer_time.py", *rounds]]
-    text = out.read_text(encoding="utf-8")
-    head, loss, optimizer = re.split(r"^## ", text, flags=re.MULTILINE)
-    assert head.startswith("# Speed, 20")
-    names = ["Processor", "Flags", "Cores", "Versions", "Revision"]
-    assert re.findall(r"^- (\w+): \S", head, re.MULTILINE) == names
-    assert loss == (
-        "Chunked loss\n\n`python benchmarks/output_and_loss.py --rounds 2 --threads 2`\n\n"
-        "A machine; 2 rounds\n\n| arch | to stock |\n|---|---:|\n| x | 0.5 |\n\n"
-    )
-    assert optimizer.endswith("What came before.\n\n\nFailed with exit code 3.\n")
+    header, *rows = rows_of("output_and_loss")
+    assert tuple(header) == run_all.COLUMNS
+    assert rows[0][2:] == ["loss", "", "command", "python benchmarks/output_and_loss.py --rounds 2 --threads 2"]
+    assert [row[4] for row in rows[1:6]] == ["processor", "flags", "cores", "versions", "date"]
+    assert [row[3:] for row in rows[6:]] == [
+        ["", "", "A machine; 2 rounds"],
+        ["x", "to stock", "0.5"],
+        ["wall", "s", "1"],
+    ]
+    assert {row[0] for row in rows} == {run_all.description(gpu=False)["machine"]}
+    ends = [["", "", "What came before."], ["", "exit code", "3"]]
+    for times in (1, 2):  # the second time comes below the first
+        assert [row[3:] for row in rows_of("optimizer_time")[-2:]] == ends
+        assert len(rows_of("optimizer_time")) == 1 + 8 * times
+        run_all.make(tables, args, output)
 
 
 def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,9 +41,10 @@ def test_example_runs_as_the_page_says(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "fairseq_plugins", tmp_path / "fairseq_plugins", ignore=ignore)
     for folder in ("docs", "configs", "benchmarks/results"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
-    (tmp_path / "tests" / "methods").mkdir(parents=True)
+    for folder in ("methods", "recorded"):
+        (tmp_path / "tests" / folder).mkdir(parents=True)
     tools = ("conftest", "composing", "models")
-    for name in ("README.md", "pyproject.toml", *(f"tests/{tool}.py" for tool in tools)):
+    for name in ("README.md", "pyproject.toml", "tests/recorded/launches.tsv", *(f"tests/{tool}.py" for tool in tools)):
         shutil.copy(ROOT / name, tmp_path / name)
     for name, text in files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")

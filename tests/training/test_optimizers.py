@@ -88,6 +88,15 @@ def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: t
     assert (optimizer.state[first]["step"], optimizer.state[late]["step"]) == (8, 2)
 
 
+@every_kind
+def test_gradients_that_are_kept_are_not_read_from_the_parameters(kind: type[adam_base.MomentOptimizer]) -> None:
+    weight = nn.Parameter(torch.ones(3))
+    optimizer = kind([weight], lr=LR)
+    optimizer.kept = [torch.ones(3)]
+    optimizer.step()
+    assert bool((optimizer.state[weight]["exp_avg"] > 0).all())
+
+
 def replaced_one_after_the_other(kind: type[adam_base.MomentOptimizer]) -> Any:
     """Weights and state after updates between which whatever an update reads is replaced."""
     torch.manual_seed(3)
