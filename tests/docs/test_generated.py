@@ -29,7 +29,7 @@ def name_of(thing: Method | Part) -> str:
 
 
 GENERATED = [
-    *("docs/methods.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md"),
+    *("docs/methods.md", "docs/fairseq.md", "docs/reproduction.md", "docs/choosing.md", "docs/training_speed.md"),
     *("docs/results/depth.md", "docs/results/depth_cells.tsv", "docs/results/depth_sweep.tsv", "docs/translating.md"),
 ]
 
