@@ -522,6 +522,7 @@ def choosing_table() -> str:
     """One row a method: measured figures, what the papers print, and what the code folds and exports."""
     steps, on_gpu, decoding = (measured(names) for names in (STEPS, ON_GPU, DECODING))
     memory = {row["model"]: row["to_stock"] for row in _results("memory", STEPS[0])}
+    kernels = {name: row["launches to post_ln"] for name, row in counted_kernels().items()}
     steps |= {name: f"{steps[name]}; GPU {figure}" for name, figure in on_gpu.items() if name in steps}
     scores = depth_tables.mean_scores(depth_tables.read(), "18e18d")
     rows = []
@@ -532,15 +533,47 @@ def choosing_table() -> str:
                 f"[{method.title}](methods.md#{_anchor(method.title)})",
                 "; ".join(filter(None, [*depths_of_papers(method), told["depth"]])) or NOT_STATED,
                 scores.get(method.name, NOT_RUN),
-                *(found.get(method.name, "not measured") for found in (steps, decoding, memory)),
+                *(found.get(method.name, "not measured") for found in (steps, kernels, decoding, memory)),
                 told["warm_up"] or _warm_up_of_configuration(method) or NOT_STATED,
                 "yes" if folds else "no",
                 "yes" if exports else "no",
                 told["batch"] or NOT_STATED,
             )
         )
-    header = ("method", "papers", "here", STEP, "decoding", "memory", "warm-up", "folds", "exports", "batch size")
+    header = (
+        "method",
+        "papers",
+        "here",
+        STEP,
+        "kernels",
+        "decoding",
+        "memory",
+        "warm-up",
+        "folds",
+        "exports",
+        "batch size",
+    )
     return table(header, rows)
+
+
+@functools.cache
+def counted_kernels() -> dict[str, dict[str, str]]:
+    """Kernels of a pair of layers on a GPU, by method."""
+    return {row["method"]: row for row in speed_tables.rows_of("benchmarks/results/kernels.tsv")}
+
+
+def kernels_table() -> str:
+    """The methods whose layers were counted compiled, and those whose layers are the heaviest."""
+    rows = [
+        (code(name), f"{row['launches']} ({row['launches to post_ln']})", _compiled(row))
+        for name, row in counted_kernels().items()
+        if row["compiled"] or float(row["launches to post_ln"]) >= 2
+    ]
+    return table(("method", "eager (to `post_ln`)", "compiled (to `post_ln`)"), rows)
+
+
+def _compiled(row: Mapping[str, str]) -> str:
+    return f"{row['compiled']} ({row['compiled to post_ln']})" if row["compiled"] else "not counted"
 
 
 def told_by_papers(method: Method) -> dict[str, str]:
@@ -754,6 +787,7 @@ def pages() -> dict[Path, str]:
     written = {file: with_block(file.read_text(encoding="utf-8"), *block) for file, block in files.items()}
     speed = ROOT / "docs" / "training_speed.md"
     timed = with_block(speed.read_text(encoding="utf-8"), "launches", speed_tables.launches())
+    timed = with_block(timed, "kernels", kernels_table())
     written[speed] = with_block(timed, "GPU", speed_tables.on_gpu())
     return {ROOT / "docs" / "methods.md": methods_page(), **written, **depth_pages()}
 

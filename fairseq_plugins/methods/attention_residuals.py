@@ -16,60 +16,61 @@ from fairseq_plugins.core.residual import ExtraStreams, Residual, at_each_site, 
 from fairseq_plugins.methods.shared.precision import at_least_float32, inverse_rms, without_autocast
 
 
-def mixture(query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
-    """Mix the blocks ``(K, T, B, C)`` and the unfinished one ``(T, B, C)``; ``query`` is w, ``(C)``."""
-    with without_autocast(stream.device.type):
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            return _Mixture.apply(query.type_as(stream), stream, blocks)  # type: ignore[no-untyped-call]
-        return mixed(query.type_as(stream), stream, blocks)[0]
+def mixture(query: Tensor, *parts: Tensor) -> Tensor:
+    """Mix all blocks, which are in one tensor ``(K, T, B, C)`` or in several; ``query`` is w, ``(C)``."""
+    with without_autocast(query.device.type):
+        if torch.is_grad_enabled():
+            return _Mixture.apply(query.type_as(parts[0]), *parts)  # type: ignore[no-untyped-call]
+        return mixed(query.type_as(parts[0]), *parts)[0]
 
 
-def mixed(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the result of :func:`mixture` by plain operations, and the factors of the logits."""
-    products, scales = logits(query, stream, blocks)
-    weights = torch.softmax(products * scales, dim=0).type_as(stream)
-    return (weights[:-1] * blocks).sum(dim=0) + weights[-1] * stream, products, scales
+def mixed(query: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the result of :func:`mixture`, and the factors of the logits, w . v and 1 / RMS(v), ``(K, T, B, 1)``."""
+    products = at_least_float32(joined([torch.matmul(v, query) for v in parts])).unsqueeze(-1)
+    scales = joined([inverse_rms(v) for v in parts])
+    weights = torch.split(torch.softmax(products * scales, dim=0).type_as(parts[0]), [*map(len, parts)])
+    first, *others = ((weight * v).sum(dim=0) for weight, v in zip(weights, parts, strict=True))
+    return sum(others, start=first), products, scales
 
 
-def logits(query: Tensor, stream: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Return w . v and 1 / RMS(v) of all blocks, each ``(K + 1, T, B, 1)``, which are to be multiplied."""
-    parts = blocks, stream.unsqueeze(0)
-    products = torch.cat([torch.matmul(v, query) for v in parts]).unsqueeze(-1)
-    return at_least_float32(products), torch.cat([inverse_rms(v) for v in parts])
+def joined(parts: list[Tensor]) -> Tensor:
+    """Return the parts in one tensor."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 class _Mixture(torch.autograd.Function):
     """:func:`mixed` with its gradient written out: three passes over the blocks, where autograd takes a dozen."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, stream: Tensor, blocks: Tensor) -> Tensor:
-        output, products, scales = mixed(query, stream, blocks)
-        ctx.save_for_backward(query, stream, blocks, products, scales)
+    def forward(ctx: Any, query: Tensor, *parts: Tensor) -> Tensor:
+        output, products, scales = mixed(query, *parts)
+        ctx.save_for_backward(query, products, scales, *parts)
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        query, stream, blocks, products, scales = ctx.saved_tensors
+        query, products, scales, *parts = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody wants second derivatives
-            given = query, stream, blocks
+            given = query, *parts
             return torch.autograd.grad(mixed(*given)[0], given, gradients, create_graph=True)
         gradient, query_32 = at_least_float32(*gradients), at_least_float32(query)
-        parts = at_least_float32(blocks), at_least_float32(stream.unsqueeze(0))
+        exact = [at_least_float32(v) for v in parts]
         weights = torch.softmax(products * scales, dim=0)
-        of_logits = weights * torch.cat([torch.linalg.vecdot(v, gradient) for v in parts]).unsqueeze(-1)
+        of_logits = weights * joined([torch.linalg.vecdot(v, gradient) for v in exact]).unsqueeze(-1)
         of_products = (of_logits - weights * of_logits.sum(dim=0)) * scales
         factors = weights, of_products, -of_products * products * scales.square() / len(query)
         of_parts, of_query = [], []
-        for v, weight, turn, shrink in zip(parts, *(torch.split(f, [len(blocks), 1]) for f in factors), strict=True):
-            of_parts.append((weight * gradient).addcmul_(turn, query_32).addcmul_(shrink, v).type_as(stream))
+        for v, weight, turn, shrink in zip(exact, *(torch.split(f, [*map(len, parts)]) for f in factors), strict=True):
+            of_parts.append((weight * gradient).addcmul_(turn, query_32).addcmul_(shrink, v).type_as(parts[0]))
             of_query.append(torch.mv(v.reshape(-1, len(query)).t(), turn.reshape(-1)))
-        return (of_query[0] + of_query[1]).type_as(query), of_parts[1].squeeze(0), of_parts[0]
+        return sum(of_query[1:], start=of_query[0]).type_as(query), *of_parts
 
 
 class _Append(torch.autograd.Function):
     """``torch.cat([blocks, block])``, in the memory of ``blocks`` where there is room behind them.
 
-    Autograd keeps the blocks that each sub-layer reads; so each block is in memory once, and not once a sub-layer.
+    Autograd keeps the blocks that each sub-layer reads; so each block is in memory once, and not once a sub-layer. No
+    compiler knows such a write, and ``torch.cat`` would need memory for each sub-layer: the layers are not compiled.
     """
 
     @staticmethod
@@ -103,7 +104,12 @@ class AttentionResidual(Residual):
 
     def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
         """Mix the blocks so far into the input of the branch."""
-        return stream if self.query is None else mixture(self.query, stream, extra), extra
+        if self.begins:
+            # All blocks are then in one tensor, and one operation reads them.
+            extra = _Append.apply(extra, stream)  # type: ignore[no-untyped-call]
+        if self.query is None:
+            return stream, extra
+        return mixture(self.query, *((extra,) if self.begins else (extra, stream.unsqueeze(0)))), extra
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Begin a block with the branch, or add it to the block."""
@@ -111,8 +117,8 @@ class AttentionResidual(Residual):
         return branch.type_as(stream) if self.begins else stream + branch
 
     def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
-        """Put the block below among the finished ones."""
-        return _Append.apply(extra, stream) if self.begins else extra  # type: ignore[no-untyped-call]
+        """Return the blocks with that below this sub-layer, if it is finished."""
+        return extra
 
 
 class Blocks(ExtraStreams):
@@ -128,7 +134,7 @@ class Blocks(ExtraStreams):
 
     def finish(self, x: Tensor, extra: Tensor) -> Tensor:
         """Mix all blocks into the output of the stack."""
-        return mixture(self.query, x, extra)
+        return mixture(self.query, extra, x.unsqueeze(0))
 
 
 @part(

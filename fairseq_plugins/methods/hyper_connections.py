@@ -19,10 +19,12 @@ from fairseq_plugins.methods.shared.precision import at_least_float32, without_a
 
 def product(weights: Tensor, streams: Tensor) -> Tensor:
     """Multiply ``(T, B, K, C)`` from the left. In mixed precision streams keep float32, as a plain stream does."""
+    weights = weights.type_as(streams)
+    if torch.compiler.is_compiling():  # the compiler fuses sums of a few numbers, and no matrix products
+        return (weights.unsqueeze(-1) * streams.unsqueeze(-3)).sum(dim=-2)
     with without_autocast(streams.device.type):
         # On a CPU torch multiplies non-contiguous matrices one by one.
-        matrices = weights.type_as(streams).expand(*streams.shape[:2], -1, -1).contiguous()
-        return torch.matmul(matrices, streams)
+        return torch.matmul(weights.expand(*streams.shape[:2], -1, -1).contiguous(), streams)
 
 
 class HyperConnection(PlainResidual):
@@ -38,14 +40,17 @@ class HyperConnection(PlainResidual):
         self.mix_weights = nn.Parameter(torch.eye(streams))
         self.write_weights = nn.Parameter(torch.ones(streams))
 
-    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a above M, and w, here the same for every word. Row i of the parameter is what stream i gives."""
-        return torch.cat([self.read_weights, self.mix_weights.t()]), self.write_weights.unsqueeze(1)
+    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return a, M and w, here the same for every word. Row i of the parameter is what stream i gives."""
+        return self.read_weights, self.mix_weights.t(), self.write_weights.unsqueeze(1)
 
     def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
         """Mix the streams into one, and for :meth:`post` into as many, M H, with w."""
-        reading_and_mixing, writing = self.weights(extra)
-        read, mixed = torch.split(product(reading_and_mixing, extra), [1, extra.size(2)], dim=2)
+        *rows, writing = self.weights(extra)
+        if torch.compiler.is_compiling():  # then nothing holds the mixed streams until they are written
+            read, mixed = (product(one, extra) for one in rows)
+        else:
+            read, mixed = torch.split(product(torch.cat(rows, dim=-2), extra), [1, extra.size(2)], dim=2)
         return read.squeeze(2), (mixed, writing)
 
     def post(self, branch: Tensor, stream: Tensor, extra: tuple[Tensor, Tensor]) -> Tensor:
@@ -60,6 +65,8 @@ def normed_map(norm: Callable[..., Tensor], x: Tensor, matrix: Tensor) -> Tensor
     def compute(x: Tensor, matrix: Tensor) -> Tensor:
         return torch.matmul(norm(x, x.shape[-1:], eps=1e-5), matrix)
 
+    if torch.compiler.is_compiling():  # the compiler decides what it keeps
+        return compute(x, matrix)
     return checkpoint(compute, x, matrix, use_reentrant=False, preserve_rng_state=False)
 
 
@@ -71,14 +78,14 @@ class DynamicConnection(HyperConnection):
         self.map = nn.Parameter(torch.zeros(width, streams + 2))
         self.scales = nn.Parameter(torch.full((2,), 0.01))
 
-    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
+    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The columns of W: reading, writing, and what the stream gives to each."""
         change = torch.tanh(normed_map(F.layer_norm, streams, self.map))
         first = torch.cat([self.read_weights.t(), self.write_weights.unsqueeze(1), self.mix_weights], dim=1)
         scales = torch.cat([self.scales, self.scales[:1].expand(streams.size(2))])
         joint = torch.addcmul(first, change.type_as(streams), scales)
         reading, writing, mixing = torch.split(joint, [1, 1, streams.size(2)], dim=-1)
-        return torch.cat([reading.transpose(-1, -2), mixing.transpose(-1, -2)], dim=-2), writing
+        return reading.transpose(-1, -2), mixing.transpose(-1, -2), writing
 
 
 class ManifoldConnection(HyperConnection):
@@ -92,7 +99,7 @@ class ManifoldConnection(HyperConnection):
         self.map = nn.Parameter(torch.zeros(streams * width, sum(self.sizes)))
         self.scales = nn.Parameter(torch.full((3,), 0.01))
 
-    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor]:
+    def weights(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The columns of W: reading, writing and mixing."""
         count, columns = streams.size(2), at_least_float32(normed_map(F.rms_norm, streams.flatten(2), self.map))
         scales = torch.cat([scale.expand(size) for scale, size in zip(self.scales, self.sizes, strict=True)])
@@ -100,9 +107,10 @@ class ManifoldConnection(HyperConnection):
         gates, mix = torch.split(joint, [2 * count, count * count], dim=-1)
         read, write = torch.split(gates.sigmoid().type_as(streams), count, dim=-1)
         mix = doubly_stochastic(mix.view(*mix.shape[:2], count, count)).type_as(streams)
-        return torch.cat([read.unsqueeze(-2), mix], dim=-2), 2 * write.unsqueeze(-1)
+        return read.unsqueeze(-2), mix, 2 * write.unsqueeze(-1)
 
 
+@torch.compiler.disable(reason="compiled, Sinkhorn's algorithm has more kernels")
 def doubly_stochastic(logits: Tensor) -> Tensor:
     """Divide exp of ``(..., K, K)`` by the sums of its columns, then of its rows, again and again (Sinkhorn)."""
     # The batch is last: reducing a short trailing dimension takes ten times as long.

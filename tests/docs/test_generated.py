@@ -28,11 +28,9 @@ def name_of(thing: Method | Part) -> str:
     return f"{thing.axis.value}-{thing.name}" if isinstance(thing, Part) else thing.name
 
 
+PAGES = "methods fairseq reproduction choosing translating learning_rates training_speed".split()
 GENERATED = [
-    *(
-        f"docs/{name}.md"
-        for name in ("methods", "fairseq", "reproduction", "choosing", "translating", "learning_rates")
-    ),
+    *(f"docs/{name}.md" for name in PAGES),
     *("docs/results/depth.md", "docs/results/depth_cells.tsv", "docs/results/depth_sweep.tsv"),
 ]
 

@@ -35,8 +35,7 @@ def test_mhc_mixes_by_a_doubly_stochastic_matrix() -> None:
     square = doubly_stochastic(torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(1)))
     torch.testing.assert_close(square.sum(-1), ones.expand(2, 3, 4))
     torch.testing.assert_close(square.sum(-2), ones.expand(2, 3, 4), rtol=1e-4, atol=1e-4)
-    rows, write = own.weights(torch.randn(5, 2, 4, 6))
-    read, mix = rows.split([1, 4], dim=-2)
+    read, mix, write = own.weights(torch.randn(5, 2, 4, 6))
     sigmoid = 1 / (1 + math.exp(-1))
     first = torch.tensor([1 - sigmoid, 1 - sigmoid, sigmoid, 1 - sigmoid])
     torch.testing.assert_close(read, first.expand(5, 2, 1, 4))
@@ -64,10 +63,10 @@ def test_streams_are_normalised_beside_a_large_mean(mean: float) -> None:
     found = []
     for dtype in (torch.double, torch.float):
         x = streams.to(dtype).requires_grad_()
-        rows, write = own.to(dtype).weights(x)
-        total = (rows.cos().sum() + write.cos().sum()).double()
+        weights = own.to(dtype).weights(x)
+        total = sum(one.cos().sum() for one in weights).double()
         [gradient] = torch.autograd.grad(total, x)
-        found.append([rows.detach().double(), write.detach().double(), gradient.double()])
+        found.append([*(one.detach().double() for one in weights), gradient.double()])
     for exact, rounded in zip(*found, strict=True):
         assert 0 < (rounded - exact).abs().max() < 1e-6 * mean * exact.abs().max()
 
@@ -101,15 +100,16 @@ def test_attention_residuals_keep_each_block_once() -> None:
 
 def test_gradients_of_attention_residuals() -> None:
     """First and second derivatives against differences."""
-    residuals = [AttentionResidual(3, begins=True, lowest=number == 0).double() for number in range(4)]
+    residuals = [AttentionResidual(3, begins=number != 2, lowest=True) for number in range(4)]
     queries = [torch.randn(3, dtype=torch.double, requires_grad=True) for _ in residuals[1:]]
 
     def output(x: Tensor, *queries: Tensor) -> Tensor:
         blocks, stream = Blocks(3).start(x), x
         for residual, query in zip(residuals, (None, *queries), strict=True):
-            branch = torch.sin(stream if query is None else mixture(query, stream, blocks))
+            residual.query = query  # type: ignore[assignment]
+            branch = torch.sin(residual.pre(stream, blocks))
             blocks, stream = residual.post(branch, stream, blocks), residual(branch, stream, x)
-        return mixture(queries[0], stream, blocks)
+        return mixture(queries[0], blocks, stream.unsqueeze(0))
 
     x = torch.randn(2, 1, 3, dtype=torch.double, requires_grad=True)
     assert torch.autograd.gradcheck(output, (x, *queries))
