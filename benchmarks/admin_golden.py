@@ -6,8 +6,6 @@ Base size, Xavier weights, all dropouts 0.1, one synthetic batch whose words fol
 if a number is more than 5 % away from the authors'. Needs 8 GB of memory and one or two minutes on a CPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -1,7 +1,5 @@
 """What the benchmarks share: models without data on disk, interleaved timing, the machine's description."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import platform

@@ -7,8 +7,6 @@ the first gradient (the length of the difference to that of the gradient), and t
 inductor needs a C++ compiler on a CPU, and Triton on a GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import logging

@@ -5,8 +5,6 @@ taken in a process of its own for each method. Run it from the repository's root
 ``python benchmarks/decode_time.py --help``.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 from collections.abc import Callable

@@ -6,8 +6,6 @@ so that an interrupted run goes on and several processes can share the work. Run
 ``python benchmarks/deep_stability.py --help``.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

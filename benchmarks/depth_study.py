@@ -6,8 +6,6 @@ The methods are called as these files, also ``pre_ln_wide`` (at 6-6 alone) and `
 Run it from the repository's root: ``python benchmarks/depth_study.py --help``.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

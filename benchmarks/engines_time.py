@@ -7,8 +7,6 @@ table. Run it from the repository's root:
 ``python benchmarks/engines_time.py PACKAGE SOURCE REFERENCE --threads 2``.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -9,8 +9,6 @@ CPU. Its kernels are counted after the fusion, products of matrices and attentio
 the repository's root: ``PYTHONPATH=. python benchmarks/kernels.py --help``.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 from collections.abc import Callable

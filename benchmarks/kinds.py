@@ -1,7 +1,5 @@
 """The operations of a training step by kind; imports nothing but torch, since other toolkits' processes use it, too."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

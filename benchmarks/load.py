@@ -5,8 +5,6 @@ sampled of their proportional set sizes, where what processes share counts once.
 ``python benchmarks/load.py PART --help``.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import math

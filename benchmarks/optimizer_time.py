@@ -4,8 +4,6 @@ Gradients are drawn once; a step is that of the optimizer alone. Run it from the
 benchmarks/optimizer_time.py --help``.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ the tensors that the step makes, each storage once, from when an operation retur
 operation needs inside is not seen. Run it from the repository's root: ``python benchmarks/output_and_loss.py --help``.
 """
 
-from __future__ import annotations
-
 import argparse
 import weakref
 from collections.abc import Callable

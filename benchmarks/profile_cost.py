@@ -3,8 +3,6 @@
 Run it from the repository's root: ``python benchmarks/profile_cost.py --help``.
 """
 
-from __future__ import annotations
-
 import logging
 import statistics
 from collections.abc import Callable

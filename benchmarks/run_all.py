@@ -5,8 +5,6 @@ and on the terminal, and the exit code is then 1. Run it from the repository's r
 --help``; for a GPU see ``benchmarks/gpu.sh``.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import os

@@ -6,8 +6,6 @@ group and of stock are made in turn, and each is compared with stock's of the sa
 root: ``python benchmarks/step_profile.py --help``; the flags are those of ``step_time.py``.
 """
 
-from __future__ import annotations
-
 import statistics
 
 import torch

@@ -5,8 +5,6 @@ optimizer. Only a few models fit into memory together, so methods are timed in g
 own. Run it from the repository's root: ``python benchmarks/step_time.py --help``.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 the same command continues there. The configuration is one for a CPU; if there is a GPU, it takes it, in fp16.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -7,8 +7,6 @@ its memory for one training. Outside of the graph is an update without its repla
 the repository's root: ``python benchmarks/update_time.py --help``.
 """
 
-from __future__ import annotations
-
 import gc
 import statistics
 import time

@@ -5,8 +5,6 @@ stands for a number of the results, and two TSV files with the tables that are t
 ``python docs/depth_tables.py`` draws ``docs/results/depth.png``.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import statistics

@@ -4,8 +4,6 @@
 code 1). A block is between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->``.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import re

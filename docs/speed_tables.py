@@ -1,7 +1,5 @@
 """Tables of docs/training_speed.md, made of ``tests/recorded/launches.tsv`` and ``benchmarks/results/times.tsv``."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

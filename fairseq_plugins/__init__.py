@@ -5,8 +5,6 @@ with ``--user-dir``, else as soon as anything imports it. Until then nothing her
 fairseq take: ``from fairseq_plugins import Translator`` needs neither if the translator is an export for CTranslate2.
 """
 
-from __future__ import annotations
-
 # Before all else: Ctrl-C ends a command quietly from here on.
 import fairseq_plugins.process  # noqa: F401
 

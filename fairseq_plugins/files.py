@@ -1,7 +1,5 @@
 """Files that are never seen half-written nor written over what they are made of, and checksums of files."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -5,8 +5,6 @@ they are compared, which takes about a second for each GB. Then torch builds pla
 that nothing in a file is executed. Averages, folds and packages also hold a SHA-256 of their weights.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle

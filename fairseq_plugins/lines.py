@@ -4,8 +4,6 @@ Python's text mode and ``str.splitlines`` also end lines at a carriage return, U
 would silently lose their alignment.
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence

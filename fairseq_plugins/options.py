@@ -1,7 +1,5 @@
 """Argument parser that reports each mistake in one line."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -1,7 +1,5 @@
 """The devices of a command, the cores that this process may use, and whether the CPU computes in bfloat16."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

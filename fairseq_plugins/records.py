@@ -5,8 +5,6 @@ perhaps, a list of texts; further entries are not checked. ``{str: int}`` is one
 alternatives, a set the legal texts, ``range(1, 9)`` whole numbers; ``float`` is a finite number, ``object`` anything.
 """
 
-from __future__ import annotations
-
 import json
 import reprlib
 import sys

@@ -1,7 +1,5 @@
 """The checksums of binarised text, as ``sha256sum`` writes and checks them: what is used is what was prepared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables for a terminal, in Markdown and as CSV, which read no cell as their own commands; numbers as cells."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

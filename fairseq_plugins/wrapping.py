@@ -1,7 +1,5 @@
 """Wrap a function of fairseq where fairseq looks it up: each wrapper once, in an order that the wrappers state."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 A line of :data:`LINES` is one sentence, whatever it holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 LINES: Mapping[str, str] = {

@@ -1,7 +1,5 @@
 """Commands and ranks without a new Python each: importing torch and fairseq takes longer than the tiny trainings."""
 
-from __future__ import annotations
-
 import functools
 import os
 import resource

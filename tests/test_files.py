@@ -1,7 +1,5 @@
 """Files that are never seen half-written."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

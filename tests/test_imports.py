@@ -1,7 +1,5 @@
 """Who may import whom inside the package: methods build on core, core knows no method, nothing needs the command."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

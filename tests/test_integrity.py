@@ -1,7 +1,5 @@
 """Damaged and foreign checkpoints end in one line at every reader, and nothing in them is executed."""
 
-from __future__ import annotations
-
 import copy
 import zipfile
 from argparse import Namespace

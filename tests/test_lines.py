@@ -1,7 +1,5 @@
 """Lines are strict UTF-8, end at the line feed alone, and files appear when they are whole."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import os

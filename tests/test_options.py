@@ -1,7 +1,5 @@
 """Mistakes on a command line: one line, the nearest option, no page of usage."""
 
-from __future__ import annotations
-
 import pytest
 
 from fairseq_plugins.options import OneLineParser

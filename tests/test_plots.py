@@ -1,7 +1,5 @@
 """What is drawn where: room for every panel, one look for a name, and what a scale has no place for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables by hand."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

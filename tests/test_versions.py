@@ -1,7 +1,5 @@
 """The lists of versions agree: the bounds of setup.py, the oldest that are tested, the pinned, and their checksums."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

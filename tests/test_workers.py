@@ -1,7 +1,5 @@
 """Several processes give the same result as one, in order, and end with their parent."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

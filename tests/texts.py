@@ -1,7 +1,5 @@
 """Files of text, one sentence a line: only a line feed ends a line, whatever else is in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

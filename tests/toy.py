@@ -3,8 +3,6 @@
 The task: number words on the source side, the same numbers as digits in reverse order on the target side.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -13,8 +13,6 @@ the others a loop with ``torch.optim.Adam``.
 Sockeye 3 and OpenNMT-py 3 pin torch below 2.2, and do not run beside the others.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

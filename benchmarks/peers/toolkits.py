@@ -4,8 +4,6 @@ Every function takes a :class:`Size` and returns a training step and a beam sear
 are tied, batches have no pads, dropout is 0.1, and the loss is cross-entropy with smoothing of 0.1.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import warnings

@@ -5,8 +5,6 @@ script for it is not in any of its distributions. Here every file is mapped rath
 touched, one checkpoint at a time, so memory use stays near two models and optimiser states are never loaded.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

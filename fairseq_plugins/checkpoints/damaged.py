@@ -4,8 +4,6 @@ Stock fairseq copies a checkpoint to its other names, including ``checkpoint_las
 leaves an incomplete file under the very name from which it resumes.
 """
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from contextlib import suppress

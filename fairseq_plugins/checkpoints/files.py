@@ -3,8 +3,6 @@
 Nothing in a file is ever executed, and a file appears under its name only when it is whole.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

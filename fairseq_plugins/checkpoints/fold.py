@@ -12,8 +12,6 @@ The options of the result are a plain dictionary, not the ``argparse.Namespace``
 2.6 and later refuse that class, and with it every stock checkpoint, where this package is not imported.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from argparse import Namespace

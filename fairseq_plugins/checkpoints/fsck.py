@@ -3,8 +3,6 @@
 It reads every file as all commands do, and changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

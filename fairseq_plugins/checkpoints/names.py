@@ -1,7 +1,5 @@
 """Names of the checkpoints of a training."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Checkpoints of this package hold the languages and dictionaries of their trainin
 languages.
 """
 
-from __future__ import annotations
-
 import hashlib
 from argparse import Namespace
 from collections.abc import Mapping, Sequence

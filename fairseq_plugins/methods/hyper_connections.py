@@ -110,7 +110,7 @@ class ManifoldConnection(HyperConnection):
         return read.unsqueeze(-2), mix, 2 * write.unsqueeze(-1)
 
 
-@torch.compiler.disable(reason="compiled, Sinkhorn's algorithm has more kernels")
+@torch.compiler.disable(reason="compiled, Sinkhorn's algorithm has more kernels")  # type: ignore[no-untyped-call]
 def doubly_stochastic(logits: Tensor) -> Tensor:
     """Divide exp of ``(..., K, K)`` by the sums of its columns, then of its rows, again and again (Sinkhorn)."""
     # The batch is last: reducing a short trailing dimension takes ten times as long.

@@ -10,8 +10,6 @@ copied.
 ``fairseq-deep hydra-train``.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pkgutil import iter_modules
 

@@ -5,8 +5,6 @@ best, the best by metric. An interrupted copy has destroyed the whole file that 
 three times, behind what it has written before, and logs a stack trace.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -6,8 +6,6 @@ main process says so: each worker of ``--workers`` would print a stack trace.
 https://github.com/facebookresearch/fairseq/issues/4144
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -8,8 +8,6 @@
   https://github.com/facebookresearch/fairseq/issues/3638
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

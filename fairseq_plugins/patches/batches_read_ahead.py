@@ -4,8 +4,6 @@ fairseq reads ahead in a daemon thread. When the interpreter ends, Python stops 
 torch the C++ runtime then ends the process: "terminate called without an active exception".
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import queue

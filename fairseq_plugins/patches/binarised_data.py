@@ -6,8 +6,6 @@
 * The directory of ``fairseq-deep prepare`` ends in a stack trace. Every command takes both here.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

@@ -7,8 +7,6 @@
   current step. https://github.com/facebookresearch/fairseq/issues/5206
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

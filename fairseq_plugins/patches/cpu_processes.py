@@ -6,8 +6,6 @@ summed travel in GPU memory. https://github.com/facebookresearch/fairseq/issues/
 On GPUs, too, it ignores torchrun where the configuration has a world size of 1: each process trains a model of its own.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

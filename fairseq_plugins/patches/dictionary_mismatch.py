@@ -10,8 +10,6 @@ may have other words: each row of a table follows its word, and a new word keeps
 https://github.com/facebookresearch/fairseq/issues/1909
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence

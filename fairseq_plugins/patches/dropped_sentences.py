@@ -7,8 +7,6 @@
   model, and warns among many other lines. https://github.com/facebookresearch/fairseq/issues/2650
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

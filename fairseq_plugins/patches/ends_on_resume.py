@@ -8,8 +8,6 @@
   begins with it and with the best loss so far. https://github.com/facebookresearch/fairseq/issues/3531
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable

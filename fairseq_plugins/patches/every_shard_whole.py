@@ -3,8 +3,6 @@
 It asks for the rank of a distributed run alone, ``fairseq-eval-lm`` for both. Not reported upstream so far.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

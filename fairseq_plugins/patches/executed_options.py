@@ -5,8 +5,6 @@ program after each checkpoint is refused. The path of an LM data directory with 
 https://github.com/facebookresearch/fairseq/issues/4869
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import shlex

@@ -6,8 +6,6 @@ override lr_scheduler.total_num_update=null". https://github.com/facebookresearc
 https://github.com/facebookresearch/fairseq/issues/4064
 """
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable

@@ -6,8 +6,6 @@ of the scale of ``--amp`` it saves nothing. Here both are keys of the optimizer'
 which stock fairseq does not read. A checkpoint without them loads as before.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

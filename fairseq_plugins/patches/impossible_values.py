@@ -3,8 +3,6 @@
 Here flags and YAML files are checked before anything is loaded. Not reported upstream so far.
 """
 
-from __future__ import annotations
-
 import ast
 import logging
 import math

@@ -8,8 +8,6 @@ raises it again when the job's result is read, inside a handler that prints a tr
 ``SystemExit`` passes that handler. https://github.com/facebookresearch/hydra/issues/3361
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Mapping

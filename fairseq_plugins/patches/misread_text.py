@@ -6,8 +6,6 @@
   https://github.com/facebookresearch/fairseq/issues/3417
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext

@@ -7,8 +7,6 @@
   https://github.com/facebookresearch/fairseq/issues/1156
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

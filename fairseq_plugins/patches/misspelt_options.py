@@ -3,8 +3,6 @@
 https://github.com/facebookresearch/fairseq/issues/3403
 """
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ fairseq uses ``np.compat.long``, which was a name of ``int``, and an argument of
 https://github.com/facebookresearch/fairseq/issues/4945 is about other such names.
 """
 
-from __future__ import annotations
-
 from types import ModuleType, SimpleNamespace
 from typing import Any
 

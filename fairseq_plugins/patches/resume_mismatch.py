@@ -8,8 +8,6 @@ and ``ema``, and ``common`` except the seed. A file that ``--restore-file`` name
 ``--reset-...`` excludes what it resets from the comparison.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 from argparse import ArgumentParser, Namespace

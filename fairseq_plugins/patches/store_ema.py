@@ -8,8 +8,6 @@
 * ``--ema-update-freq`` starts to count anew. The count follows from the number of all updates.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 from collections.abc import Callable, MutableMapping

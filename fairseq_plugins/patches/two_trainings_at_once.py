@@ -4,8 +4,6 @@ The first process of a training locks ``.lock`` in the directory before it looks
 releases the lock when that process ends, however it ends, and workers that it has forked do not hold it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 from collections.abc import Callable

@@ -6,8 +6,6 @@ Here everything is read before anything is written. https://github.com/facebookr
 https://github.com/facebookresearch/fairseq/issues/4101
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from codecs import BOM_UTF8
 from collections.abc import Callable

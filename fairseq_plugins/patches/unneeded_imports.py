@@ -4,8 +4,6 @@ While fairseq is imported, modules stand in for them whose functions import the 
 fairseq has been imported before, as in stock ``fairseq-train``. Not reported upstream so far.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from importlib import import_module

@@ -5,8 +5,6 @@ misspelt ``--restore-file``, training starts from scratch without a message.
 https://github.com/facebookresearch/fairseq/issues/5610 shows the kind of error that reaches the user.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

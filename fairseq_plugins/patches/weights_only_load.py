@@ -9,8 +9,6 @@ The first process sends the checkpoint that it has read to the others, which rea
 processes are pickles, too.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any

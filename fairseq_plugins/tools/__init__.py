@@ -4,8 +4,6 @@ Training and generation with fairseq's own commands need nothing of this directo
 from here. Where it is present, :func:`register` adds the recorder and the divergence guard to fairseq.
 """
 
-from __future__ import annotations
-
 
 def register() -> None:
     """Register the recorder's criteria and install the divergence guard; a second call does nothing."""

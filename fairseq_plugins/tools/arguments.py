@@ -1,10 +1,8 @@
 """Types of the arguments of public functions: a wrong type is a TypeError that names the argument."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, wraps
-from inspect import signature
+from inspect import formatannotation, signature
 from numbers import Integral, Real
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -34,7 +32,7 @@ def typed(function: Function) -> Function:
         kinds, given = hints(), form.bind(*args, **kwargs).arguments
         for name, value in given.items():
             if name in kinds and not fits(value, kinds[name]):
-                wanted = function.__annotations__[name]
+                wanted = formatannotation(kinds[name]).replace("collections.abc.", "")
                 raise TypeError(f"{function.__qualname__}: {name} must be {wanted}, not {repr(value)[:80]}")
         return function(*args, **kwargs)
 

@@ -3,8 +3,6 @@
 torch and fairseq are imported where a decoder is made: an engine of CTranslate2 needs only :class:`Hypothesis`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

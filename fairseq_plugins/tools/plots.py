@@ -1,7 +1,5 @@
 """Figures that are readable without colour: plain data until they are drawn with matplotlib, an extra."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import textwrap

@@ -1,7 +1,5 @@
 """Outcomes of failed trainings: for the guard during a training, and for the report after it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

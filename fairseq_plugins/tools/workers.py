@@ -1,7 +1,5 @@
 """Apply one function to many lines on several cores, in order."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

@@ -9,8 +9,6 @@ Optimizers, schedule and losses register themselves with fairseq by name, so tha
 YAML key (``optimizer._name: radam``) mean the same; they also work with stock architectures.
 """
 
-from __future__ import annotations
-
 
 def register() -> None:
     """Register everything in this package with fairseq; a second call does nothing."""

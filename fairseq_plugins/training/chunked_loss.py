@@ -23,8 +23,6 @@ the table is used inside ``forward``, where PyTorch's ``DistributedDataParallel`
 names of those that they extend: fairseq compares the names on resume, so a training may change to them and back.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

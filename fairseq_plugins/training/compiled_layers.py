@@ -5,8 +5,6 @@ record its kernels. All layers share it, so a deep model takes no longer to comp
 each kind of call. Validation, a search, and an update in which a module has a new hook run the layer as ever.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import re

@@ -23,8 +23,6 @@ with ``fused_adam`` is not the one of ``adam`` bit for bit. The state of both is
 names of optimizers on resume, so the classes have the name of fairseq's, and a training may change to them and back.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -5,8 +5,6 @@ fairseq sets each gradient to None, and copies each to float32 and each weight b
 gradients that stay in place in any case. Sums, rounding and checkpoints are those of fairseq.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

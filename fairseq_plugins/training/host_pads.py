@@ -4,8 +4,6 @@ The model would ask the GPU twice in each update, and the host would wait each t
 was launched before. In a CUDA graph nobody can ask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

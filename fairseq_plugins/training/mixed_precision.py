@@ -11,8 +11,6 @@ A CPU without instructions for bfloat16 (``avx512_bf16`` or ``amx_bf16`` in ``/p
 the same in software, which takes 16 times as long as float32: the first line of the training's log says so.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

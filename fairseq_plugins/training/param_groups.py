@@ -7,8 +7,6 @@ fairseq copies to the float32 copies of half precision; parameters of equal fact
 rate of a group multiplies it by the factor. Without factors nothing changes. A model that has lost some is refused.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -9,8 +9,6 @@ and steps by the momentum, as ``torch.optim.RAdam`` does. From then on all are t
 by the momentum and needs rho_t > 4: one update fewer.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The study of depth reads what an evaluation has written, and plans sweeps and seeds by earlier results."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The tables of the study of depth against numbers that are worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from docs import depth_tables as tables

@@ -1,7 +1,5 @@
 """The files with every table of speed: their rows, commands and failures, with made-up times."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import subprocess

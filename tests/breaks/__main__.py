@@ -3,8 +3,6 @@
 Exit code 0 where each break was caught, 1 where one was not.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """The mistakes of ``listed.yaml``, made one by one in a copy of the checkout, and what the copy's tests say."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

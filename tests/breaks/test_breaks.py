@@ -1,7 +1,5 @@
 """The list of breaks is up to date with the code, and the runner tells a break that is caught from one that is not."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

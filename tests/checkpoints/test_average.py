@@ -1,7 +1,5 @@
 """Averaging: the mean is the mean, ties and integers survive, and what does not belong together is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import struct

@@ -1,7 +1,5 @@
 """Damaged checkpoints: what a kill truncated is removed and replaced, ``fsck`` names it, a full disk leaves nothing."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Every residual gets a random scale a dimension, every LayerNorm a random gain an
 forgotten, misplaced or applied twice shows.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ``fairseq-deep`` makes of its arguments before, and instead of, handing them to fairseq."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``fairseq-deep hydra-train``: it trains with paths as a user writes them, and a mistake is one line with code 2."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

@@ -4,8 +4,6 @@ The environment sees the installed dependencies of this one through its path, so
 the entries of the path that lead to a checkout are left behind, since Python reads them from no second directory.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

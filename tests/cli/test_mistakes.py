@@ -1,7 +1,5 @@
 """What a user can mend is one line and exit code 2, in ``fairseq-deep`` and in stock's commands with ``--user-dir``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module

@@ -1,7 +1,5 @@
 """How a command ends: code and line for what the user can fix, the exception itself for a bug."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The YAML files of the published results, and any others as ``fairseq-hydra-train`` reads and completes them."""
 
-from __future__ import annotations
-
 import warnings
 from functools import cache
 from pathlib import Path

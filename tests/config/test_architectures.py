@@ -1,7 +1,5 @@
 """Architectures of every family: names, sizes and choices, and what a user says against what one presets."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from typing import Any

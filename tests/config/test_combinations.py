@@ -1,7 +1,5 @@
 """Every combination of choices either trains, or is refused with a message for the user; never anything else."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

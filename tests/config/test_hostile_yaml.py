@@ -1,7 +1,5 @@
 """YAML files that try to run something: nothing is executed, and one line says what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

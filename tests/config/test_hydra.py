@@ -1,7 +1,5 @@
 """A YAML for ``fairseq-hydra-train`` and flags for ``fairseq-train``: the same model and training, bit for bit."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The published results: their table, and their YAML files, complete and as large as printed."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import os

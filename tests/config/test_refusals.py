@@ -1,7 +1,5 @@
 """What cannot be built is refused before a module is built: one line a problem, all problems together, exit code 2."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every file of ``configs/`` against ``stated.yaml``, which was written from the papers and not from the recipes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from functools import cache

@@ -1,7 +1,5 @@
 """The embedded corpus is fixed, by a checksum."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from itertools import chain

@@ -1,7 +1,5 @@
 """The demo: flags, configurations, summary, and a complete run at toy size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The example of docs/adding_a_method.md works: in a copy of the package that gets the file, the line and the test."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

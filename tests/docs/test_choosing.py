@@ -1,7 +1,5 @@
 """docs/choosing.md has a row for each method, and each of its cells says where it is from."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Every command that a page shows names options, scripts and configurations that exist."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import re

@@ -1,7 +1,5 @@
 """What the documentation says about methods, parameters and patches is what the code does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

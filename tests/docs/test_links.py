@@ -1,7 +1,5 @@
 """Links, anchors and named paths of the documentation lead somewhere, and its formulas can be read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

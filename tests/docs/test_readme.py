@@ -1,7 +1,5 @@
 """The commands of README and the pages on training run as written, with a tiny model, and print what the pages say."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

@@ -1,7 +1,5 @@
 """Hit a command at random moments, give it again until it is through, and compare with an undisturbed one."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -5,8 +5,6 @@ training. So every ``python -m MODULE`` below a command is a copy of this proces
 process tree, signals, open files and locks are those of new interpreters.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib

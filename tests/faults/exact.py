@@ -1,7 +1,5 @@
 """What two trainings must have in common to be the same one, bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The commands that are hit, and what each must have made when it is through."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

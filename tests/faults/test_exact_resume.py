@@ -3,8 +3,6 @@
 In this process, so that there is time for all of them; the real commands are in ``test_faults.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The pipeline is hit at random moments: of a fixed seed, or of ``FAULTS_SEED=N`` in the environment."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

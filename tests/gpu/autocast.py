@@ -4,8 +4,6 @@ The lists are those of https://docs.pytorch.org/docs/stable/amp.html ("CUDA Op-S
 which torch computes as a product of matrices.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What a graph must not hide: faults planted into layers, with the pretended GPU's answer to each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from unittest import mock

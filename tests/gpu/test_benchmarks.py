@@ -1,7 +1,5 @@
 """``benchmarks/gpu.sh`` on the pretended GPU, at toy size: every table, and the training from raw text to BLEU."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

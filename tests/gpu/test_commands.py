@@ -1,7 +1,5 @@
 """The commands on the pretended GPU: what they write there is what they write on a CPU."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

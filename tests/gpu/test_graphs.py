@@ -1,7 +1,5 @@
 """``--cuda-graphs`` on the pretended GPU: every number is that of eager training, bit for bit, or the log says why."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pretended GPU shows what it is there to show: faults that a CPU hides are planted, and each is caught."""
 
-from __future__ import annotations
-
 import copy
 import os
 from collections import Counter

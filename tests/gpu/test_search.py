@@ -3,8 +3,6 @@
 With graphs every number is that of the same steps without them, bit for bit, or the log says why there are none.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Trainings on the pretended GPU: near those of the CPU in float32, without waits that stock does not make."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Two processes on pretended GPUs, with gloo in the place of NCCL: what they train is what two on CPUs do."""
 
-from __future__ import annotations
-
 import functools
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trainings on the pretended GPU: their losses, and what each of their updates shows."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

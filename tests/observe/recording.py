@@ -1,7 +1,5 @@
 """Flags of ``fairseq-train`` that record every update, and overflows on a CPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

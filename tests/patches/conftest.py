@@ -1,7 +1,5 @@
 """The toy corpus and a checkpoint, once for all tests of this folder, with every patch applied as the plugin does."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The patches are applied once, in a stated order; fairseq is imported without what few of its users need."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 

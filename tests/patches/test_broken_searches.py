@@ -1,7 +1,5 @@
 """No n-gram comes twice in a translation, from either search, and a diverse search works with any data set."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Checkpoints are written whole or not at all, and read without running anything: one clear line if they cannot be."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import re

@@ -1,7 +1,5 @@
 """A model is used with the languages and dictionaries of its training, and with no others."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from pathlib import Path

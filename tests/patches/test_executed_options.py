@@ -1,7 +1,5 @@
 """The value of an option is calculated, not executed."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -3,8 +3,6 @@
 What the commands say of their options is in ``tests/cli/test_mistakes.py``.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``fairseq-preprocess`` reads first, then writes whole data sets or nothing, with the bytes of stock fairseq."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import subprocess

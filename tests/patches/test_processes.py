@@ -3,8 +3,6 @@
 What two of them compute on CPUs is in ``tests/contract/test_two_processes.py``.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import logging

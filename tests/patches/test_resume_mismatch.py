@@ -1,7 +1,5 @@
 """A directory's training is continued by itself alone; what differs is named in one line."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Averages of the weights (``--store-ema``): each tensor is the closed form of its history, resumed or not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is read: text ends its lines at line feeds, data are as they were binarised, and each sentence is in a batch."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Directories of runs, made by hand with known numbers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

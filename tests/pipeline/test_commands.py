@@ -1,7 +1,5 @@
 """Commands of a pipeline: run, failed or interrupted."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`fairseq-deep download`: mirrors, continued downloads, checksums, the user's own copies."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import threading

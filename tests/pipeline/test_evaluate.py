@@ -1,7 +1,5 @@
 """Decoding a run and writing its translations: settings, counts, order, nothing lost."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The numbers of a training log, by hand."""
 
-from __future__ import annotations
-
 from fairseq_plugins.tools.observe.guard.guarding import record as guard_record
 from fairseq_plugins.tools.pipeline.fairseq_log import LogReader, TrainingLog
 from fairseq_plugins.tools.unigram_entropy import DIVERGED

@@ -1,7 +1,5 @@
 """evaluate computes with a model the same lines and digits that fairseq's own commands print."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

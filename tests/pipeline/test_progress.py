@@ -1,7 +1,5 @@
 """What the user sees of a training while it runs: a line now and then, validations, warnings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The leaderboard of made runs with known numbers: means and deviations by hand, tests as sacreBLEU's own command."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

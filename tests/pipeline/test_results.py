@@ -1,7 +1,5 @@
 """A run is read in any state, a line for each damaged file, and judged; the entropy against its closed form."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

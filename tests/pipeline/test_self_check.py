@@ -1,7 +1,5 @@
 """The check before an evaluation: it finds prepared references that differ from the published ones."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A directory of results: one job, one set of settings, whole files."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

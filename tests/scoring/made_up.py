@@ -1,7 +1,5 @@
 """Made-up system outputs: a reference with words dropped and swapped by a rule, so that each is known without a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 WORDS = ("the cat sat on the mat", "a dog barks at night , loudly", "we saw two red birds in the old tree", "it rained")

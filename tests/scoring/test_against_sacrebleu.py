@@ -1,7 +1,5 @@
 """On WMT's own test sets, the numbers of sacreBLEU's command line: scores and p-values."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

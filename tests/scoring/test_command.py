@@ -1,7 +1,5 @@
 """``fairseq-deep score`` as it is typed: what it prints, what it writes, and what it refuses in one line."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Paired tests where the answer is known, and how several runs of one system are treated."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from typing import Any

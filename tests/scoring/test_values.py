@@ -1,7 +1,5 @@
 """Scores that can be worked out by hand, and those that another program gives."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

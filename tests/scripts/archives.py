@@ -5,8 +5,6 @@ files, so the script runs unchanged with ``ARCHIVE_DIR``. The text is always the
 ``fairseq-deep reproduce --smoke`` calls it in a checkout.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

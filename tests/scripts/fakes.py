@@ -1,7 +1,5 @@
 """Stand-ins for programs of the scripts that take too long or are not installed."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

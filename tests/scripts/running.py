@@ -1,7 +1,5 @@
 """Run the scripts like a user, and inspect their files."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shlex

@@ -1,7 +1,5 @@
 """A web server on this machine, for tests of downloads: it continues downloads, breaks off, loses files."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """``fairseq-deep compare``: a chain to its report, and refusals that come before days of training."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``fairseq-deep evaluate`` whole, on a tiny trained model: nothing lost, nothing reordered, everything signed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

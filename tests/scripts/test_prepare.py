@@ -1,7 +1,5 @@
 """``fairseq-deep prepare``: a user's own files, and every kind of bad input."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """prepare_iwslt14_de_en.sh from an archive of the real layout to data-bin, stopped, continued and called twice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

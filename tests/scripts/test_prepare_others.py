@@ -1,7 +1,5 @@
 """enwik8, WikiText-103 and LibriSpeech from made archives to data-bin."""
 
-from __future__ import annotations
-
 import os
 import sys
 import zipfile

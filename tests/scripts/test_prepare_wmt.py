@@ -1,7 +1,5 @@
 """The preparations of WMT from end to end, on small archives with the published layout."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The line by which a preparation says how it was called, which the report compares with that of the configuration."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every script of a corpus prepares what the papers have: its options, by a dry run; and its mistakes are one line."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from dataclasses import asdict, fields

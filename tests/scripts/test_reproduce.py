@@ -1,7 +1,5 @@
 """The chain behind a published table, at toy size: from archives to a report, whole and restartable."""
 
-from __future__ import annotations
-
 import json
 import re
 import statistics

@@ -1,7 +1,5 @@
 """``scripts/slurm.sh`` under a Slurm of a few lines that really starts a process for each of two machines."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

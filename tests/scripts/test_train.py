@@ -1,7 +1,5 @@
 """``fairseq-deep run`` whole."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What ``fairseq-deep run`` decides before it starts: batches, precision, and what does not fit."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Archives are unpacked whole or not at all, and nothing is written outside."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Bytes as tokens: nothing is lost, and fairseq counts one token for each byte."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

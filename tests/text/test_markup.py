@@ -1,7 +1,5 @@
 """Sentences out of TED's and WMT's markup, against sacreBLEU's own reading of SGML and the published plain text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

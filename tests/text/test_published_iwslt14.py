@@ -1,7 +1,5 @@
 """The published IWSLT'14 files: the archive's XML gives the published tokens, the published merges the subwords."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

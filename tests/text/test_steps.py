@@ -1,7 +1,5 @@
 """Each step on small text, compared with Moses' scripts and fairseq's recipes; and the command line of the steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the tests of optimizers share: gradients, updates, and fairseq's optimizers from their configurations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Adam by lists of tensors is fairseq's bit for bit; in one pass over the memory it is fairseq's to rounding."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from typing import Any

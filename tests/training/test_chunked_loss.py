@@ -1,7 +1,5 @@
 """Chunked loss: the stock criterion's loss, log and gradients, with no tensor of all the logits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

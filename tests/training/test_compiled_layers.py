@@ -1,7 +1,5 @@
 """``--compile-layers``: the numbers of eager layers to rounding, the same code at every depth, and only in training."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from collections.abc import Callable

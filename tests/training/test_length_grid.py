@@ -1,7 +1,5 @@
 """Batches on a grid of lengths: few shapes, every sentence once, the same loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace

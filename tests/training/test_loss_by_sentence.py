@@ -1,7 +1,5 @@
 """The loss that averages over sentences: its closed form, its gradient, whole trainings and what they log."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``--amp`` in bfloat16: float32 weights and residual streams, near float32, and what is refused."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 That a resumed training is the uninterrupted one is in ``tests/faults/test_exact_resume.py``.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from pathlib import Path

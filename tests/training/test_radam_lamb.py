@@ -3,8 +3,6 @@
 What every optimizer promises is in ``test_optimizers.py``.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

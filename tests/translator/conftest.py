@@ -1,7 +1,5 @@
 """A package of a tiny model that was really prepared, trained and packaged, once for these tests; and the command."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import NamedTuple

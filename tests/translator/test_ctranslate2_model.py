@@ -1,7 +1,5 @@
 """Every case is exported and computes the same in CTranslate2, or is refused for a reason."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path

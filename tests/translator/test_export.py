@@ -1,7 +1,5 @@
 """``fairseq-deep export``: the proof is in the command, nothing appears without it, and a package gets an engine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Hostile text and paths: each sentence in gives one out, in order, or one line says where; nothing is executed."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

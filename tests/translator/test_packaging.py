@@ -1,7 +1,5 @@
 """What is packaged: the text as the preparation made it, the weights as they were, the scores of these very weights."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from argparse import Namespace

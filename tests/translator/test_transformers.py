@@ -1,7 +1,5 @@
 """``fairseq-deep export --to transformers``: a stock class does the same, or the reason is said."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from argparse import Namespace

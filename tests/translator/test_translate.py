@@ -1,7 +1,5 @@
 """Raw text in, raw text out: the translations of fairseq-generate, every line once and in order."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -4,8 +4,6 @@ Hydra prints a trace, or several lines, and ends with exit code 1; how it shows 
 https://github.com/facebookresearch/hydra/issues/3361.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from functools import partial

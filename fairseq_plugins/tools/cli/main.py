@@ -1,7 +1,5 @@
 """The table of commands, and the dispatch to one of them. A new command is one line in :data:`OWN`."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import warnings

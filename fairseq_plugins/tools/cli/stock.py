@@ -1,7 +1,5 @@
 """fairseq's own commands, with the user directory of this package already set."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

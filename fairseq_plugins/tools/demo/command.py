@@ -3,8 +3,6 @@
 Each method is the configuration of ``recipe.yaml`` with its architecture; ``fairseq-deep compare`` does the rest.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from argparse import Namespace

@@ -5,8 +5,6 @@ other verbs last, or all verbs last in a subordinate clause, and declines articl
 and case. English asks and negates with *do* and keeps its word order. The words are in ``lexicon.tsv``.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache

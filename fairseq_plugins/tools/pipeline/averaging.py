@@ -1,7 +1,5 @@
 """Choose the checkpoints to average: the user's choice, else the published row's, else the last ones saved."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

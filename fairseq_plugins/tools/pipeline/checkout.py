@@ -1,7 +1,5 @@
 """Find the configurations, in a checkout or an installation, the commit of this package, and its user directory."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

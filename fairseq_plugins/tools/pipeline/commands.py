@@ -1,7 +1,5 @@
 """Run the commands of a pipeline."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -4,8 +4,6 @@ Each training is ``fairseq-deep run``, then ``fairseq-deep evaluate``, in its ow
 so the same command continues where it was stopped. A training that diverges is a row of the report.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

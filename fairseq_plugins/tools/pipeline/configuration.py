@@ -3,8 +3,6 @@
 Every key and value is checked before a training starts, because Hydra's own errors fill a page.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence

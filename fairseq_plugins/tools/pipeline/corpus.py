@@ -1,7 +1,5 @@
 """Check binarised data before a training or an evaluation starts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a run is averaged and decoded: what its checkpoints, its data and the user's options say."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 from collections.abc import Mapping, Sequence

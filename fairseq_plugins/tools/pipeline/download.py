@@ -1,7 +1,5 @@
 """``fairseq-deep download``: get an archive from the first mirror that has it, and check it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Every sentence of a test set is translated exactly once, or the evaluation stops
 absent, and the next call keeps it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -1,7 +1,5 @@
 """The log of a training: its numbers (``--log-format json``), read as the file grows, and its error."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

@@ -3,8 +3,6 @@
 Tasks, batches and models are the same as in ``fairseq-generate`` and ``fairseq-eval-lm``.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import sys

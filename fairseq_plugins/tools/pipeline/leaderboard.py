@@ -1,7 +1,5 @@
 """Many runs as one table: a row per recipe with all its seeds, the paper's number, and tests against the baseline."""
 
-from __future__ import annotations
-
 import math
 import os
 import statistics

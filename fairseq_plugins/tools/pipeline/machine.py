@@ -1,7 +1,5 @@
 """The devices of this machine and the precisions that they support."""
 
-from __future__ import annotations
-
 import os
 import platform
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Check, tokenise, clean, split off a validation set, learn and apply subwords, bi
 the stages in this order. Each is a function of :mod:`fairseq_plugins.tools.text`, or fairseq's own command.
 """
 
-from __future__ import annotations
-
 from argparse import SUPPRESS, BooleanOptionalAction
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields

@@ -1,7 +1,5 @@
 """The settings and sets of a text preparation, all checked before anything is written."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """Progress of a training: updates, losses, speed and time left, in a line now and then."""
 
-from __future__ import annotations
-
 import math
 import time
 from datetime import timedelta

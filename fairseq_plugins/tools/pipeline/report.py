@@ -3,8 +3,6 @@
 RUN is a directory of ``fairseq-deep run``, or one with such directories below it. Seeds of one recipe are one row.
 """
 
-from __future__ import annotations
-
 import logging
 import statistics
 import sys

@@ -4,8 +4,6 @@ Rows of a table that differ only in the printed score are one training. The scri
 without a checkout, ``--data`` must hold them. The same command continues where it was stopped.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import shlex

@@ -3,8 +3,6 @@
 A run can be read in any state. Each missing or damaged file is a line in :attr:`Run.problems`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ A training completes, diverges, or fails with an error. A divergence is a result
 again), so ``finished`` records the first two. A training may be continued, and a completed one may be made longer.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import operator

@@ -4,8 +4,6 @@ The machine changes how the batches of an update are shared, never which they ar
 their order: the request, the plan for this machine, the check that RUN can be continued, the training, and its end.
 """
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import json

@@ -4,8 +4,6 @@ The binarised references are processed like a translation: read from the diction
 result must be the published references, otherwise no score is meaningful.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Sequence

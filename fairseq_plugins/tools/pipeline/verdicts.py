@@ -1,7 +1,5 @@
 """The verdict on a training: did it diverge, fail to train, or train? In one or two words, with the reason."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache

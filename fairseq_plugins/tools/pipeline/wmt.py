@@ -4,8 +4,6 @@
 of the published text by single ones.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

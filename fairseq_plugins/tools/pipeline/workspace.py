@@ -3,8 +3,6 @@
 So the same command continues a job that was stopped anywhere (Ctrl-C, kill -9, a full disk), and writes the same bytes.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

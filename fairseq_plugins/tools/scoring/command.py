@@ -7,8 +7,6 @@ HYP and REF are UTF-8 files with one sentence a line, detokenised and as publish
 NAME=HYP1,HYP2,HYP3, or NAME several times. Systems are compared with the first one.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

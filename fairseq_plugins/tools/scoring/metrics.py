@@ -4,8 +4,6 @@ This package computes none of them itself: sacreBLEU, rouge-score and jiwer do. 
 :data:`METRICS`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -19,8 +19,6 @@
 All scores are in points and not rounded.
 """
 
-from __future__ import annotations
-
 import platform
 import statistics
 from collections.abc import Iterator, Mapping, Sequence

@@ -16,8 +16,6 @@ if the test set were that much larger, and the p-values come out too small.
 No p-value is corrected for the number of systems compared, and below a hundred sentences a paired test says little.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import statistics

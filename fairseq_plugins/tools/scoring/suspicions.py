@@ -1,7 +1,5 @@
 """Detect text whose score would be meaningless: each suspicion is one line, with its count."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Scores as text for a terminal, or as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 

@@ -3,8 +3,6 @@
 Each step is a typed function; :mod:`fairseq_plugins.tools.text.command` makes its command line.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name

@@ -1,7 +1,5 @@
 """Unpack archives whole or not at all, and know their checksums."""
 
-from __future__ import annotations
-
 import lzma
 import os
 import re

@@ -5,8 +5,6 @@ one token. So there are as many predictions as bytes (one more if a part does no
 base 2 is bits per byte.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError

@@ -1,7 +1,5 @@
 """Command lines of typed functions: a parameter of a step is a file, a keyword-only one an option."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature

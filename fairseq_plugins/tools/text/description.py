@@ -3,8 +3,6 @@
 A preparation writes this into ``text.json``. An evaluation undoes it and must not guess it from the existing files.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

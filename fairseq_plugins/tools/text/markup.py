@@ -4,8 +4,6 @@ Each ``<seg>`` becomes one line, in the order of the file, stripped and otherwis
 used none since 2009). ``sacrebleu --echo`` also replaces inner white space by one space, which changes the bytes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ With the rules of Moses' Perl that sacremoses lacks; the published tokens of IWS
 and ``words`` need nothing of the package: an export to Hugging Face transformers has copies of both.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Steps that treat text as lines: check, clean, split and select parallel files."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice

@@ -1,7 +1,5 @@
 """Steps of Moses' tools on files: normalise, straighten, tokenise, detokenise, learn and use a truecaser."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial

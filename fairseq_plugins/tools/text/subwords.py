@@ -1,7 +1,5 @@
 """Subwords, learned for all files together: byte-pair encoding by subword-nmt, and SentencePiece."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Sequence

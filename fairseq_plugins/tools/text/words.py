@@ -3,8 +3,6 @@
 Nothing of the package is needed, see :mod:`fairseq_plugins.tools.text.moses`.
 """
 
-from __future__ import annotations
-
 import re
 
 _END_OF_A_PART = re.compile("@@( |$)")

@@ -15,8 +15,6 @@ rounding, 2^-24, while mean(x^2) < 128, and 2^15 is a number in half precision. 
 model, so a model has either such norms or LayerNorms.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path

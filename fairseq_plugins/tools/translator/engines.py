@@ -3,8 +3,6 @@
 ``fairseq_engine.py`` has the engine of PyTorch.
 """
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence

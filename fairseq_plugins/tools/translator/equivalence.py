@@ -1,7 +1,5 @@
 """The proof of an export: two engines score the same random sentences, and search the same ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Before anything appears, both engines score random sentences in float32, and bot
 model of CTranslate2 becomes a part of the package, a model of Hugging Face a separate directory.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 from collections.abc import Sequence

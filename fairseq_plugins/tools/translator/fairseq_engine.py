@@ -1,7 +1,5 @@
 """The model of a package in PyTorch, searched as fairseq does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from threading import RLock
 from typing import Any

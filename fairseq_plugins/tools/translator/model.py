@@ -1,7 +1,5 @@
 """A translation model as plain data: its flat configuration, its weights by name, its dictionaries."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ opened; the weights, which may be large, when an engine reads them. An engine of
 fairseq, so they are imported where a model of this package is made.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``fairseq-deep package RUN OUT``: make one directory of a training that is the whole translator."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import shutil

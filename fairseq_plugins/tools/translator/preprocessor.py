@@ -1,7 +1,5 @@
 """From raw text to the tokens that a model reads, and back, as its training text was prepared."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

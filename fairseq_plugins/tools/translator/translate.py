@@ -1,7 +1,5 @@
 """``fairseq-deep translate MODEL``: raw text in, raw text out, and the same in Python: :class:`Translator`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -1,7 +1,5 @@
 """What the tests of the command share."""
 
-from __future__ import annotations
-
 import pytest
 
 from fairseq_plugins.tools import plots

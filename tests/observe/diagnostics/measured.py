@@ -1,7 +1,5 @@
 """Small models for the analyses, and the tables that come out."""
 
-from __future__ import annotations
-
 import csv
 from argparse import Namespace
 from pathlib import Path

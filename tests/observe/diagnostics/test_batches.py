@@ -1,7 +1,5 @@
 """Made-up words follow Zipf's law; a corpus gives its own sentences."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """beta_LN, beta_RC and Var(r): closed cases, and all rows of DS-Init's Table 1."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """``fairseq-deep diagnose``: files, numbers in them, and one line for every mistake."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Residual dependency: each method's closed form, from branches that are recorded; the laws of Admin's figures."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

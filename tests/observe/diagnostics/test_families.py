@@ -1,7 +1,5 @@
 """Language models and speech to text: the analyses measure them as autograd does, and their checkpoints."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from typing import Any

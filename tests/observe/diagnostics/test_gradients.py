@@ -1,7 +1,5 @@
 """Gradient norms: autograd's own, and the relative values that the papers' figures show."""
 
-from __future__ import annotations
-
 import gc
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The Jacobian that torch computes, and the singular values of deep Post-LN."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

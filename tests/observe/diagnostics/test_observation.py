@@ -1,7 +1,5 @@
 """Hooks see every sub-layer of every method as it runs, change nothing, and are gone afterwards."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

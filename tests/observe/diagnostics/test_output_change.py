@@ -1,7 +1,5 @@
 """Output change: exact statistics and steps, and the two laws of Admin's figure 4."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Similarity, scales and updates: closed cases of each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Analyses over a training: the table and the heat maps of a recorder's file, what is said below, mistakes."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

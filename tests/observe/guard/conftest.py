@@ -1,7 +1,5 @@
 """Trainings with faults put into them."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -1,7 +1,5 @@
 """What each action does to the weights and to the updates that follow, and what a checkpoint keeps of the guard."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

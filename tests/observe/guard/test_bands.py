@@ -1,7 +1,5 @@
 """Running bands: what is constant, scaled or noisy is quiet, a jump is seen where it is, and a trend is followed."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

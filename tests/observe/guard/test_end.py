@@ -1,7 +1,5 @@
 """How a training that diverges looks from outside, with a guard and without: one line, one code, one verdict."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

@@ -1,7 +1,5 @@
 """A fault that is put into a training is found in the update in which it shows, and named where it was put."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The file of a run: nothing that was written whole is lost, and nothing else is read."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

@@ -1,7 +1,5 @@
 """Recording a training changes nothing of it, and what is recorded is what the trainer itself has seen."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

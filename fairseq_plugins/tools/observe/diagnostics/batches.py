@@ -3,8 +3,6 @@
 Legend: B sentences, S source tokens, T target tokens.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable
 from itertools import islice

@@ -8,8 +8,6 @@ are Frobenius norms over the whole tensor.
 dz counts every path from z, including further connections of the method; a decoder's input from the encoder is not a z.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple

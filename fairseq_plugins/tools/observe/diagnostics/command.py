@@ -1,7 +1,5 @@
 """``fairseq-deep diagnose``: the papers' analyses of any method at any size, or of a checkpoint."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import shlex

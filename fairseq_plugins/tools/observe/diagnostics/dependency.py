@@ -10,8 +10,6 @@ the output of the first stack by Var[F(x, W) - F(x, W*)] = C * (sum of beta_ii s
 Legend: K summands, T time, B batch, C width.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Sequence
 from itertools import groupby

@@ -6,8 +6,6 @@ from it to the loss, and norms are Frobenius norms over the whole tensor. The ou
 extra streams count, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple

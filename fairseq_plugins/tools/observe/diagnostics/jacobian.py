@@ -4,8 +4,6 @@ All outputs of the encoder, or of a language model below its projection, by all 
 width C. Values near 1: a signal passes unchanged (dynamical isometry); near 0: directions are lost. Dropout is off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

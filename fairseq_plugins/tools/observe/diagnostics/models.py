@@ -1,7 +1,5 @@
 """Subjects of measurement: a freshly initialised method at the user's sizes, or the model of a checkpoint."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from argparse import Namespace

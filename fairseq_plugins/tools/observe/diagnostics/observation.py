@@ -5,8 +5,6 @@ Everything comes from hooks on residuals, norms, layers and histories; leaving t
 Legend: T time, B batch, C width.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ does its change. Every output is therefore normalised to mean 0 and variance 1 o
 A change is the squared L2 norm of the difference over the whole batch. Dropout is off; embeddings do not change.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 If a paper does not give a size (ReZero's Jacobian, the width of Admin's figure 4), it is small and stated here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Definition of an analysis, and its result: tables for files, figures, and a small table for the terminal."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

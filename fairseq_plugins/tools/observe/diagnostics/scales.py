@@ -4,8 +4,6 @@ figure 6), and the weights of a history (Wang et al., ACL 2019).
 No weight is read by name: residual connections and histories without their LayerNorms are linear.
 """  # noqa: D205
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple

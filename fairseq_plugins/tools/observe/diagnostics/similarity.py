@@ -4,8 +4,6 @@ Cosine similarity between the outputs of two layers at the same word, mean over 
 outputs are alike, the upper layers do nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

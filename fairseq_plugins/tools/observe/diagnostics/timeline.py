@@ -5,8 +5,6 @@ residuals (omega of Liu et al., EMNLP 2020) and in histories (Wang et al., ACL 2
 (docs/divergence.md): places are those of the state dict, whose layers count from 0.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

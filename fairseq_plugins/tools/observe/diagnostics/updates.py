@@ -5,8 +5,6 @@ both relative to the largest of the model: unbalanced gradients need not cause u
 their size. Norms are Frobenius norms.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

@@ -7,8 +7,6 @@ caller gets ``None``, as after an overflow. All processes have equal losses and 
 Without an action, the guard only ends a training where fairseq gives up; fairseq would print every weight and a trace.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -3,8 +3,6 @@
 ``extra_state`` has the bands, so that a resumed training continues with them.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 A place has the recorder's name: ``encoder.layers.3.ffn``, or the path of a module outside the layers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

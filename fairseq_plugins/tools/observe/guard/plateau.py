@@ -1,7 +1,5 @@
 """Detect failed trainings: the loss stays at the entropy of the token frequencies."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """A failing update once more, under hooks that find the first module whose output is not finite."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Which updates are abnormal, told by their loss and the norm of their gradient alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ bit, and records every ``--diagnostics-interval`` updates into ``<save-dir>/reco
 Legend: T time, B batch, C width.
 """
 
-from __future__ import annotations
-
 from fairseq_plugins.tools.observe.recorder.entries import Entry, read
 
 __all__ = ["Entry", "read", "register"]

@@ -4,8 +4,6 @@ Every statistic is a sum of squares and a count, so that mini-batches, the steps
 the numbers of one large batch. Only scalars are kept, and they stay on their device until the update is over.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator
 from functools import partial

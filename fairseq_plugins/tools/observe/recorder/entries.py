@@ -3,8 +3,6 @@
 A killed process loses at most the line it was writing, which a reader skips.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

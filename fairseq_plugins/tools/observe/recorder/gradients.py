@@ -5,8 +5,6 @@ the gradient itself is large (https://github.com/facebookresearch/fairseq/issues
 squared in float64, and multiplied by the factor that the optimizer holds, which makes them means over the batch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

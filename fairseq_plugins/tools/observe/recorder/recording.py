@@ -7,8 +7,6 @@ fairseq's meters, which TensorBoard and Weights & Biases read, have all numbers 
 layers; progress bars that print lines omit them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math
