@@ -42,7 +42,10 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     """Refuse combinations that the paper's equations do not cover."""
     problems = []
     if design.choice(Axis.NORM_POSITION) == "pre":
-        problems.append("--residual b2t doubles the stream in every layer under --norm-position pre: use post or none")
+        problems.append(
+            "--residual b2t doubles the stream in every layer under --norm-position pre: "
+            "use --norm-position post or none"
+        )
     if design.choice(Axis.NORM_POSITION) == "none" and design.options.b2t_skip == "all":
         problems.append("--b2t-skip all skips a LayerNorm that --norm-position none does not have")
     return problems

@@ -110,9 +110,10 @@ class ManifoldConnection(HyperConnection):
         return read.unsqueeze(-2), mix, 2 * write.unsqueeze(-1)
 
 
-@torch.compiler.disable(reason="compiled, Sinkhorn's algorithm has more kernels")  # type: ignore[no-untyped-call]
 def doubly_stochastic(logits: Tensor) -> Tensor:
     """Divide exp of ``(..., K, K)`` by the sums of its columns, then of its rows, again and again (Sinkhorn)."""
+    if torch.compiler.is_compiling():
+        torch._dynamo.graph_break(msg="compiled, Sinkhorn's algorithm has more kernels")
     # The batch is last: reducing a short trailing dimension takes ten times as long.
     side_by_side = logits.flatten(0, -3).permute(1, 2, 0).contiguous()
     for _ in range(20):

@@ -181,6 +181,7 @@ LARGE_CUTOFF = (
     "--adaptive-input-cutoff or --adaptive-softmax-cutoff exceeds the {vocab_size} words of the dictionary: {cutoff}"
 )
 NO_DICTIONARY = "--model-overrides takes a dictionary such as {{'dropout': 0.1}}, not {cfg.common_eval.model_overrides}"
+SUBWORD_OPTIONS = "value of --post-process, --remove-bpe or --eval-bleu-remove-bpe"
 SUBWORDS = ("@@ ", "subword_nmt", "sentencepiece", "wordpiece", "letter", "silence", "_EOW", "none")
 ALL_TOO_LONG = "no training sentence is within --max-source-positions and --max-target-positions: use larger limits"
 NO_LANGUAGES = "--tokenizer needs the languages: give --source-lang and --target-lang"
@@ -225,7 +226,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "fairseq.data.data_utils:post_process",
         "^Unknown post_process",
-        lambda local: unknown_name("value of --remove-bpe or --eval-bleu-remove-bpe", local["symbol"], SUBWORDS),
+        lambda local: unknown_name(SUBWORD_OPTIONS, local["symbol"], SUBWORDS),
     ),
     Message(
         r"fairseq.data.encoders.\w+:__init__",

@@ -86,8 +86,9 @@ def test_attention_residuals_keep_each_block_once() -> None:
     def run() -> Tensor:
         blocks, stream = Blocks(256).start(x), x
         for residual in residuals:
-            inputs.append(residual.pre(stream, blocks)[0])
-            branch = inputs[-1].sin()
+            read, blocks = residual.pre(stream, blocks)
+            inputs.append(read)
+            branch = read.sin()
             blocks, stream = residual.post(branch, stream, blocks), residual(branch, stream, x)
         return blocks
 
@@ -107,7 +108,8 @@ def test_gradients_of_attention_residuals() -> None:
         blocks, stream = Blocks(3).start(x), x
         for residual, query in zip(residuals, (None, *queries), strict=True):
             residual.query = query  # type: ignore[assignment]
-            branch = torch.sin(residual.pre(stream, blocks))
+            read, blocks = residual.pre(stream, blocks)
+            branch = torch.sin(read)
             blocks, stream = residual.post(branch, stream, blocks), residual(branch, stream, x)
         return mixture(queries[0], blocks, stream.unsqueeze(0))
 
