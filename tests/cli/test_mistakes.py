@@ -165,7 +165,7 @@ def stock(command: str, words: Sequence[str]) -> int:
     return 0
 
 
-@pytest.mark.parametrize("run", [deep, stock])
+@pytest.mark.parametrize("run", [deep, pytest.param(stock, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", MISTAKES)
 def test_each_is_one_line(
     command: str, run: Callable[[str, Sequence[str]], int], capfd: pytest.CaptureFixture[str]

@@ -155,6 +155,7 @@ def test_a_language_model(flags: str, shapes: int, characters: Path, tmp_path: P
     assert graphs.replayed > 0
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_the_same_numbers(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: set[tuple[str, Any, int]] = set()
     writer = mock.Mock(add_scalar=lambda *scalar: shown.add(scalar))
@@ -171,6 +172,7 @@ def test_tensorboard_gets_the_same_numbers(toy_data: Path, tmp_path: Path, monke
     assert {number for name, _, number in eager if name == "gnorm"} == {*range(1, 13)}
 
 
+@pytest.mark.slow
 def test_several_batches_an_update_whose_results_share_memory(toy_data: Path, tmp_path: Path) -> None:
     eager, graphs = (
         on_gpu(train, toy_data, tmp_path / name, "--bf16", "--update-freq", "3", *flags)
@@ -181,6 +183,7 @@ def test_several_batches_an_update_whose_results_share_memory(toy_data: Path, tm
     assert graphs.replayed > SHAPES
 
 
+@pytest.mark.slow
 def test_the_loss_scale_is_not_recorded(toy_data: Path, tmp_path: Path) -> None:
     """It overflows at first, and doubles every four updates."""
     flags = ("--fp16", "--fp16-init-scale", "262144", "--fp16-scale-window", "4")
@@ -222,6 +225,7 @@ def test_a_resumed_training_by_fused_adam(more: str, toy_data: Path, tmp_path: P
     assert seen[1].replayed > 0
 
 
+@pytest.mark.slow
 def test_a_layer_in_evaluation_mode_is_set_back_before_each_update(toy_data: Path, tmp_path: Path) -> None:
     """As by fairseq; each batch that is not replayed has its dropout."""
     set_seed = Trainer._set_seed
@@ -262,6 +266,7 @@ def test_a_layer_that_counts_is_found_before_its_first_replay(toy_data: Path, tm
     assert graphs.updates[: SHAPES + 1] == eager.updates[: SHAPES + 1]
 
 
+@pytest.mark.slow
 @on_pretended
 def test_a_table_that_is_replaced_is_kept_for_the_graph_that_reads_it(toy_data: Path, tmp_path: Path) -> None:
     with planted(EncoderLayer, replaces):
@@ -280,6 +285,7 @@ def test_out_of_memory_while_recording(toy_data: Path, tmp_path: Path) -> None:
         assert_eager(toy_data, tmp_path, "out of memory", "--bf16")
 
 
+@pytest.mark.slow
 def test_out_of_memory_later_gives_the_memory_of_the_graphs_back(toy_data: Path, tmp_path: Path) -> None:
     """An eager batch that does not fit beside the graphs is computed once more without them, with the same dropout."""
     compute = FairseqTask.train_step
