@@ -201,10 +201,10 @@ class Graphs(RecordedGraphs):
         if not self._seen:
             result = compute(sample)
             self._flat = FlatGradients(self._params, optimizer, model)
-            self._places = [tensor.data_ptr() for tensor in self._fixed]
+            self._places = self._places_now()
             self._seen.add(shape_of(sample))
             return result
-        if not self.stopped and [tensor.data_ptr() for tensor in self._fixed] != self._places:
+        if not self.stopped and self._places_now() != self._places:
             self.stop("the weights of the model have moved")
         if self.stopped or named.get("ignore_grad") or self._hooked:
             return self._eager(compute, sample)
@@ -224,6 +224,9 @@ class Graphs(RecordedGraphs):
             return self._eager_and_recorded(compute, sample, shape)
         self._seen.add(shape)
         return self._eager(compute, sample)
+
+    def _places_now(self) -> list[int]:
+        return [tensor.data_ptr() for tensor in self._fixed]
 
     def _eager(self, compute: Callable[[Any], Result], sample: Any) -> Result:
         """Compute eagerly; without graphs from now on, if their memory is missed."""

@@ -541,6 +541,9 @@ def test_a_training_of_a_version_without_a_rate_for_embeddings_keeps_that_of_its
 def test_a_training_with_the_earlier_names_of_settings_goes_on(tmp_path: Path) -> None:
     same = {"config": "x", "precision": "fp32", "tokens_per_update": 1, "data_content": ""}
     old = {**same, "configuration": {"model": {"norm": "pre", "history": "dlcl"}}}
+    empty = {**same, "configuration": {"model": None}}
+    (tmp_path / SETTINGS).write_text(json.dumps(empty))
+    assert read_record(tmp_path / SETTINGS) == empty
     (tmp_path / SETTINGS).write_text(json.dumps(old))
     new = {"norm": None, "norm_position": "pre", "history": None, "layer_aggregation": "dlcl"}
     before = read_record(tmp_path / SETTINGS)

@@ -175,7 +175,7 @@ def find_runs(paths: list[Path]) -> list[Path]:
 def read_record(path: Path) -> dict[str, Any]:
     """The content of a file of ``FORMATS``, with today's names of settings; a UserError if it is damaged."""
     record = dict(read_json(path, FORMATS[path.name]))
-    model = (record.get("configuration") or {}).get("model", {})
+    model = (record.get("configuration") or {}).get("model") or {}
     for earlier, name in OLD_NAMES.items():
         if (value := model.pop(earlier, None)) is not None:
             model[name] = value
