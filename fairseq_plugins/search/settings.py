@@ -142,9 +142,7 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     initialise(trainer, cfg, *given, **named)
 
 
-def register() -> None:
-    """Register these settings with fairseq; a second call changes nothing."""
-    replace_settings("generation", GenerationConfigWithForm)
-    wrap(FairseqTask, "build_generator", build_search)
-    wrap(FairseqTask, "__init__", initialise_watched)
-    wrap(Trainer, "__init__", refuse_in_training, order=50)
+replace_settings("generation", GenerationConfigWithForm)
+wrap(FairseqTask, "build_generator", build_search)
+wrap(FairseqTask, "__init__", initialise_watched)
+wrap(Trainer, "__init__", refuse_in_training, order=50)

@@ -94,6 +94,4 @@ def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
             CompiledLayers(trainer.get_model())
 
 
-def install() -> None:
-    """Wrap what builds a training; a second call changes nothing."""
-    wrap(Trainer, "_build_optimizer", attach, order=-5)
+wrap(Trainer, "_build_optimizer", attach, order=-5)

@@ -390,9 +390,7 @@ def leave_mode(train_step: Callable[..., Any], trainer: Trainer, *args: Any, **k
         own.pop("train", None)
 
 
-def install() -> None:
-    """Add the setting to fairseq's, and wrap what builds and makes updates; a second call changes nothing."""
-    replace_settings("common", CommonConfigWithGraphs)
-    wrap(Trainer, "_build_optimizer", attach, order=-10)
-    wrap(training_command, "train", summarise, order=10)
-    wrap(Trainer, "train_step", leave_mode, order=40)
+replace_settings("common", CommonConfigWithGraphs)
+wrap(Trainer, "_build_optimizer", attach, order=-10)
+wrap(training_command, "train", summarise, order=10)
+wrap(Trainer, "train_step", leave_mode, order=40)

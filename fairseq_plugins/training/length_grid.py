@@ -125,7 +125,5 @@ def train_on_grid(get_train_iterator: Callable[..., Any], trainer: Trainer, *arg
         return get_train_iterator(trainer, *args, **kwargs)
 
 
-def install() -> None:
-    """Add the flag, and wrap what makes the batches of a training; a second call changes nothing."""
-    replace_settings("dataset", DatasetConfigWithGrid)
-    wrap(Trainer, "get_train_iterator", train_on_grid, order=10)
+replace_settings("dataset", DatasetConfigWithGrid)
+wrap(Trainer, "get_train_iterator", train_on_grid, order=10)
