@@ -102,7 +102,7 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
                 folded.weights[f"{name}.bias"] = constant.detach()
         elif isinstance(layer, ScaledLayerNorm):
             for parameter, _ in layer.named_parameters():
-                folded.multiply(f"{name}.{parameter}", torch.tensor(layer.scale, dtype=torch.float64))
+                folded.multiply(f"{name}.{parameter}", torch.tensor(layer.scale.number, dtype=torch.float64))
     for name, stack in model.stacks():
         _fold_stack(model, name, stack, folded)
     return folded
