@@ -21,6 +21,7 @@ Everything around it is fairseq's: clipping, loss scale, optimizer, several proc
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of a dataclass, not of their names.
 
+import functools
 import logging
 import time
 from collections import Counter
@@ -191,11 +192,8 @@ class Graphs(RecordedGraphs):
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **named: Any
     ) -> Result:
         """``FairseqTask.train_step``."""
-
-        def compute(batch: Any) -> Result:
-            result: Result = self._train_step(batch, model, criterion, optimizer, update_num, **named)
-            return result
-
+        settings = {"model": model, "criterion": criterion, "optimizer": optimizer, "update_num": update_num, **named}
+        compute: Callable[[Any], Result] = functools.partial(self._train_step, **settings)
         vars(model).pop("train", None)  # see leave_mode
         self.counts["batches"] += 1
         if not self._seen:
@@ -210,11 +208,7 @@ class Graphs(RecordedGraphs):
             return self._eager(compute, sample)
         for module in self._following:
             module.set_num_updates(update_num)
-        return self._by_shape(compute, sample, shape_of(sample))
-
-    def _by_shape(self, compute: Callable[[Any], Result], sample: Any, shape: Hashable) -> Result:
-        """Compute by a graph of this shape; make one if this is the second batch of the shape."""
-        if shape in self.graphs:
+        if (shape := shape_of(sample)) in self.graphs:
             self.counts["replayed"] += 1
             result = self._replay(*self.graphs[shape], sample)
             for listener in getattr(self._trainer.get_criterion(), "listeners", ()):

@@ -63,7 +63,10 @@ class FlatGradients:
         self.attach()
         whole = len(self.params) == len(params) and len(self.buffers) == 1
         self.read_whole = whole and type(optimizer) is FP16Optimizer
-        optimizer.__class__ = _class_with(_FlatHalf if self.read_whole else _Flat, optimizer)
+        kind, mixin = type(optimizer), _FlatHalf if self.read_whole else _Flat
+        bases = (mixin,) if kind in mixin.__mro__ else (mixin, kind)
+        # Under the same name, which fairseq compares on resume.
+        optimizer.__class__ = type(kind.__name__, bases, {"__module__": kind.__module__})
         optimizer.take(self)
         _multiply_at_once(getattr(optimizer, "wrapped_optimizer", optimizer), self.buffers, self.attached)
         for module in model.modules() if whole else ():
@@ -137,13 +140,6 @@ class _FlatHalf(_Flat, FP16Optimizer):
         self._needs_sync = False
         if self.scaler is not None:
             self._multiply_factor = 1.0 / float(self.scaler.loss_scale)
-
-
-def _class_with(mixin: type, optimizer: Any) -> type:
-    """The class of ``optimizer`` with ``mixin``, under the same name, which fairseq compares on resume."""
-    base = type(optimizer)
-    bases = (mixin,) if base in mixin.__mro__ else (mixin, base)
-    return type(base.__name__, bases, {"__module__": base.__module__})
 
 
 def _multiply_at_once(optimizer: FairseqOptimizer, buffers: list[Tensor], attached: Callable[[], bool]) -> None:
