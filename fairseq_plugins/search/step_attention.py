@@ -55,11 +55,6 @@ class Cached:
             old[:, self.used : end] = added
         self.used = end
 
-    def by_head(self) -> tuple[Tensor, Tensor]:
-        """Return views ``(N, H, used, D)``."""
-        keys, values = (cache[:, : self.used].transpose(1, 2) for cache in self.pair)
-        return keys, values
-
     def keep(self, sentences: list[int], index: Tensor) -> None:
         """Keep only these sentences, ascending; ``index`` is the same on the device."""
         for place, old in enumerate(self.pair):
@@ -128,8 +123,8 @@ def attend(
         keys, values = module.k_proj(query).view(grouped), module.v_proj(query).view(grouped)
         if module not in state.target:
             state.target[module] = Cached(keys[:, :0], values[:, :0])
-        state.target[module].append(keys, values)
-        keys, values = state.target[module].by_head()
+        cached = state.target[module]
+        cached.append(keys, values)
         bias: Tensor | None = ancestry.bias(queries.dtype)
     else:
         if module not in state.source:
@@ -141,8 +136,8 @@ def attend(
             source = key.transpose(0, 1)
             projected = (project(source).unflatten(-1, heads) for project in (module.k_proj, module.v_proj))
             state.source[module] = Cached(*projected)
-        keys, values = state.source[module].by_head()
-        bias = state.source_bias
+        cached, bias = state.source[module], state.source_bias
+    keys, values = (kept[:, : cached.used].transpose(1, 2) for kept in cached.pair)  # (N, H, used, D)
     context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=module.scaling)
     return module.out_proj(context.transpose(1, 2).reshape(query.shape)), None
 

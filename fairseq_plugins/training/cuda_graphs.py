@@ -39,7 +39,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_map, tree_map_with_path
+from torch.utils._pytree import tree_flatten, tree_map, tree_map_only, tree_map_with_path
 
 from fairseq_plugins.core.recorded import (
     NewHooks,
@@ -115,11 +115,6 @@ def obstacles(cfg: Any, task: FairseqTask, model: nn.Module, criterion: nn.Modul
         f"unknown modules: {', '.join(sorted(f'{kind.__module__}.{kind.__name__}' for kind in foreign))}": foreign,
     }
     return [reason for reason, stands in found.items() if stands]
-
-
-def detached(value: Any) -> Any:
-    """Return a value, a tensor without its history."""
-    return value.detach() if isinstance(value, Tensor) else value
 
 
 def name_of(path: tuple[Any, ...]) -> str:
@@ -245,7 +240,7 @@ class Graphs(RecordedGraphs):
         before = State(live)
         # Without its graph, whose nodes would tie the recorded backward pass to the stream of this one.
         with waits_noted() as waits:
-            result = tree_map(detached, self._eager(compute, sample))
+            result = tree_map_only(Tensor, Tensor.detach, self._eager(compute, sample))
         after = State(live)
 
         def fixed(path: Any, value: Any) -> Any:
@@ -308,7 +303,7 @@ class Graphs(RecordedGraphs):
                 replaced(self._trainer.get_criterion(), listeners=()),
                 replaced(self._scaler, **scale),
             ):
-                result: Result = tree_map(detached, compute(sample))
+                result: Result = tree_map_only(Tensor, Tensor.detach, compute(sample))
             made = [(p.grad, view) for p, view in zip(self._flat.params, self._flat.views, strict=True)]
             pairs = [(gradient, view) for gradient, view in made if gradient is not None]
             if len(pairs) != sum(p.grad is not None for p in self._params):
