@@ -84,24 +84,24 @@ def _problem(value: Any, form: Any, place: str) -> str:
             inner += [(name, str, below), (value.get(name), form.get(name, form.get(str)), below)]
     elif isinstance(form, list) and isinstance(value, (list, tuple)):
         inner = [(one, form[0], f"{place}[{number}]") for number, one in enumerate(value)]
-    elif not _is(value, form):
-        return _explained(value, form, place)
+    else:
+        return _mismatch(value, form, place)
     return next(filter(None, starmap(_problem, inner)), "")
 
 
-def _is(value: Any, form: Any) -> bool:
-    if isinstance(form, (dict, list)):
-        return False
+def _mismatch(value: Any, form: Any, place: str) -> str:
+    kind = form if isinstance(form, type) else type(form)
     if isinstance(form, (range, set)):
-        return type(value) is (int if isinstance(form, range) else str) and value in form
-    if form is float:
-        return type(value) in (int, float) and abs(value) <= sys.float_info.max
-    return type(value) is int if form is int else value is form or (form is not None and isinstance(value, form))
-
-
-def _explained(value: Any, form: Any, place: str) -> str:
+        fits = type(value) is (int if isinstance(form, range) else str) and value in form
+    elif form is float:
+        fits = type(value) in (int, float) and abs(value) <= sys.float_info.max
+    elif form is int:
+        fits = type(value) is int
+    else:
+        fits = value is form or (isinstance(form, type) and isinstance(value, form))
+    if fits:
+        return ""
     if isinstance(form, set):
         return unknown_name(place, str(value)[:40], form)
     wanted = f"{form[0]} to {form[-1]}" if isinstance(form, range) else ""
-    kind = form if isinstance(form, type) else type(form)
     return f"{place} is {reprlib.repr(value)}, not {wanted or NAMES.get(kind, kind.__name__)}".lstrip()

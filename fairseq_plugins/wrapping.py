@@ -15,11 +15,6 @@ def name_of(wrapper: Wrapper) -> str:
     return f"{wrapper.__module__}.{wrapper.__qualname__}".removeprefix("fairseq_plugins.")
 
 
-def wrappers_of(function: Any) -> tuple[str, ...]:
-    """Return the names of the wrappers around ``function``, the outermost first."""
-    return tuple(name_of(wrapper) for _, wrapper in getattr(function, WRAPPERS, ()))
-
-
 def wrap(owner: Any, name: str, wrapper: Wrapper, order: int = 0) -> None:
     """Put ``wrapper(original, ...)`` around ``owner.name``; repeating it does nothing.
 
@@ -33,10 +28,9 @@ def wrap(owner: Any, name: str, wrapper: Wrapper, order: int = 0) -> None:
     Raises:
         ValueError: another wrapper of the function has the same place.
     """
-    wrapped = vars(owner).get(name)
-    if name_of(wrapper) in wrappers_of(wrapped):
+    wrappers: list[tuple[int, Wrapper]] = getattr(vars(owner).get(name), WRAPPERS, [])
+    if name_of(wrapper) in [name_of(known) for _, known in wrappers]:
         return
-    wrappers: list[tuple[int, Wrapper]] = getattr(wrapped, WRAPPERS, [])
     for place, known in wrappers:
         if place == order:
             raise ValueError(f"{owner.__name__}.{name}: {name_of(known)} and {name_of(wrapper)} have order {order}")

@@ -106,10 +106,6 @@ class _Batch:
                 self.go_on(step, candidates, ends, staying)
         return ranked(self.finished)
 
-    def on_device(self, numbers: list[Any]) -> Tensor:
-        """Return a tensor of these numbers, without waiting until a GPU has them."""
-        return torch.tensor(numbers).to(self.device, non_blocking=True)
-
     def candidates(self, step: int) -> Candidates:
         """Run the models and return the best continuations of each sentence."""
         sentences = len(self.alive)
@@ -158,11 +154,12 @@ class _Batch:
         if step.arrived is not None:
             step.arrived.synchronize()
         number, candidates, (tokens, sums) = step.number, step.candidates, step.before
-        searched = [(row, ranks) for row, ranks in enumerate(step.ends.tolist()) if not self.is_full(step.alive[row])]
+        ended_at = [self.finished[sentence] for sentence in step.alive]
+        searched = [(row, ranks) for row, ranks in enumerate(step.ends.tolist()) if len(ended_at[row]) < self.beam]
         places = [(row, rank) for row, ranks in searched for rank, end in enumerate(ranks) if end]
         if not places:
             return
-        rows, ranks = self.on_device(places).t()
+        rows, ranks = torch.tensor(places).to(self.device, non_blocking=True).t()
         parents = rows * self.beam + candidates.parents[rows, ranks]
         scores = candidates.scores[rows, ranks]
         tokens = tokens.index_select(0, parents)[:, 1 : number + 2]
@@ -174,19 +171,15 @@ class _Batch:
             scores = scores / (number + 1) ** self.settings.len_penalty
         ended = {"tokens": tokens, "score": scores, "positional_scores": positional}
         for place, (row, _) in enumerate(places):
-            if not self.is_full(sentence := step.alive[row]):
+            if len(ended_at[row]) < self.beam:
                 hypothesis = {name: values[place] for name, values in ended.items()}
-                self.finished[sentence].append({**hypothesis, "attention": torch.empty(0), "alignment": torch.empty(0)})
+                ended_at[row].append({**hypothesis, "attention": torch.empty(0), "alignment": torch.empty(0)})
         if number == self.max_len:
             self.over = {step.alive[row] for row, _ in places}
 
-    def is_full(self, sentence: int) -> bool:
-        """Whether the sentence has all its hypotheses."""
-        return len(self.finished[sentence]) == self.beam
-
     def leave(self) -> list[int] | None:
         """Let full sentences leave; return the rows of those that stay, None if all do."""
-        over = [self.is_full(sentence) or sentence in self.over for sentence in self.alive]
+        over = [len(self.finished[sentence]) == self.beam or sentence in self.over for sentence in self.alive]
         staying = [row for row, is_over in enumerate(over) if not is_over]
         if len(staying) == len(self.alive) or (self.by_halves and 2 * len(staying) > len(self.alive)):
             return None
@@ -195,7 +188,7 @@ class _Batch:
 
     def go_on(self, step: int, candidates: Candidates, ends: Tensor, staying: list[int] | None) -> None:
         """Continue the sentences ``staying`` (None: all) with their best K candidates that do not end."""
-        index = None if staying is None else self.on_device(staying)
+        index = None if staying is None else torch.tensor(staying).to(self.device, non_blocking=True)
         candidates = Candidates(*(matching(rows, index) for rows in candidates))
         ends, self.ignored, self.prefix = (matching(rows, index) for rows in (ends, self.ignored, self.prefix))
         ends[:, : self.beam] |= self.ignored

@@ -26,11 +26,6 @@ MOST = 64
 """Number of rooms of a decoder that keep their graph."""
 
 
-def doubled(least: int, count: int) -> int:
-    """Return ``least``, doubled until there is room for ``count``."""
-    return max(least, 1 << (count - 1).bit_length())
-
-
 def put(place: Tensor, value: Tensor) -> None:
     """Write ``value`` ``(n, ..., L)`` to the front of a larger bias; rows behind are 0, lest a softmax sees nothing."""
     place[: len(value)] = -math.inf
@@ -137,7 +132,8 @@ class StepGraphs(RecordedGraphs):
         some = 1 << max(0, (ancestry.sentences - 1).bit_length() - 3)
         sentences = -(-ancestry.sentences // some) * some
         words = max((one.used for one in state.source.values()), default=0)
-        source, steps = doubled(FIRST_SOURCE, words), doubled(FIRST_STEPS, -(-ancestry.length // ancestry.width))
+        counts = ((FIRST_SOURCE, words), (FIRST_STEPS, -(-ancestry.length // ancestry.width)))
+        source, steps = (max(least, 1 << (count - 1).bit_length()) for least, count in counts)
         places = [steps * ancestry.width] * len(state.target) + [source] * len(state.source)
         for number, (cached, room_of_cache) in enumerate(zip(caches, places, strict=True)):
             for kind, old in enumerate(cached.pair):

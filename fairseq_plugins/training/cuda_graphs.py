@@ -39,7 +39,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_map, tree_map_only, tree_map_with_path
+from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
 from fairseq_plugins.core.recorded import (
     NewHooks,
@@ -117,20 +117,15 @@ def obstacles(cfg: Any, task: FairseqTask, model: nn.Module, criterion: nn.Modul
     return [reason for reason, stands in found.items() if stands]
 
 
-def name_of(path: tuple[Any, ...]) -> str:
-    """Return the innermost key of a place in nested lists and dictionaries."""
-    return str(getattr(path[-1], "key", "")) if path else ""
+def with_fixed_counts(sample: dict[str, Any]) -> dict[str, Any]:
+    """Return a batch with :data:`COUNTS` in place of its own."""
+    return {**sample, **{name: number for name, number in COUNTS.items() if name in sample}}
 
 
 def shape_of(sample: dict[str, Any]) -> Hashable:
     """Return all that a graph of ``sample`` takes for granted."""
-
-    def described(path: Any, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return tuple(value.shape), value.dtype, getattr(value, HAS_PADS, None)
-        return None if name_of(path) in COUNTS else value
-
-    return repr(tree_map_with_path(described, sample))
+    batch = with_fixed_counts(sample)
+    return repr(tree_map_only(Tensor, lambda x: (tuple(x.shape), x.dtype, getattr(x, HAS_PADS, None)), batch))
 
 
 class State:
@@ -194,10 +189,10 @@ class Graphs(RecordedGraphs):
         if not self._seen:
             result = compute(sample)
             self._flat = FlatGradients(self._params, optimizer, model)
-            self._places = self._places_now()
+            self._places = [tensor.data_ptr() for tensor in self._fixed]
             self._seen.add(shape_of(sample))
             return result
-        if not self.stopped and self._places_now() != self._places:
+        if not self.stopped and [tensor.data_ptr() for tensor in self._fixed] != self._places:
             self.stop("the weights of the model have moved")
         if self.stopped or named.get("ignore_grad") or self._hooked:
             return self._eager(compute, sample)
@@ -213,9 +208,6 @@ class Graphs(RecordedGraphs):
             return self._eager_and_recorded(compute, sample, shape)
         self._seen.add(shape)
         return self._eager(compute, sample)
-
-    def _places_now(self) -> list[int]:
-        return [tensor.data_ptr() for tensor in self._fixed]
 
     def _eager(self, compute: Callable[[Any], Result], sample: Any) -> Result:
         """Compute eagerly; without graphs from now on, if their memory is missed."""
@@ -243,14 +235,12 @@ class Graphs(RecordedGraphs):
             result = tree_map_only(Tensor, Tensor.detach, self._eager(compute, sample))
         after = State(live)
 
-        def fixed(path: Any, value: Any) -> Any:
-            if not isinstance(value, Tensor):
-                return COUNTS.get(name_of(path), value)
+        def fixed(value: Tensor) -> Tensor:
             copy = value.clone()
             setattr(copy, HAS_PADS, getattr(value, HAS_PADS, None))
             return copy
 
-        place = tree_map_with_path(fixed, sample)
+        place = tree_map_only(Tensor, fixed, with_fixed_counts(sample))
         inputs = tensors_of(place)
 
         def is_same(recording: Recording) -> bool:
@@ -279,12 +269,8 @@ class Graphs(RecordedGraphs):
         if hasattr(self._trainer.optimizer, "_needs_sync"):
             self._trainer.optimizer._needs_sync = True
         given = {number: sample[name] for name, number in COUNTS.items() if name in sample}
-
-        def of_sample(value: Any) -> Any:
-            # A copy: graphs share memory, and the next one may overwrite this one's results.
-            return value.clone() if isinstance(value, Tensor) else given.get(value, value)
-
-        result: Result = tree_map(of_sample, recording.result)
+        # Copies: graphs share memory, and the next one may overwrite this one's results.
+        result: Result = tree_map(lambda x: x.clone() if isinstance(x, Tensor) else given.get(x, x), recording.result)
         return result
 
     def _alone(self, compute: Callable[[Any], Result], sample: Any) -> Result:
@@ -333,11 +319,6 @@ def in_the_way(trainer: Trainer) -> list[str]:
     """Return the :func:`obstacles` of a training."""
     gpus = trainer.data_parallel_world_size if trainer.cuda else 0
     return obstacles(trainer.cfg, trainer.task, trainer.get_model(), trainer.get_criterion(), gpus)
-
-
-def wanted(trainer: Trainer) -> bool:
-    """Return whether the user asks for graphs, and nothing stands in the way."""
-    return bool(trainer.cfg.common.cuda_graphs) and not in_the_way(trainer)
 
 
 def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
