@@ -1,11 +1,8 @@
 """``--cuda-graphs``: forward pass, loss and backward pass of a batch are one launch on a GPU.
 
 A deep model launches some 270 kernels for each pair of layers, and a modern GPU is done with each before the host has
-launched the next. A CUDA graph records the kernels of one batch; replaying it launches all of them at once::
-
-    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --arch admin_transformer --bf16 --cuda-graphs ...
-
-or in YAML ``common: {cuda_graphs: true}``. Each shape of a batch has a graph of its own:
+launched the next. A CUDA graph records the kernels of one batch; replaying it launches all of them at once. In YAML the
+setting is ``common: {cuda_graphs: true}``. Each shape of a batch has a graph of its own:
 
 1. The first batch of a shape is computed as ever.
 2. So is the second. Then its kernels are recorded and replayed on the same batch, and the replay must have the same
