@@ -18,7 +18,7 @@ from hydra import compose, initialize_config_module
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairseq_plugins.training import cuda_graphs
+from fairseq_plugins.training import length_grid
 from fairseq_plugins.training.length_grid import OnGrid, grid
 from tests import models, toy
 from tests.language_model import text
@@ -56,7 +56,7 @@ def iterator(
     trainer: Any = SimpleNamespace(
         cfg=SimpleNamespace(
             dataset=dataset,
-            common=SimpleNamespace(seed=3, cuda_graphs=False),
+            common=SimpleNamespace(seed=3, cuda_graphs=True),
             optimization=SimpleNamespace(skip_remainder_batch=False),
         ),
         task=task,
@@ -112,7 +112,7 @@ def test_every_sentence_once_within_max_tokens_and_on_the_grid(
 def test_the_default_is_a_grid_where_graphs_take_effect(
     graphs: bool, ratio: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_graphs, "wanted", lambda trainer: graphs)
+    monkeypatch.setattr(length_grid, "in_the_way", lambda trainer: [] if graphs else ["a reason"])
     lengths = [(length, length % 7 + 3) for length in range(3, 60)]
     default, stated = (
         [batch["net_input"]["src_tokens"].shape for batch in iterator(pairs(lengths), each).next_epoch_itr()]
