@@ -44,37 +44,28 @@ def register() -> None:
     collecting = gc.isenabled()
     gc.disable()  # an import makes little garbage, and looking for it takes a seventh of the time
     try:
-        _import_and_register()
+        # Imported here: this imports fairseq and torch, which takes seconds.
+        from fairseq_plugins import patches
+
+        patches.apply()
+
+        from fairseq_plugins import methods, training  # noqa: F401  (these register what they hold)
+        from fairseq_plugins.core.families import register_architectures, require_architecture
+        from fairseq_plugins.options import EXPLAINED
+        from fairseq_plugins.process import install_hook
+        from fairseq_plugins.search import settings  # noqa: F401
+
+        register_architectures()
+        EXPLAINED["--arch"] = require_architecture
+        if Path(__file__).with_name("tools").is_dir():
+            import_module(TOOLS).register()
+        install_hook()
     except BaseException:
         _begun = False
         raise
     finally:
         if collecting:
             gc.enable()
-
-
-def _import_and_register() -> None:
-    # Imported here: this imports fairseq and torch, which takes seconds.
-    from fairseq_plugins import patches
-
-    patches.apply()
-
-    from fairseq_plugins import (
-        methods,  # noqa: F401  (registers every part and method)
-        training,
-    )
-    from fairseq_plugins.core.families import register_architectures, require_architecture
-    from fairseq_plugins.options import EXPLAINED
-    from fairseq_plugins.process import install_hook
-    from fairseq_plugins.search import settings
-
-    register_architectures()
-    EXPLAINED["--arch"] = require_architecture
-    settings.register()
-    training.register()
-    if Path(__file__).with_name("tools").is_dir():
-        import_module(TOOLS).register()
-    install_hook()
 
 
 class _RegisterFirst(MetaPathFinder):

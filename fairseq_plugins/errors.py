@@ -31,10 +31,6 @@ class UserError(ValueError):
         self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("; ".join(self.problems))
 
-    def __reduce__(self) -> tuple[type[UserError], tuple[tuple[str, ...]]]:
-        # Another process gets the problems one by one, as they were.
-        return type(self), (self.problems,)
-
 
 def cause_of(error: OSError) -> str:
     """Return the text of an error of the system, for the end of a message after a colon."""

@@ -61,7 +61,23 @@ def plain_content(path: str | Path) -> dict[str, Any]:
     """
     require_sound(Path(path))
     state = unchecked_content(path)
-    require_content(path, state)
+    weights = state.get("model") if isinstance(state, dict) else None
+    if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
+        raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
+    try:
+        require(state, FORMAT)
+        for name, leaf in (*weights.items(), *(("", leaf) for leaf in leaves(state))):
+            if isinstance(leaf, Tensor) and (problem := _oddity(leaf, bool(name))):
+                raise ValueError(f"{f'the weight {name}' if name else 'a tensor of its state'} {problem}")
+    except ValueError as error:
+        raise UserError(f"{path} is not a fairseq checkpoint: {error}") from None
+    recorded = (state.get("extra_state") or {}).get(SHA256)
+    if recorded is not None and recorded != weights_hash(weights):
+        raise UserError(
+            f"checkpoint {path} is damaged: its weights are not those that were written (SHA-256), or another program "
+            "has changed them"
+        )
+    require_finite(path, weights)
     return dict(state)
 
 
@@ -126,31 +142,6 @@ def explain(path: str | Path, error: Exception) -> UserError:
             "loaded"
         )
     return UserError(f"checkpoint {path} is truncated or not a checkpoint")
-
-
-def require_content(path: str | Path, state: Any) -> None:
-    """Check what ``torch.load`` has returned for the file at ``path``.
-
-    A UserError if there are no weights, others than were written, or some that are not finite, or entries of other
-    kinds than fairseq's.
-    """
-    weights = state.get("model") if isinstance(state, dict) else None
-    if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
-        raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
-    try:
-        require(state, FORMAT)
-        for name, leaf in (*weights.items(), *(("", leaf) for leaf in leaves(state))):
-            if isinstance(leaf, Tensor) and (problem := _oddity(leaf, bool(name))):
-                raise ValueError(f"{f'the weight {name}' if name else 'a tensor of its state'} {problem}")
-    except ValueError as error:
-        raise UserError(f"{path} is not a fairseq checkpoint: {error}") from None
-    recorded = (state.get("extra_state") or {}).get(SHA256)
-    if recorded is not None and recorded != weights_hash(weights):
-        raise UserError(
-            f"checkpoint {path} is damaged: its weights are not those that were written (SHA-256), or another program "
-            "has changed them"
-        )
-    require_finite(path, weights)
 
 
 def _oddity(tensor: Tensor, is_weight: bool) -> str:

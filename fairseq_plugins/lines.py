@@ -65,12 +65,10 @@ def raw_lines(path: Path) -> Iterator[bytes]:
             yield from stream
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise UserError(f"{path}: not a whole gzip file") from None
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
     except OSError as error:
-        raise UserError(f"{path}: {_cause(error)}") from None
-
-
-def _cause(error: OSError) -> str:
-    return "no such file" if isinstance(error, FileNotFoundError) else cause_of(error)
+        raise UserError(f"{path}: {cause_of(error)}") from None
 
 
 def in_step(paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
@@ -150,7 +148,7 @@ def whole_files(*paths: Path) -> Iterator[list[BinaryIO]]:
             partials = [names.enter_context(whole_file(path)) for path in paths]
             yield [streams.enter_context(open(partial, "wb", buffering=1 << 20)) for partial in partials]
     except OSError as error:
-        raise UserError(f"{' '.join(map(str, paths))}: cannot be written: {_cause(error)}") from None
+        raise UserError(f"{' '.join(map(str, paths))}: cannot be written: {cause_of(error)}") from None
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:

@@ -178,24 +178,21 @@ class ScriptParser(OneLineParser):
         words = list(sys.argv[1:] if argv is None else argv)
         if FROM_ENVIRONMENT in words:
             given = {word.partition("=")[0] for word in words}
-            words += self._settings(given)
+            for action in self._actions:
+                name, flags = action.dest.upper(), action.option_strings
+                value = os.environ.get(name, "")
+                if not (value and flags and given.isdisjoint(flags)):
+                    continue
+                if action.nargs == "+":
+                    words += (flags[0], *value.split())
+                elif action.nargs != 0:
+                    words.append(f"{flags[0]}={value}")
+                elif value in ("0", "1"):
+                    # An option that can be switched off has a second name for that.
+                    words += flags[:1] if value == "1" else flags[1:]
+                else:
+                    raise UserError(unknown_name(name, value, ("0", "1")))
         return super().read(words)
-
-    def _settings(self, given: set[str]) -> Iterator[str]:
-        for action in self._actions:
-            name, flags = action.dest.upper(), action.option_strings
-            value = os.environ.get(name, "")
-            if not (value and flags and given.isdisjoint(flags)):
-                continue
-            if action.nargs == "+":
-                yield from (flags[0], *value.split())
-            elif action.nargs != 0:
-                yield f"{flags[0]}={value}"
-            elif value in ("0", "1"):
-                # An option that can be switched off has a second name for that.
-                yield from flags[:1] if value == "1" else flags[1:]
-            else:
-                raise UserError(unknown_name(name, value, ("0", "1")))
 
 
 FROM_ENVIRONMENT = "--from-environment"

@@ -139,12 +139,6 @@ def end_with(parent: int, by: int = signal.SIGTERM) -> None:
             os.kill(os.getpid(), by)
 
 
-def end_with_torchrun() -> None:
-    """Let a rank end with the torchrun that has started it, which may be killed while the rank still imports."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        end_with(os.getppid())
-
-
 def start_child(command: Sequence[str], **settings: Any) -> Popen[bytes]:
     """``subprocess.Popen`` of a command that ends when this process does, and keeps the lock of its directory."""
     import ctypes  # noqa: F401  (not first in the copy of this process, whose threads may hold the import's lock)
@@ -300,4 +294,5 @@ def _discard_output() -> None:
 COMMAND = is_command()
 if COMMAND:
     end_quietly()
-    end_with_torchrun()
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun may be killed while its rank still imports
+        end_with(os.getppid())

@@ -10,7 +10,7 @@ import reprlib
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,8 @@ def require(content: Any, form: Any) -> None:
     """Check plain data; a ValueError says in a line why it is not of this format."""
     for _ in leaves(content):
         pass
-    _check(content, form, "")
+    if problem := _problem(content, form, ""):
+        raise ValueError(problem)
 
 
 def leaves(content: Any) -> Iterator[Any]:
@@ -70,45 +71,37 @@ def _plain(value: Any) -> Any:
     return vars(value) if isinstance(value, Namespace) else value
 
 
-def _check(value: Any, form: Any, place: str) -> None:
-    """Raise a ValueError if ``value`` does not fit; of several alternatives the first is the one to explain."""
+def _problem(value: Any, form: Any, place: str) -> str:
+    """Return why ``value`` does not fit, or nothing; of several alternatives the first is the one to explain."""
     value = _plain(value)
+    inner: list[tuple[Any, Any, str]] = []
     if isinstance(form, tuple):
-        if not any(_fits(value, one) for one in form):
-            _check(value, form[0], place)
-    elif isinstance(form, dict) and isinstance(value, dict):
+        first = _problem(value, form[0], place)
+        return first if first and all(_problem(value, one, place) for one in form[1:]) else ""
+    if isinstance(form, dict) and isinstance(value, dict):
         for name in value if str in form else form:
             below = f"{place}.{name}".lstrip(".")[-80:]
-            _check(name, str, below)
-            _check(value.get(name), form.get(name, form.get(str)), below)
+            inner += [(name, str, below), (value.get(name), form.get(name, form.get(str)), below)]
     elif isinstance(form, list) and isinstance(value, (list, tuple)):
-        for number, one in enumerate(value):
-            _check(one, form[0], f"{place}[{number}]")
-    elif not _is(value, form):
-        raise ValueError(_problem(value, form, place))
+        inner = [(one, form[0], f"{place}[{number}]") for number, one in enumerate(value)]
+    else:
+        return _mismatch(value, form, place)
+    return next(filter(None, starmap(_problem, inner)), "")
 
 
-def _fits(value: Any, form: Any) -> bool:
-    try:
-        _check(value, form, "")
-    except ValueError:
-        return False
-    return True
-
-
-def _is(value: Any, form: Any) -> bool:
-    if isinstance(form, (dict, list)):
-        return False
+def _mismatch(value: Any, form: Any, place: str) -> str:
+    kind = form if isinstance(form, type) else type(form)
     if isinstance(form, (range, set)):
-        return type(value) is (int if isinstance(form, range) else str) and value in form
-    if form is float:
-        return type(value) in (int, float) and abs(value) <= sys.float_info.max
-    return type(value) is int if form is int else value is form or (form is not None and isinstance(value, form))
-
-
-def _problem(value: Any, form: Any, place: str) -> str:
+        fits = type(value) is (int if isinstance(form, range) else str) and value in form
+    elif form is float:
+        fits = type(value) in (int, float) and abs(value) <= sys.float_info.max
+    elif form is int:
+        fits = type(value) is int
+    else:
+        fits = value is form or (isinstance(form, type) and isinstance(value, form))
+    if fits:
+        return ""
     if isinstance(form, set):
         return unknown_name(place, str(value)[:40], form)
     wanted = f"{form[0]} to {form[-1]}" if isinstance(form, range) else ""
-    kind = form if isinstance(form, type) else type(form)
     return f"{place} is {reprlib.repr(value)}, not {wanted or NAMES.get(kind, kind.__name__)}".lstrip()

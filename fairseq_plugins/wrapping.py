@@ -10,19 +10,9 @@ WRAPPERS = "fairseq_plugins_wrappers"
 """Attribute of a wrapped function: its wrappers with their places, the outermost first."""
 
 
-def full_name(owner: Any, name: str) -> str:
-    """Return a name such as ``fairseq.trainer.Trainer.train_step``; ``owner`` is a class or a module."""
-    return f"{owner.__module__}.{owner.__qualname__}.{name}" if isinstance(owner, type) else f"{owner.__name__}.{name}"
-
-
 def name_of(wrapper: Wrapper) -> str:
     """Return the name of a wrapper, relative to this package."""
     return f"{wrapper.__module__}.{wrapper.__qualname__}".removeprefix("fairseq_plugins.")
-
-
-def wrappers_of(function: Any) -> tuple[str, ...]:
-    """Return the names of the wrappers around ``function``, the outermost first."""
-    return tuple(name_of(wrapper) for _, wrapper in getattr(function, WRAPPERS, ()))
 
 
 def wrap(owner: Any, name: str, wrapper: Wrapper, order: int = 0) -> None:
@@ -38,29 +28,27 @@ def wrap(owner: Any, name: str, wrapper: Wrapper, order: int = 0) -> None:
     Raises:
         ValueError: another wrapper of the function has the same place.
     """
-    wrapped = vars(owner).get(name)
-    if name_of(wrapper) in wrappers_of(wrapped):
+    wrappers: list[tuple[int, Wrapper]] = getattr(vars(owner).get(name), WRAPPERS, [])
+    if name_of(wrapper) in [name_of(known) for _, known in wrappers]:
         return
-    wrappers: list[tuple[int, Wrapper]] = getattr(wrapped, WRAPPERS, [])
     for place, known in wrappers:
         if place == order:
-            raise ValueError(f"{full_name(owner, name)}: {name_of(known)} and {name_of(wrapper)} have order {order}")
+            raise ValueError(f"{owner.__name__}.{name}: {name_of(known)} and {name_of(wrapper)} have order {order}")
     wrappers.append((order, wrapper))
     wrappers.sort(key=lambda placed: placed[0])
-    if len(wrappers) == 1:
-        setattr(owner, name, _wrapped(getattr(owner, name), wrappers))
+    if len(wrappers) > 1:
+        return
+    original = getattr(owner, name)
 
-
-def _wrapped(original: Any, wrappers: list[tuple[int, Wrapper]]) -> Any:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         inner = original
-        for _, wrapper in reversed(wrappers):
-            inner = functools.partial(wrapper, inner)
+        for _, each in reversed(wrappers):
+            inner = functools.partial(each, inner)
         return inner(*args, **kwargs)
 
     setattr(call, WRAPPERS, wrappers)
-    return call
+    setattr(owner, name, call)
 
 
 @contextlib.contextmanager

@@ -141,7 +141,10 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
             if value != first_value:
                 raise UserError(f"{path}: its {name.replace('_', ' ')} is not that of {first_path}")
     settings["averaged_from"] = sources
-    write_checkpoint({**_plain(settings), "model": mean.result()}, output)
+    config = settings.get("cfg") or {}
+    if isinstance(options := config.get("model"), Namespace):  # of a stock model: PyTorch alone refuses this class
+        settings["cfg"] = {**config, "model": {**vars(options), "_name": architecture(settings)}}
+    write_checkpoint({**settings, "model": mean.result()}, output)
 
 
 def measured_names() -> frozenset[str]:
@@ -158,7 +161,7 @@ def measured_names() -> frozenset[str]:
     return frozenset({"version"}.union(*(names for names in buffers if "calibrated" in names)))
 
 
-def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] = ()) -> dict[str, Tensor]:
+def moving_average(state: dict[str, Any], path: Path, measured: Collection[str]) -> dict[str, Tensor]:
     """Return the exponential moving average of the weights in a checkpoint, in float32 if available.
 
     Tensors whose leaf name is in ``measured`` are not averaged: those of the model are used. A UserError if it has
@@ -168,26 +171,14 @@ def moving_average(state: dict[str, Any], path: Path, measured: Collection[str] 
     if "ema" not in extra:
         raise UserError(f"{path}: contains no moving average of the weights; its training had no --store-ema")
     stored = {**extra["ema"], **(extra.get("ema_fp32_params") or {})}
-    average = {}
     # A tensor with several names may have become several tensors in float32.
     owners = owners_of(state["model"])
-    for name, weight in state["model"].items():
+    for name, owner in owners.items():
         if name.rpartition(".")[2] in measured:
-            average[name] = weight  # constant, except for the rounding of the moving average
-        elif (owner := owners[name]) in stored:
-            average[name] = stored[owner]
-        else:
+            stored[owner] = state["model"][name]  # constant, except for the rounding of the moving average
+        elif owner not in stored:
             raise UserError(f"{path}: its moving average lacks '{owner}', as stock fairseq writes it; train again")
-    return average
-
-
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a stock model's options as a dictionary: PyTorch alone refuses to load the class that fairseq stores."""
-    config = dict(settings.get("cfg") or {})
-    options = config.get("model")
-    if not isinstance(options, Namespace):
-        return settings
-    return {**settings, "cfg": {**config, "model": {**vars(options), "_name": architecture(settings)}}}
+    return {name: stored[owner] for name, owner in owners.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -93,7 +93,10 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
         raise UserError(problems)
     names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, (Residual, Made)))
     weights = {name: value.detach() for name, value in model.state_dict().items() if not name.startswith(names)}
-    folded = Folded(_stock_options(model, options), weights)
+    own = {axis.value for axis in Axis} | {option.name for option in all_options()} | OLD_NAMES.keys()
+    stock = {name: value for name, value in vars(options).items() if name not in own}
+    stock.update(_name=STOCK_ARCH, arch=STOCK_ARCH)
+    folded = Folded(stock, weights)
     # Reparametrised maps and tables get their effective weights, and LayerNorms take their constant factor.
     for name, layer in model.named_modules():
         if isinstance(layer, Made):
@@ -102,21 +105,13 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
                 folded.weights[f"{name}.bias"] = constant.detach()
         elif isinstance(layer, ScaledLayerNorm):
             for parameter, _ in layer.named_parameters():
-                folded.multiply(f"{name}.{parameter}", torch.tensor(layer.scale, dtype=torch.float64))
-    for name, stack in model.stacks():
-        _fold_stack(model, name, stack, folded)
-    return folded
-
-
-def _stock_options(model: DeepTransformerModel, options: Namespace) -> dict[str, Any]:
-    own = {axis.value for axis in Axis} | {option.name for option in all_options()} | OLD_NAMES.keys()
-    stock = {name: value for name, value in vars(options).items() if name not in own}
-    stock.update(_name=STOCK_ARCH, arch=STOCK_ARCH)
+                folded.multiply(f"{name}.{parameter}", torch.tensor(layer.scale.number, dtype=torch.float64))
     for name, stack in model.stacks():
         stock[f"{name}_normalize_before"] = norms_always(stack.design, NormPlace.BEFORE)
         stock[f"{name}_layers"] = len(stack.layers)
         stock[f"{name}_layers_to_keep"] = None
-    return stock
+        _fold_stack(model, name, stack, folded)
+    return folded
 
 
 def _fold_stack(model: DeepTransformerModel, name: str, stack: Any, folded: Folded) -> None:

@@ -19,11 +19,11 @@ class Constant:
     """
 
     def __init__(self, number: float) -> None:
-        self._number, self._tensor = number, torch.tensor(number, dtype=torch.float64, device="cpu")
+        self.number, self._tensor = number, torch.tensor(number, dtype=torch.float64, device="cpu")
 
     def __call__(self) -> float | Tensor:
         """Return the value of the constant."""
-        return self._tensor if torch.compiler.is_compiling() else self._number
+        return self._tensor if torch.compiler.is_compiling() else self.number
 
 
 @dataclass(frozen=True)

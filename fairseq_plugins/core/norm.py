@@ -76,11 +76,11 @@ class ScaledLayerNorm(nn.LayerNorm):
 
     def __init__(self, width: int, scale: float) -> None:
         super().__init__(width)
-        self.scale, self._factor = scale, Constant(scale)
+        self.scale = Constant(scale)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale gain and bias instead of the output: they are smaller."""
-        factor = self._factor()
+        factor = self.scale()
         return F.layer_norm(x, self.normalized_shape, self.weight * factor, self.bias * factor, self.eps)
 
 

@@ -85,25 +85,24 @@ class ConstantSum(Residual):
 
     def __init__(self, stream: float = 1.0, branch: float = 1.0) -> None:
         super().__init__()
-        self.stream, self.branch = stream, branch
-        self._factors = Constant(stream), Constant(branch)
+        self.stream, self.branch = Constant(stream), Constant(branch)
 
     def forward(self, branch: Tensor, stream: Tensor, layer_input: Tensor) -> Tensor:
         """Return the weighted sum of stream and branch."""
         if torch.compiler.is_compiling():
-            of_stream, of_branch = self._factors
-            return of_stream() * stream + of_branch() * branch
-        if self.branch == 1:
-            return torch.add(branch, stream, alpha=self.stream)
-        return torch.add(stream if self.stream == 1 else self.stream * stream, branch, alpha=self.branch)
+            return self.stream() * stream + self.branch() * branch
+        of_stream, of_branch = self.stream.number, self.branch.number
+        if of_branch == 1:
+            return torch.add(branch, stream, alpha=of_stream)
+        return torch.add(stream if of_stream == 1 else of_stream * stream, branch, alpha=of_branch)
 
     def stream_scale(self) -> Tensor | None:
         """Return the constant, ``(1)``."""
-        return torch.full((1,), self.stream) if self.branch == 1 else None
+        return torch.full((1,), self.stream.number) if self.branch.number == 1 else None
 
     def branch_scale(self) -> Tensor | None:
         """Return the constant, ``(1)``."""
-        return torch.full((1,), self.branch) if self.stream == 1 else None
+        return torch.full((1,), self.branch.number) if self.stream.number == 1 else None
 
 
 def needs_norm_after(design: StackDesign, config: Any) -> list[str]:

@@ -18,7 +18,7 @@ from fairseq.search import BeamSearch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from fairseq_plugins.search.hypotheses import Ancestry, Candidates, Finished, best_candidates, matching
+from fairseq_plugins.search.hypotheses import Ancestry, Candidates, best_candidates, matching, ranked
 from fairseq_plugins.search.step_attention import in_steps
 from fairseq_plugins.search.step_graphs import StepGraphs
 from fairseq_plugins.search.stepping import Member, reads_source_once
@@ -75,7 +75,8 @@ class _Batch:
         self.sums = torch.zeros(rows, self.max_len + 1, device=self.device)
         self.ignored = torch.zeros(self.sentences, self.beam, dtype=torch.bool, device=self.device)
         self.alive = list(range(self.sentences))
-        self.finished, self.over = Finished(self.sentences, self.beam), set[int]()
+        self.finished: list[list[dict[str, Tensor]]] = [[] for _ in self.alive]  # in fairseq's form
+        self.over = set[int]()
         self.ancestry = Ancestry(self.sentences, self.device)
         self.members = [Member(model, net_input, self.ancestry, self.beam) for model in settings.model.models]
         for member, graphs in zip(self.members, settings.graphs, strict=False):
@@ -103,11 +104,7 @@ class _Batch:
                     break
                 assert step < self.max_len, f"{step} < {self.max_len}"
                 self.go_on(step, candidates, ends, staying)
-        return self.finished.ranked()
-
-    def on_device(self, numbers: list[Any]) -> Tensor:
-        """Return a tensor of these numbers, without waiting until a GPU has them."""
-        return torch.tensor(numbers).to(self.device, non_blocking=True)
+        return ranked(self.finished)
 
     def candidates(self, step: int) -> Candidates:
         """Run the models and return the best continuations of each sentence."""
@@ -157,13 +154,12 @@ class _Batch:
         if step.arrived is not None:
             step.arrived.synchronize()
         number, candidates, (tokens, sums) = step.number, step.candidates, step.before
-        searched = [
-            (row, ranks) for row, ranks in enumerate(step.ends.tolist()) if not self.finished.is_full(step.alive[row])
-        ]
+        ended_at = [self.finished[sentence] for sentence in step.alive]
+        searched = [(row, ranks) for row, ranks in enumerate(step.ends.tolist()) if len(ended_at[row]) < self.beam]
         places = [(row, rank) for row, ranks in searched for rank, end in enumerate(ranks) if end]
         if not places:
             return
-        rows, ranks = self.on_device(places).t()
+        rows, ranks = torch.tensor(places).to(self.device, non_blocking=True).t()
         parents = rows * self.beam + candidates.parents[rows, ranks]
         scores = candidates.scores[rows, ranks]
         tokens = tokens.index_select(0, parents)[:, 1 : number + 2]
@@ -173,15 +169,17 @@ class _Batch:
         positional[:, 1:] = positional[:, 1:] - positional[:, :-1]
         if self.settings.normalize_scores:
             scores = scores / (number + 1) ** self.settings.len_penalty
-        ended_hypotheses = {"tokens": tokens, "score": scores, "positional_scores": positional}
+        ended = {"tokens": tokens, "score": scores, "positional_scores": positional}
         for place, (row, _) in enumerate(places):
-            self.finished.add(step.alive[row], **{name: values[place] for name, values in ended_hypotheses.items()})
+            if len(ended_at[row]) < self.beam:
+                hypothesis = {name: values[place] for name, values in ended.items()}
+                ended_at[row].append({**hypothesis, "attention": torch.empty(0), "alignment": torch.empty(0)})
         if number == self.max_len:
             self.over = {step.alive[row] for row, _ in places}
 
     def leave(self) -> list[int] | None:
         """Let full sentences leave; return the rows of those that stay, None if all do."""
-        over = [self.finished.is_full(sentence) or sentence in self.over for sentence in self.alive]
+        over = [len(self.finished[sentence]) == self.beam or sentence in self.over for sentence in self.alive]
         staying = [row for row, is_over in enumerate(over) if not is_over]
         if len(staying) == len(self.alive) or (self.by_halves and 2 * len(staying) > len(self.alive)):
             return None
@@ -190,7 +188,7 @@ class _Batch:
 
     def go_on(self, step: int, candidates: Candidates, ends: Tensor, staying: list[int] | None) -> None:
         """Continue the sentences ``staying`` (None: all) with their best K candidates that do not end."""
-        index = None if staying is None else self.on_device(staying)
+        index = None if staying is None else torch.tensor(staying).to(self.device, non_blocking=True)
         candidates = Candidates(*(matching(rows, index) for rows in candidates))
         ends, self.ignored, self.prefix = (matching(rows, index) for rows in (ends, self.ignored, self.prefix))
         ends[:, : self.beam] |= self.ignored

@@ -3,6 +3,7 @@
 Legend: N sentences still in the batch, K hypotheses of each, W so far (1 at first, then K), C candidates of each.
 """
 
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -69,41 +70,12 @@ def best_candidates(log_probabilities: Tensor, so_far: Tensor | None, sentences:
     return Candidates(scores, words.flatten(1).gather(1, places), parents)
 
 
-class Finished:
-    """The hypotheses that have ended, by sentence of the batch.
-
-    Args:
-        sentences: number of sentences in the batch.
-        beam: a sentence is finished with this many ended hypotheses.
-    """
-
-    def __init__(self, sentences: int, beam: int) -> None:
-        self.hypotheses: list[list[dict[str, Tensor]]] = [[] for _ in range(sentences)]
-        self.beam = beam
-
-    def is_full(self, sentence: int) -> bool:
-        """Whether the sentence has all its hypotheses."""
-        return len(self.hypotheses[sentence]) == self.beam
-
-    def add(self, sentence: int, **hypothesis: Tensor) -> None:
-        """Add a hypothesis to the sentence of this number in the batch, in fairseq's form, unless the sentence is full.
-
-        Its ``tokens`` ``(T)`` have the end mark; ``positional_scores`` ``(T)`` are their log-probabilities.
-        """
-        if not self.is_full(sentence):
-            defaults = {"attention": torch.empty(0), "alignment": torch.empty(0)}
-            self.hypotheses[sentence].append({**defaults, **hypothesis})
-
-    def ranked(self) -> list[list[dict[str, Tensor]]]:
-        """Return the hypotheses of each sentence, best first; one transfer from the device brings all scores."""
-        scores = [hypothesis["score"] for ended in self.hypotheses for hypothesis in ended]
-        values = torch.stack(scores).tolist() if scores else []
-        ranked, start = [], 0
-        for ended in self.hypotheses:
-            mine = torch.tensor(values[start : start + len(ended)])
-            start += len(ended)
-            ranked.append([ended[place] for place in torch.sort(mine, descending=True)[1].tolist()])
-        return ranked
+def ranked(finished: list[list[dict[str, Tensor]]]) -> list[list[dict[str, Tensor]]]:
+    """Return the ended hypotheses of each sentence, best first; one transfer from the device brings all scores."""
+    scores = [hypothesis["score"] for ended in finished for hypothesis in ended]
+    values = iter(torch.stack(scores).tolist() if scores else ())
+    orders = [torch.tensor(list(islice(values, len(ended)))).sort(descending=True)[1].tolist() for ended in finished]
+    return [[ended[place] for place in order] for ended, order in zip(finished, orders, strict=True)]
 
 
 class Ancestry:

@@ -89,9 +89,7 @@ def build_search(
     if search == LEAN and (seq_gen_cls is SequenceGenerator or not (seq_gen_cls or aligned)):
         seq_gen_cls = LeanSearch
     generator = build(task, models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
-    if form == GNMT:
-        if type(generator) not in KNOWN:
-            raise UserError(_other_search(task, type(generator)))
+    if form == GNMT and type(generator) in KNOWN:
         in_gnmt_form(generator, alpha)
     # Without graphs where there is no such setting, as in a validation in training.
     if isinstance(generator, LeanSearch) and not getattr(args, "no_search_graphs", True):
@@ -102,28 +100,24 @@ def build_search(
 def build_or_refuse(
     build: Callable[..., Any], task: FairseqTask, models: Any, args: Any, *further: Any, **named: Any
 ) -> Any:
-    """The ``build_generator`` of a task that has its own; a UserError if it never reaches :func:`build_search`."""
+    """``build_generator``; a UserError if it makes a search without the GNMT form, or a task's own ignores that."""
     form = choice(args, "lenpen_form", FORMS)
     generator = build(task, models, args, *further, **named)
     if form == GNMT and not hasattr(generator, "gnmt_alpha"):
-        raise UserError(_other_search(task, type(generator)))
+        raise UserError(
+            f"--lenpen-form {GNMT}: {type(task).__name__} searches with {type(generator).__name__}, which knows only "
+            "its own length penalty; drop --lenpen-form"
+        )
     return generator
 
 
-def _other_search(task: FairseqTask, search: type) -> str:
-    return (
-        f"--lenpen-form {GNMT}: {type(task).__name__} searches with {search.__name__}, which knows only its own length "
-        "penalty; drop --lenpen-form"
-    )
-
-
 def initialise_watched(initialise: Callable[..., None], task: FairseqTask, *given: Any, **named: Any) -> None:
-    """``FairseqTask.__init__`` that wraps a task's own ``build_generator`` in :func:`build_or_refuse`.
+    """``FairseqTask.__init__`` that wraps each ``build_generator`` of a task in :func:`build_or_refuse`.
 
     When a task is instantiated its class is complete, whoever registered it and however late.
     """
     for owner in type(task).__mro__:
-        if owner is not FairseqTask and "build_generator" in vars(owner):
+        if "build_generator" in vars(owner):
             wrap(owner, "build_generator", build_or_refuse)
     initialise(task, *given, **named)
 
@@ -142,9 +136,7 @@ def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: A
     initialise(trainer, cfg, *given, **named)
 
 
-def register() -> None:
-    """Register these settings with fairseq; a second call changes nothing."""
-    replace_settings("generation", GenerationConfigWithForm)
-    wrap(FairseqTask, "build_generator", build_search)
-    wrap(FairseqTask, "__init__", initialise_watched)
-    wrap(Trainer, "__init__", refuse_in_training, order=50)
+replace_settings("generation", GenerationConfigWithForm)
+wrap(FairseqTask, "build_generator", build_search, order=10)
+wrap(FairseqTask, "__init__", initialise_watched)
+wrap(Trainer, "__init__", refuse_in_training, order=50)

@@ -38,32 +38,22 @@ class Cached:
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.pair, self.used = [keys, values], keys.size(1)
 
-    @classmethod
-    def of_target(cls, keys: Tensor, values: Tensor, room: int) -> Cached:
-        """Return an empty cache for what has the sizes and type of ``keys`` and ``values``, ``(N, W, H, D)``."""
-        cache = cls(*(like.new_empty(like.size(0), room, *like.shape[2:]) for like in (keys, values)))
-        cache.used = 0
-        return cache
-
     def append(self, *new: Tensor) -> None:
         """Write keys and values ``(N, W, H, D)`` behind the used positions."""
         if self.places is not None:
             for old, added in zip(self.pair, new, strict=True):
                 old.index_copy_(1, self.places, added)
             return
-        end = self.used + new[0].size(1)
+        width = new[0].size(1)
+        end = self.used + width
         for place, (old, added) in enumerate(zip(self.pair, new, strict=True)):
             if end > old.size(1):
-                larger = old.new_empty(old.size(0), max(end, 2 * old.size(1)), *old.shape[2:])
+                room = max(FIRST_STEPS * width, 2 * old.size(1))
+                larger = old.new_empty(old.size(0), room, *old.shape[2:])
                 larger[:, : self.used] = old[:, : self.used]
                 self.pair[place] = old = larger
             old[:, self.used : end] = added
         self.used = end
-
-    def by_head(self) -> tuple[Tensor, Tensor]:
-        """Return views ``(N, H, used, D)``."""
-        keys, values = (cache[:, : self.used].transpose(1, 2) for cache in self.pair)
-        return keys, values
 
     def keep(self, sentences: list[int], index: Tensor) -> None:
         """Keep only these sentences, ascending; ``index`` is the same on the device."""
@@ -90,21 +80,7 @@ class DecodingState(dict[str, Any]):
         self.target: dict[nn.Module, Cached] = {}
         self.source: dict[nn.Module, Cached] = {}
         self.source_bias: Tensor | None = None
-        self.source_seen = False
-
-    def see_source(self, pads: Tensor | None, dtype: torch.dtype) -> None:
-        """Keep what to add to the logits of cross-attentions, ``(N, 1, 1, S)``, from pads ``(N, S)``; once a batch."""
-        if not self.source_seen and pads is not None and bool(pads.any()):
-            bias = torch.zeros(pads.shape, dtype=dtype, device=pads.device)
-            self.source_bias = bias.masked_fill_(pads.to(torch.bool), float("-inf"))[:, None, None]
-        self.source_seen = True
-
-    def keep(self, sentences: list[int], index: Tensor) -> None:
-        """Keep only these sentences, ascending; ``index`` is the same on the device."""
-        for cached in (*self.target.values(), *self.source.values()):
-            cached.keep(sentences, index)
-        if self.source_bias is not None:
-            self.source_bias = self.source_bias.index_select(0, index)
+        """What to add to the logits of cross-attentions, ``(N, 1, 1, S)``, if the source has pads."""
 
 
 def has_steps(module: nn.Module) -> bool:
@@ -146,19 +122,22 @@ def attend(
     if module.self_attention:
         keys, values = module.k_proj(query).view(grouped), module.v_proj(query).view(grouped)
         if module not in state.target:
-            state.target[module] = Cached.of_target(keys, values, FIRST_STEPS * ancestry.width)
-        state.target[module].append(keys, values)
-        keys, values = state.target[module].by_head()
+            state.target[module] = Cached(keys[:, :0], values[:, :0])
+        cached = state.target[module]
+        cached.append(keys, values)
         bias: Tensor | None = ancestry.bias(queries.dtype)
     else:
         if module not in state.source:
             assert key is not None
-            state.see_source(key_padding_mask, queries.dtype)
+            pads = None if state.source else key_padding_mask  # read by the first of the cross-attentions
+            if pads is not None and bool(pads.any()):
+                no_bias = torch.zeros(pads.shape, dtype=queries.dtype, device=pads.device)
+                state.source_bias = no_bias.masked_fill_(pads.to(torch.bool), float("-inf"))[:, None, None]
             source = key.transpose(0, 1)
             projected = (project(source).unflatten(-1, heads) for project in (module.k_proj, module.v_proj))
             state.source[module] = Cached(*projected)
-        keys, values = state.source[module].by_head()
-        bias = state.source_bias
+        cached, bias = state.source[module], state.source_bias
+    keys, values = (kept[:, : cached.used].transpose(1, 2) for kept in cached.pair)  # (N, H, used, D)
     context = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, scale=module.scaling)
     return module.out_proj(context.transpose(1, 2).reshape(query.shape)), None
 

@@ -26,17 +26,6 @@ MOST = 64
 """Number of rooms of a decoder that keep their graph."""
 
 
-def doubled(least: int, count: int) -> int:
-    """Return ``least``, doubled until there is room for ``count``."""
-    return max(least, 1 << (count - 1).bit_length())
-
-
-def room_for(sentences: int) -> int:
-    """Return the room for so many sentences: 1 to 8, 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on."""
-    step = 1 << max(0, (sentences - 1).bit_length() - 3)
-    return -(-sentences // step) * step
-
-
 def put(place: Tensor, value: Tensor) -> None:
     """Write ``value`` ``(n, ..., L)`` to the front of a larger bias; rows behind are 0, lest a softmax sees nothing."""
     place[: len(value)] = -math.inf
@@ -139,8 +128,12 @@ class StepGraphs(RecordedGraphs):
         """Move the caches to a room that is large enough."""
         state, ancestry = member.state, member.state.ancestry
         caches = (*state.target.values(), *state.source.values())
-        sentences, words = room_for(ancestry.sentences), max((one.used for one in state.source.values()), default=0)
-        source, steps = doubled(FIRST_SOURCE, words), doubled(FIRST_STEPS, -(-ancestry.length // ancestry.width))
+        # Room for 1 to 8 sentences, 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on.
+        some = 1 << max(0, (ancestry.sentences - 1).bit_length() - 3)
+        sentences = -(-ancestry.sentences // some) * some
+        words = max((one.used for one in state.source.values()), default=0)
+        counts = ((FIRST_SOURCE, words), (FIRST_STEPS, -(-ancestry.length // ancestry.width)))
+        source, steps = (max(least, 1 << (count - 1).bit_length()) for least, count in counts)
         places = [steps * ancestry.width] * len(state.target) + [source] * len(state.source)
         for number, (cached, room_of_cache) in enumerate(zip(caches, places, strict=True)):
             for kind, old in enumerate(cached.pair):

@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_plugins.search.hypotheses import Ancestry
+from fairseq_plugins.search.hypotheses import Ancestry, matching
 from fairseq_plugins.search.step_attention import DecodingState, has_steps
 
 HERE_AND_FAIRSEQ = ("fairseq", "fairseq_plugins")
@@ -82,8 +82,7 @@ class Member:
             }
         if self.beam > 1:
             order = torch.arange(sentences, device=device).repeat_interleave(self.beam)
-            self._move(order)
-            self._move_source(order)
+            self._move(order, with_source=True)
 
     def follow(self, rows: Tensor, staying: list[int] | None, index: Tensor | None) -> None:
         """Let hypotheses continue others, and sentences leave.
@@ -94,16 +93,15 @@ class Member:
             index: the same on the device.
         """
         if self.beam > 1 or staying is not None:
-            self._move(rows)
+            self._move(rows, with_source=staying is not None)
         if staying is not None and index is not None:
-            self._move_source(rows)
-            self.state.keep(staying, index)
+            for cached in (*self.state.target.values(), *self.state.source.values()):
+                cached.keep(staying, index)
+            self.state.source_bias = matching(self.state.source_bias, index)
             self.room = None
 
-    def _move(self, order: Tensor) -> None:
+    def _move(self, order: Tensor, with_source: bool) -> None:
         for module in self.movable:
             module.reorder_incremental_state(self.state, order)
-
-    def _move_source(self, order: Tensor) -> None:
-        if self.encoder is not None:
+        if with_source and self.encoder is not None:
             self.source = self.encoder.reorder_encoder_out(self.source, order)

@@ -5,32 +5,23 @@
 * A schedule without warm-up, and losses by sentence and chunked, without a tensor of all logits.
 * Batches of few shapes, mixed precision, and rates for kinds of parameters.
 
-Optimizers, schedule and losses register themselves with fairseq by name, so that a flag (``--optimizer radam``) and a
-YAML key (``optimizer._name: radam``) mean the same; they also work with stock architectures.
+Each module registers itself with fairseq when it is imported: optimizers, schedule and losses by name, so that a flag
+(``--optimizer radam``) and a YAML key (``optimizer._name: radam``) mean the same; they also work with stock
+architectures. The others wrap what builds a training.
 """
 
-
-def register() -> None:
-    """Register everything in this package with fairseq; a second call does nothing."""
-    from fairseq_plugins.training import (  # noqa: F401  (registers the optimizers, the schedule and the losses)
-        chunked_loss,
-        compiled_layers,
-        cuda_graphs,
-        fast_adam,
-        host_pads,
-        inverse_sqrt_without_warmup,
-        lamb,
-        length_grid,
-        loss_by_sentence,
-        mixed_precision,
-        muon,
-        param_groups,
-        radam,
-    )
-
-    compiled_layers.install()
-    cuda_graphs.install()
-    host_pads.install()
-    length_grid.install()
-    mixed_precision.install()
-    param_groups.install()
+from fairseq_plugins.training import (  # noqa: F401
+    chunked_loss,
+    compiled_layers,
+    cuda_graphs,
+    fast_adam,
+    host_pads,
+    inverse_sqrt_without_warmup,
+    lamb,
+    length_grid,
+    loss_by_sentence,
+    mixed_precision,
+    muon,
+    param_groups,
+    radam,
+)

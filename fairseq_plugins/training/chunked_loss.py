@@ -3,13 +3,7 @@
 For N target tokens and V words stock fairseq keeps the logits, their log-softmax and the gradients of both: four
 tensors of N x V numbers, at V = 32,000 by far the largest of a training. Here the output layer and the loss take some
 tokens at a time. They compute the logits, the loss and the gradients of the decoder's output and of the table, and
-forget the logits::
-
-    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --arch admin_transformer \
-        --criterion chunked_label_smoothed_cross_entropy --label-smoothing 0.1 ...
-
-or in YAML ``criterion: {_name: chunked_label_smoothed_cross_entropy, label_smoothing: 0.1}``; likewise
-``chunked_cross_entropy``. Loss, log and flags are those of fairseq's criterion without the prefix, up to rounding.
+forget the logits. Loss, log and flags are those of fairseq's criterion without the prefix, up to rounding.
 fairseq's loss is (1 - eps - e) nll + e smooth with e = eps / (V - 1), where smooth is minus the sum of all
 log-probabilities. For logits z = W x and a target y, the coefficients of the log-partition add up to 1, so that
 

@@ -33,19 +33,6 @@ def layers_of(model: nn.Module) -> list[Layer]:
     return [module for module in model.modules() if isinstance(module, Layer)]
 
 
-def obstacles(trainer: Trainer) -> list[str]:
-    """Return what keeps the layers of a training from being compiled, each with its flag."""
-    cfg = trainer.cfg
-    found = {
-        "there is no GPU, and on a CPU an update would take 1.4 times as long": not trainer.cuda,
-        "Triton is missing (pip install triton)": BACKEND == "inductor" and not has_triton_package(),
-        "--checkpoint-activations": getattr(cfg.model, "checkpoint_activations", False),
-        "--ddp-backend fully_sharded": cfg.distributed_training.ddp_backend == "fully_sharded",
-        f"--arch {cfg.model._name} has no layers of this package": not layers_of(trainer.get_model()),
-    }
-    return [reason for reason, stands in found.items() if stands]
-
-
 def run(layer: Any, *args: Any) -> Any:
     """Call a layer. torch compiles this function, and its code is that of all layers."""
     return layer._call_impl(*args)
@@ -87,13 +74,21 @@ class CompiledLayers:
 def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
     """``Trainer._build_optimizer`` that also has the layers compiled, if the user asks for that."""
     build(trainer)
-    if getattr(trainer.cfg.common, "compile_layers", False):
-        if reasons := obstacles(trainer):
-            logger.warning("--compile-layers has no effect: %s", "; ".join(reasons))
-        else:
-            CompiledLayers(trainer.get_model())
+    cfg, model = trainer.cfg, trainer.get_model()
+    if not getattr(cfg.common, "compile_layers", False):
+        return
+    obstacles = {
+        "there is no GPU, and on a CPU an update would take 1.4 times as long": not trainer.cuda,
+        "Triton is missing (pip install triton)": BACKEND == "inductor" and not has_triton_package(),
+        "--checkpoint-activations": getattr(cfg.model, "checkpoint_activations", False),
+        "--ddp-backend fully_sharded": cfg.distributed_training.ddp_backend == "fully_sharded",
+        f"--arch {cfg.model._name} has no layers of this package": not layers_of(model),
+    }
+    if any(obstacles.values()):
+        reasons = "; ".join(reason for reason, stands in obstacles.items() if stands)
+        logger.warning("--compile-layers has no effect: %s", reasons)
+    else:
+        CompiledLayers(model)
 
 
-def install() -> None:
-    """Wrap what builds a training; a second call changes nothing."""
-    wrap(Trainer, "_build_optimizer", attach, order=-5)
+wrap(Trainer, "_build_optimizer", attach, order=-5)

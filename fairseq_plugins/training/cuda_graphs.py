@@ -1,11 +1,8 @@
 """``--cuda-graphs``: forward pass, loss and backward pass of a batch are one launch on a GPU.
 
 A deep model launches some 270 kernels for each pair of layers, and a modern GPU is done with each before the host has
-launched the next. A CUDA graph records the kernels of one batch; replaying it launches all of them at once::
-
-    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --arch admin_transformer --bf16 --cuda-graphs ...
-
-or in YAML ``common: {cuda_graphs: true}``. Each shape of a batch has a graph of its own:
+launched the next. A CUDA graph records the kernels of one batch; replaying it launches all of them at once. In YAML the
+setting is ``common: {cuda_graphs: true}``. Each shape of a batch has a graph of its own:
 
 1. The first batch of a shape is computed as ever.
 2. So is the second. Then its kernels are recorded and replayed on the same batch, and the replay must have the same
@@ -21,6 +18,7 @@ Everything around it is fairseq's: clipping, loss scale, optimizer, several proc
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of a dataclass, not of their names.
 
+import functools
 import logging
 import time
 from collections import Counter
@@ -38,7 +36,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_map, tree_map_with_path
+from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
 from fairseq_plugins.core.recorded import (
     NewHooks,
@@ -116,25 +114,15 @@ def obstacles(cfg: Any, task: FairseqTask, model: nn.Module, criterion: nn.Modul
     return [reason for reason, stands in found.items() if stands]
 
 
-def detached(value: Any) -> Any:
-    """Return a value, a tensor without its history."""
-    return value.detach() if isinstance(value, Tensor) else value
-
-
-def name_of(path: tuple[Any, ...]) -> str:
-    """Return the innermost key of a place in nested lists and dictionaries."""
-    return str(getattr(path[-1], "key", "")) if path else ""
+def with_fixed_counts(sample: dict[str, Any]) -> dict[str, Any]:
+    """Return a batch with :data:`COUNTS` in place of its own."""
+    return {**sample, **{name: number for name, number in COUNTS.items() if name in sample}}
 
 
 def shape_of(sample: dict[str, Any]) -> Hashable:
     """Return all that a graph of ``sample`` takes for granted."""
-
-    def described(path: Any, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return tuple(value.shape), value.dtype, getattr(value, HAS_PADS, None)
-        return None if name_of(path) in COUNTS else value
-
-    return repr(tree_map_with_path(described, sample))
+    batch = with_fixed_counts(sample)
+    return repr(tree_map_only(Tensor, lambda x: (tuple(x.shape), x.dtype, getattr(x, HAS_PADS, None)), batch))
 
 
 class State:
@@ -191,30 +179,23 @@ class Graphs(RecordedGraphs):
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **named: Any
     ) -> Result:
         """``FairseqTask.train_step``."""
-
-        def compute(batch: Any) -> Result:
-            result: Result = self._train_step(batch, model, criterion, optimizer, update_num, **named)
-            return result
-
+        settings = {"model": model, "criterion": criterion, "optimizer": optimizer, "update_num": update_num, **named}
+        compute: Callable[[Any], Result] = functools.partial(self._train_step, **settings)
         vars(model).pop("train", None)  # see leave_mode
         self.counts["batches"] += 1
         if not self._seen:
             result = compute(sample)
             self._flat = FlatGradients(self._params, optimizer, model)
-            self._places = self._places_now()
+            self._places = [tensor.data_ptr() for tensor in self._fixed]
             self._seen.add(shape_of(sample))
             return result
-        if not self.stopped and self._places_now() != self._places:
+        if not self.stopped and [tensor.data_ptr() for tensor in self._fixed] != self._places:
             self.stop("the weights of the model have moved")
         if self.stopped or named.get("ignore_grad") or self._hooked:
             return self._eager(compute, sample)
         for module in self._following:
             module.set_num_updates(update_num)
-        return self._by_shape(compute, sample, shape_of(sample))
-
-    def _by_shape(self, compute: Callable[[Any], Result], sample: Any, shape: Hashable) -> Result:
-        """Compute by a graph of this shape; make one if this is the second batch of the shape."""
-        if shape in self.graphs:
+        if (shape := shape_of(sample)) in self.graphs:
             self.counts["replayed"] += 1
             result = self._replay(*self.graphs[shape], sample)
             for listener in getattr(self._trainer.get_criterion(), "listeners", ()):
@@ -224,9 +205,6 @@ class Graphs(RecordedGraphs):
             return self._eager_and_recorded(compute, sample, shape)
         self._seen.add(shape)
         return self._eager(compute, sample)
-
-    def _places_now(self) -> list[int]:
-        return [tensor.data_ptr() for tensor in self._fixed]
 
     def _eager(self, compute: Callable[[Any], Result], sample: Any) -> Result:
         """Compute eagerly; without graphs from now on, if their memory is missed."""
@@ -251,17 +229,15 @@ class Graphs(RecordedGraphs):
         before = State(live)
         # Without its graph, whose nodes would tie the recorded backward pass to the stream of this one.
         with waits_noted() as waits:
-            result = tree_map(detached, self._eager(compute, sample))
+            result = tree_map_only(Tensor, Tensor.detach, self._eager(compute, sample))
         after = State(live)
 
-        def fixed(path: Any, value: Any) -> Any:
-            if not isinstance(value, Tensor):
-                return COUNTS.get(name_of(path), value)
+        def fixed(value: Tensor) -> Tensor:
             copy = value.clone()
             setattr(copy, HAS_PADS, getattr(value, HAS_PADS, None))
             return copy
 
-        place = tree_map_with_path(fixed, sample)
+        place = tree_map_only(Tensor, fixed, with_fixed_counts(sample))
         inputs = tensors_of(place)
 
         def is_same(recording: Recording) -> bool:
@@ -290,12 +266,8 @@ class Graphs(RecordedGraphs):
         if hasattr(self._trainer.optimizer, "_needs_sync"):
             self._trainer.optimizer._needs_sync = True
         given = {number: sample[name] for name, number in COUNTS.items() if name in sample}
-
-        def of_sample(value: Any) -> Any:
-            # A copy: graphs share memory, and the next one may overwrite this one's results.
-            return value.clone() if isinstance(value, Tensor) else given.get(value, value)
-
-        result: Result = tree_map(of_sample, recording.result)
+        # Copies: graphs share memory, and the next one may overwrite this one's results.
+        result: Result = tree_map(lambda x: x.clone() if isinstance(x, Tensor) else given.get(x, x), recording.result)
         return result
 
     def _alone(self, compute: Callable[[Any], Result], sample: Any) -> Result:
@@ -314,7 +286,7 @@ class Graphs(RecordedGraphs):
                 replaced(self._trainer.get_criterion(), listeners=()),
                 replaced(self._scaler, **scale),
             ):
-                result: Result = tree_map(detached, compute(sample))
+                result: Result = tree_map_only(Tensor, Tensor.detach, compute(sample))
             made = [(p.grad, view) for p, view in zip(self._flat.params, self._flat.views, strict=True)]
             pairs = [(gradient, view) for gradient, view in made if gradient is not None]
             if len(pairs) != sum(p.grad is not None for p in self._params):
@@ -344,11 +316,6 @@ def in_the_way(trainer: Trainer) -> list[str]:
     """Return the :func:`obstacles` of a training."""
     gpus = trainer.data_parallel_world_size if trainer.cuda else 0
     return obstacles(trainer.cfg, trainer.task, trainer.get_model(), trainer.get_criterion(), gpus)
-
-
-def wanted(trainer: Trainer) -> bool:
-    """Return whether the user asks for graphs, and nothing stands in the way."""
-    return bool(trainer.cfg.common.cuda_graphs) and not in_the_way(trainer)
 
 
 def attach(build: Callable[[Trainer], None], trainer: Trainer) -> None:
@@ -390,9 +357,7 @@ def leave_mode(train_step: Callable[..., Any], trainer: Trainer, *args: Any, **k
         own.pop("train", None)
 
 
-def install() -> None:
-    """Add the setting to fairseq's, and wrap what builds and makes updates; a second call changes nothing."""
-    replace_settings("common", CommonConfigWithGraphs)
-    wrap(Trainer, "_build_optimizer", attach, order=-10)
-    wrap(training_command, "train", summarise, order=10)
-    wrap(Trainer, "train_step", leave_mode, order=40)
+replace_settings("common", CommonConfigWithGraphs)
+wrap(Trainer, "_build_optimizer", attach, order=-10)
+wrap(training_command, "train", summarise, order=10)
+wrap(Trainer, "train_step", leave_mode, order=40)

@@ -2,12 +2,8 @@
 
 fairseq's ``adam`` calls about nine operations for each tensor, from Python and, on a GPU, as a kernel each:
 60-60 layers have some 2,500 tensors. ``torch._foreach_*`` takes a list of tensors in one call, and on a GPU in few
-kernels; torch's fused kernel, for CPUs and GPUs, also reads each number once::
-
-    fairseq-train data-bin --user-dir "$(python -m fairseq_plugins)" --optimizer foreach_adam ...
-
-or in YAML ``optimizer: {_name: foreach_adam, adam_betas: "(0.9, 0.98)"}``. Flags and defaults are those of ``adam``. In
-update t, for each tensor p with gradient g, fairseq computes (``fairseq/optim/adam.py``)::
+kernels; torch's fused kernel, for CPUs and GPUs, also reads each number once. Flags and defaults are those of ``adam``.
+In update t, for each tensor p with gradient g, fairseq computes (``fairseq/optim/adam.py``)::
 
     m = beta_1 m + (1 - beta_1) g               v = beta_2 v + (1 - beta_2) g^2
     p -= weight_decay lr p

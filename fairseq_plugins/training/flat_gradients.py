@@ -63,8 +63,13 @@ class FlatGradients:
         self.attach()
         whole = len(self.params) == len(params) and len(self.buffers) == 1
         self.read_whole = whole and type(optimizer) is FP16Optimizer
-        optimizer.__class__ = _class_with(_FlatHalf if self.read_whole else _Flat, optimizer)
-        optimizer.take(self)
+        kind, mixin = type(optimizer), _FlatHalf if self.read_whole else _Flat
+        bases = (mixin,) if kind in mixin.__mro__ else (mixin, kind)
+        # Under the same name, which fairseq compares on resume.
+        optimizer.__class__ = type(kind.__name__, bases, {"__module__": kind.__module__})
+        optimizer.flat = self
+        if self.read_whole:
+            optimizer.read_at_once()
         _multiply_at_once(getattr(optimizer, "wrapped_optimizer", optimizer), self.buffers, self.attached)
         for module in model.modules() if whole else ():
             if isinstance(module, LegacyDistributedDataParallel):
@@ -90,8 +95,7 @@ class FlatGradients:
 class _Flat(FairseqOptimizer):
     """Mixin of an optimizer whose gradients are flat. It is listed first, and the class keeps its name."""
 
-    def take(self, flat: FlatGradients) -> None:
-        self.flat = flat
+    flat: FlatGradients
 
     def zero_grad(self) -> None:
         if getattr(super().zero_grad, "__func__", None) is not FairseqOptimizer.zero_grad:
@@ -106,8 +110,8 @@ class _FlatHalf(_Flat, FP16Optimizer):
 
     _needs_sync: bool
 
-    def take(self, flat: FlatGradients) -> None:
-        super().take(flat)
+    def read_at_once(self) -> None:
+        """Let copies, gradients and weights be lists, or tensors, that one kernel reads."""
         if self.has_flat_params:
             (copy,) = self.fp32_params.values()
             self.gradient, self.copies = copy.grad, views_of(copy.detach(), self.fp16_params)
@@ -137,13 +141,6 @@ class _FlatHalf(_Flat, FP16Optimizer):
         self._needs_sync = False
         if self.scaler is not None:
             self._multiply_factor = 1.0 / float(self.scaler.loss_scale)
-
-
-def _class_with(mixin: type, optimizer: Any) -> type:
-    """The class of ``optimizer`` with ``mixin``, under the same name, which fairseq compares on resume."""
-    base = type(optimizer)
-    bases = (mixin,) if base in mixin.__mro__ else (mixin, base)
-    return type(base.__name__, bases, {"__module__": base.__module__})
 
 
 def _multiply_at_once(optimizer: FairseqOptimizer, buffers: list[Tensor], attached: Callable[[], bool]) -> None:

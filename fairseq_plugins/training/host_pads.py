@@ -31,6 +31,4 @@ def prepare(prepare: Callable[..., Any], trainer: Trainer, sample: Any, *args: A
     return prepared, is_dummy
 
 
-def install() -> None:
-    """Wrap what sends a batch; a second call changes nothing."""
-    wrap(Trainer, "_prepare_sample", prepare)
+wrap(Trainer, "_prepare_sample", prepare)

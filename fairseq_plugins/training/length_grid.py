@@ -20,7 +20,7 @@ from fairseq.dataclass.configs import DatasetConfig
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.training import cuda_graphs
+from fairseq_plugins.training.cuda_graphs import in_the_way
 from fairseq_plugins.wrapping import replace_settings, replaced, wrap
 
 logger = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class OnGrid(BaseWrapperDataset):  # type: ignore[misc]
 def train_on_grid(get_train_iterator: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.get_train_iterator`` with batches on the grid; a UserError for other data, or for fairseq's buckets."""
     stated, task, make = trainer.cfg.dataset.length_grid, trainer.task, trainer.task.get_batch_iterator
-    ratio = stated or (WITH_GRAPHS if cuda_graphs.wanted(trainer) else 1)
+    ratio = stated or (WITH_GRAPHS if trainer.cfg.common.cuda_graphs and not in_the_way(trainer) else 1)
 
     def make_on_grid(*, dataset: Any, max_positions: Any, max_tokens: Any, **settings: Any) -> Any:
         if not isinstance(dataset, (LanguagePairDataset, MonolingualDataset)) or dataset.get_batch_shapes() is not None:
@@ -125,7 +125,5 @@ def train_on_grid(get_train_iterator: Callable[..., Any], trainer: Trainer, *arg
         return get_train_iterator(trainer, *args, **kwargs)
 
 
-def install() -> None:
-    """Add the flag, and wrap what makes the batches of a training; a second call changes nothing."""
-    replace_settings("dataset", DatasetConfigWithGrid)
-    wrap(Trainer, "get_train_iterator", train_on_grid, order=10)
+replace_settings("dataset", DatasetConfigWithGrid)
+wrap(Trainer, "get_train_iterator", train_on_grid, order=10)

@@ -125,10 +125,8 @@ def without_scale(build: Callable[..., AMPOptimizer], cfg: Any, params: Any, **k
     return optimizer
 
 
-def install() -> None:
-    """Wrap what builds trainer and optimizer, and what keeps activations; a second call changes nothing."""
-    wrap(distributed_utils, "call_main", say_what_it_costs, order=5)  # the others change `main`
-    wrap(Trainer, "__init__", build_mixed, order=70)
-    wrap(Trainer, "_fp_convert_sample", keep_features)
-    wrap(AMPOptimizer, "build_optimizer", without_scale)
-    wrap(CheckpointFunction, "forward", recompute_alike)
+wrap(distributed_utils, "call_main", say_what_it_costs, order=5)  # the others change `main`
+wrap(Trainer, "__init__", build_mixed, order=70)
+wrap(Trainer, "_fp_convert_sample", keep_features)
+wrap(AMPOptimizer, "build_optimizer", without_scale)
+wrap(CheckpointFunction, "forward", recompute_alike)

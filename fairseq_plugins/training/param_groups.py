@@ -106,9 +106,7 @@ def load_rates(
         multiply(group, own, optimizer_overrides or {})
 
 
-def install() -> None:
-    """Wrap what builds an optimizer and sets its rates; a second call changes nothing."""
-    wrap(Trainer, "_build_optimizer", mark_and_build)
-    wrap(optim, "build_optimizer", build_with_factors)
-    wrap(FairseqOptimizer, "set_lr", set_rates)
-    wrap(FairseqOptimizer, "load_state_dict", load_rates)
+wrap(Trainer, "_build_optimizer", mark_and_build)
+wrap(optim, "build_optimizer", build_with_factors)
+wrap(FairseqOptimizer, "set_lr", set_rates)
+wrap(FairseqOptimizer, "load_state_dict", load_rates)

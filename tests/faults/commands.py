@@ -68,8 +68,8 @@ def _become(words: Sequence[str], environment: dict[str, str], before: Any) -> N
         sys.argv = [words[at], *words[at + 2 :]]
         sys.orig_argv[:] = [sys.executable, *(word for word in words[:at] if word.startswith("-")), *words[at:]]
         process.COMMAND = process.is_command()
-        if process.COMMAND:  # as its import does in a new interpreter
-            process.end_with_torchrun()
+        if process.COMMAND and "TORCHELASTIC_RUN_ID" in os.environ:  # as its import does in a new interpreter
+            process.end_with(os.getppid())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
         runpy.run_module(words[at + 1], run_name="__main__", alter_sys=True)
         code = 0

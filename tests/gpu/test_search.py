@@ -28,7 +28,7 @@ from tests.representatives import slow_but
 from tests.search import searching
 from tests.search.test_lean import SETTINGS
 
-A_BATCH = {"fairseq_plugins/search/step_attention.py see_source": 1, "fairseq_plugins/search/hypotheses.py ranked": 1}
+A_BATCH = {"fairseq_plugins/search/step_attention.py attend": 1, "fairseq_plugins/search/hypotheses.py ranked": 1}
 """What the lean search reads once a batch: whether the source has pads, and the scores of all hypotheses."""
 PADS, ENDS = "fairseq_plugins/core/stacks.py has_pads", "fairseq_plugins/search/beam.py search"
 LAST = "fairseq_plugins/search/beam.py finish"

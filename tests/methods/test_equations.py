@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.core.design import Constant
 from fairseq_plugins.core.method import METHODS, Axis, Site
 from fairseq_plugins.core.residual import PlainResidual
 from tests import by_hand
@@ -540,7 +541,7 @@ NEUTRAL: list[tuple[str, dict[str, Any], Callable[[Any], None], str]] = [
     ("b2t", {}, plain_ends, "post_ln"),
     ("b2t", {"b2t_skip": "all"}, plain_ends, "post_ln"),
     ("branch_norm", {}, lambda model: model.set_num_updates(4000), "post_ln"),
-    ("deepnet", {}, lambda model: set_in(model, "stream", 1.0), "post_ln"),
+    ("deepnet", {}, lambda model: set_in(model, "stream", Constant(1.0)), "post_ln"),
     ("denseformer", {}, lambda model: None, "pre_ln"),
     ("hyper_connections", {"hyper_streams": "1"}, lambda model: None, "pre_ln"),
     ("layer_scale", {}, lambda model: set_in(model, "alpha", 1), "pre_ln"),

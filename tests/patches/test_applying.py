@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -72,6 +73,10 @@ SEVERAL: dict[str, tuple[str, ...]] = {
 """Functions with several wrappers, the outermost first."""
 
 
+def full_name(owner: type | ModuleType) -> str:
+    return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
+
+
 def test_what_runs_around_a_function_runs_in_this_order_however_often_it_is_applied() -> None:
     patches.apply()
     around = {}
@@ -79,10 +84,10 @@ def test_what_runs_around_a_function_runs_in_this_order_however_often_it_is_appl
         if name.partition(".")[0] in ("fairseq", "fairseq_cli", "hydra"):
             owners = [module, *(kind for kind in vars(module).values() if isinstance(kind, type))]
             around |= {
-                wrapping.full_name(owner, attribute): wrapping.wrappers_of(value)
+                f"{full_name(owner)}.{attribute}": tuple(wrapping.name_of(wrapper) for _, wrapper in wrappers)
                 for owner in owners
                 for attribute, value in list(vars(owner).items())
-                if callable(value) and len(wrapping.wrappers_of(value)) > 1
+                if callable(value) and len(wrappers := getattr(value, wrapping.WRAPPERS, ())) > 1
             }
     # A function is known by other names where a module has imported it, and a task may have a search of its own.
     assert {name: wrappers for name, wrappers in around.items() if name in SEVERAL} == SEVERAL

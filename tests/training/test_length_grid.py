@@ -18,7 +18,7 @@ from hydra import compose, initialize_config_module
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairseq_plugins.training import cuda_graphs
+from fairseq_plugins.training import length_grid
 from fairseq_plugins.training.length_grid import OnGrid, grid
 from tests import models, toy
 from tests.language_model import text
@@ -46,7 +46,7 @@ def iterator(
     data: Any, ratio: float | None = 1.3, rank: int = 0, ranks: int = 1, **settings: Any
 ) -> EpochBatchIterator:
     """What a training iterates over, with these settings of its data."""
-    task = FairseqTask(SimpleNamespace())
+    task, graphs = FairseqTask(SimpleNamespace()), settings.pop("graphs", False)
     task.datasets["train"] = data
     given = {"max_tokens": 200, "batch_size": None, "required_batch_size_multiple": 8, **settings}
     others = {"num_workers": 0, "data_buffer_size": 0, "grouped_shuffling": False, "update_epoch_batch_itr": False}
@@ -56,7 +56,7 @@ def iterator(
     trainer: Any = SimpleNamespace(
         cfg=SimpleNamespace(
             dataset=dataset,
-            common=SimpleNamespace(seed=3, cuda_graphs=False),
+            common=SimpleNamespace(seed=3, cuda_graphs=graphs),
             optimization=SimpleNamespace(skip_remainder_batch=False),
         ),
         task=task,
@@ -112,10 +112,13 @@ def test_every_sentence_once_within_max_tokens_and_on_the_grid(
 def test_the_default_is_a_grid_where_graphs_take_effect(
     graphs: bool, ratio: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_graphs, "wanted", lambda trainer: graphs)
+    monkeypatch.setattr(length_grid, "in_the_way", lambda trainer: [] if graphs else ["a reason"])
     lengths = [(length, length % 7 + 3) for length in range(3, 60)]
     default, stated = (
-        [batch["net_input"]["src_tokens"].shape for batch in iterator(pairs(lengths), each).next_epoch_itr()]
+        [
+            batch["net_input"]["src_tokens"].shape
+            for batch in iterator(pairs(lengths), each, graphs=True).next_epoch_itr()
+        ]
         for each in (None, ratio)
     )
     assert default == stated

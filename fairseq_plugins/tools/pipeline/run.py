@@ -351,22 +351,19 @@ def begun(request: Request) -> LaunchPlan:
         raise UserError(
             f"{' and '.join(made_of_it)}: made from the earlier run; move or delete this to continue training"
         )
-    from fairseq_plugins.checkpoints.damaged import restore_last_checkpoint
     from fairseq_plugins.checkpoints.provenance import LAST
 
     checkpoints = request.run / CHECKPOINTS
-    only_planned = request.dry_run or request.rank != 0
-    repairs = [] if only_planned else restore_last_checkpoint(checkpoints)
     if longer and not (checkpoints / LAST).is_file():
         raise UserError(f"{checkpoints} has no {LAST}, from which the finished training could go on")
-    if only_planned:
+    if request.dry_run or request.rank != 0:
         return plan
     request.run.mkdir(parents=True, exist_ok=True)
     if longer:
         (request.run / FINISHED).unlink(missing_ok=True)
     content = {**plan.record, "command": plan.command}
     write_whole(request.run / SETTINGS, json.dumps(content, indent=1, sort_keys=True) + "\n")
-    return replace(plan, lines=(*plan.lines, *repairs))
+    return plan
 
 
 # --- the training ---------------------------------------------------------------------------------------------------

@@ -257,7 +257,7 @@ def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
 
 
 def _set_norm(spec: Any, norm: Any) -> None:
-    scale = norm.scale if isinstance(norm, ScaledLayerNorm) else 1.0
+    scale = norm.scale.number if isinstance(norm, ScaledLayerNorm) else 1.0
     spec.gamma, spec.beta = _array(norm.weight * scale), _array(norm.bias * scale)
 
 
