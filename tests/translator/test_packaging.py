@@ -201,20 +201,6 @@ def test_force_overwrites_a_package_only(
     assert open_package(package).content
 
 
-def test_it_keeps_the_length_of_the_longest_sentence_of_the_training(made: Made, tmp_path: Path) -> None:
-    data_bin = made.data / "data-bin"
-    lines = (made.data / "text" / "train.de").read_text(encoding="utf-8").splitlines()
-    longest = max(len(line.split()) for line in lines)
-    assert open_package(made.package).content["longest_trained"] == longest
-    shutil.copyfile(data_bin / "dict.de.txt", tmp_path / "dict.de.txt")
-    assert packaging.longest_trained(tmp_path, "de", "en") is None
-    # fairseq trains on train1, too, and either language may be the first of the name.
-    for part, name in (("train", "test"), ("train1", "train")):
-        for end in ("bin", "idx"):
-            shutil.copyfile(data_bin / f"{name}.de-en.de.{end}", tmp_path / f"{part}.en-de.de.{end}")
-    assert packaging.longest_trained(tmp_path, "de", "en") == longest
-
-
 def test_its_search_may_be_edited(package: Path) -> None:
     manifest = package / "translator.json"
     content = json.loads(manifest.read_text())

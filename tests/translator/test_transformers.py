@@ -142,7 +142,6 @@ def packaged(place: Path, types: list[str], case: str = "admin", target: list[st
         "text": dataclasses.asdict(Preprocessor("de", "en", **form)),
         "search": SEARCH,
         "positions": list(model.max_positions()),
-        "longest_trained": 40,
         "updates": 1200,
         "architecture": f"{case}_transformer",
         "model": json.loads(json.dumps(options_of(model, case))),

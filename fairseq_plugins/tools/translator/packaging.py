@@ -20,7 +20,7 @@ from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.sums import QUICK, require_sums
 from fairseq_plugins.tools.pipeline import averaging
-from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of, lengths
+from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of
 from fairseq_plugins.tools.pipeline.decoding import TRANSLATION, configuration_of, test_sets, text_of
 from fairseq_plugins.tools.pipeline.results import AVERAGED, Run, read_run
 from fairseq_plugins.tools.pipeline.resume import finished
@@ -92,7 +92,6 @@ def package(args: argparse.Namespace) -> None:
         "text": asdict(text),
         "search": {name: kind(search.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()},
         "positions": list(model.max_positions()),
-        "longest_trained": longest_trained(data_bin, source, target),
         "updates": num_updates(state),
         "architecture": architecture(state),
         "model": options,
@@ -133,15 +132,6 @@ def other_tokens(data: Path, source: str, encode: Callable[[str], list[str]]) ->
         if others > 0.01 * len(lines):
             return f"tokenising changes {others:,} of the first {len(lines):,} lines of {paths[0]} against {paths[1]}"
     return ""
-
-
-def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
-    """Return the length of the longest source sentence of the training, without its end; None without training data."""
-    # fairseq also trains on train1, train2, ..., and either language may come first in the name.
-    pairs = f"{source}-{target}", f"{target}-{source}"
-    texts = [path.with_suffix("") for pair in pairs for path in data_bin.glob(f"train*.{pair}.{source}.idx")]
-    parts = [tokens for text in texts if (tokens := lengths(text)) is not None]
-    return max((int(tokens.max()) - 1 for tokens in parts), default=None)
 
 
 def files_of(args: argparse.Namespace, text: Preprocessor, settings: Mapping[str, str]) -> dict[str, Path]:

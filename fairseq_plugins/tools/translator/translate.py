@@ -73,7 +73,7 @@ class Translator:
     """A package of ``fairseq-deep package``, ready to translate.
 
     Threads may share a translator, in turns. A translator can be pickled; the receiving process loads the model again.
-    A line that is longer than every sentence of the training is translated sentence by sentence.
+    A line that is longer than the model takes is cut.
 
     Args:
         model: the directory.
@@ -116,7 +116,6 @@ class Translator:
                 search[name] = value
         search = checked_search(search)
         self.longest = longest_of(package)
-        self.usual = package.content.get("longest_trained")
         self._options = SearchOptions(search, batch, device, processes)
         self.engine = choose(package, engine, self._options)
         self._text = text = package.text
@@ -180,10 +179,8 @@ class Translator:
 
     def _lines(self, texts: Iterable[str], nbest: int = 1, alignment: bool = False) -> list[NBest]:
         lines = list(texts)
-        parts = [
-            list(self._text.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
-            for line in lines
-        ]
+        encoded = map(self._encode, lines)
+        parts = [list(self._text.cut(tokens, self.longest)) if tokens else [] for tokens in encoded]
         self._engine = self._engine or self._make_engine()
         together = list(chain.from_iterable(parts))
         hypotheses = iter(self._engine.search(together, nbest, alignment) if together else [])
@@ -231,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Translate; 0, 2 after one line for each problem, 130 after Ctrl-C."""
     flags = OneLineParser(
         prog="fairseq-deep translate",
-        description="Translate raw text, a sentence or a paragraph a line, with a directory of fairseq-deep package. "
+        description="Translate raw text, a sentence a line, with a directory of fairseq-deep package. "
         "Line k of the output translates line k of the input; at a terminal, each line is translated at once.",
     )
     flags.add_argument("model", type=Path, metavar="MODEL", help="a directory of fairseq-deep package")
