@@ -18,7 +18,7 @@ from tests.observe.diagnostics.measured import batch, padded, subject, wide
 def record_of(model: Any, inputs: Any, stack: str) -> tuple[Tensor, list[Visit]]:
     with torch.no_grad(), recording(model.eval()) as record:
         model(*inputs.inputs)
-    return record.bottoms[stack], record.of(stack)
+    return record.bottoms[stack], [visit for visit in record.visits if visit.sub.stack == stack]
 
 
 def shares(parts: list[Tensor]) -> Tensor:
