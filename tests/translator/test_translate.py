@@ -27,8 +27,9 @@ from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.text.moses import detokeniser
 from fairseq_plugins.tools.translator import translate as module
 from fairseq_plugins.tools.translator.engines import batches
+from fairseq_plugins.tools.translator.package import open_package, write_manifest
 from fairseq_plugins.tools.translator.preprocessor import Preprocessor
-from fairseq_plugins.tools.translator.translate import Candidate, NBest, Translation, Translator, longest_of
+from fairseq_plugins.tools.translator.translate import Candidate, NBest, Translation, Translator
 from tests import toy
 from tests.processes import full_disk_after
 from tests.translator.conftest import MOST, Made
@@ -199,12 +200,11 @@ def test_a_line_is_translated_part_by_part_only_where_it_is_longer_than_the_mode
     assert cut.candidates[0].tokens.count(module.END) == len(encoded) > 1
 
 
-def test_what_a_model_takes_is_its_positions_and_what_the_search_returns() -> None:
-    search = {"max_len_a": 0.0, "max_len_b": 200}
-    content = {"search": search, "positions": [1024, 1024]}
-    assert longest_of(SimpleNamespace(content=content)) == 200
-    content["search"] = {**search, "max_len_a": 1.2}
-    assert longest_of(SimpleNamespace(content=content)) == 1023
+def test_what_a_model_takes_is_its_positions_and_what_the_search_returns(package: Path) -> None:
+    assert Translator(package).longest == MOST
+    content = open_package(package).content
+    write_manifest(package, {**content, "search": {**content["search"], "max_len_a": 1.2}})
+    assert Translator(package).longest == min(content["positions"]) - 1
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -254,14 +254,12 @@ def repeated(part: list[str]) -> Hypothesis:
 
 
 def test_the_best_translations_of_a_line_are_made_of_those_of_its_parts() -> None:
-    by_part = {"a": [(-1.0, "A"), (-1.5, "B")], "b": [(-2.0, "C"), (-2.1, "D"), (-9.0, "E")]}
+    by_part = {"a": [(-1.0, "A"), (-1.5, "B")], "b": [(-2.0, "C"), (-2.1, "D")]}
     translator = object.__new__(Translator)
     translator._decode = " ".join
     parts = [[Hypothesis([text], score) for score, text in by_part[part]] for part in "ab"]
-    nbest = translator._nbest("a b", [["a"], ["b"]], parts, 3)
-    assert [(best.text, round(best.score, 6)) for best in nbest.candidates] == [
-        *[("A C", -3.0), ("A D", -3.1), ("B C", -3.5)]
-    ]
+    nbest = translator._nbest("a b", [["a"], ["b"]], parts)
+    assert [(best.text, best.score) for best in nbest.candidates] == [("A C", -3.0), ("B D", -3.6)]
     assert nbest.candidates[0].tokens == ["A", "</s>", "C", "</s>"]
 
 

@@ -22,7 +22,7 @@ from fairseq_plugins.sums import QUICK, require_sums
 from fairseq_plugins.tools.pipeline import averaging
 from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of
 from fairseq_plugins.tools.pipeline.decoding import TRANSLATION, configuration_of, test_sets, text_of
-from fairseq_plugins.tools.pipeline.results import AVERAGED, Run, read_run
+from fairseq_plugins.tools.pipeline.results import AVERAGED, read_run
 from fairseq_plugins.tools.pipeline.resume import finished
 from fairseq_plugins.tools.pipeline.workspace import settings_in
 from fairseq_plugins.tools.text import moses
@@ -73,7 +73,9 @@ def package(args: argparse.Namespace) -> None:
     if args.data is None:
         raise UserError(f"{args.run}: the training data are unknown; give --data DIR")
     require_no_input(args.out, [checkpoint, args.data])
-    if run and (doubt := unfinished(run)):
+    ending = finished(run.directory) if run else None
+    if run and (ending is None or ending.reason):
+        doubt = "its training has not finished" if ending is None else f"its training {ending.sentence()}"
         print(f"warning: {checkpoint}: {doubt}", file=sys.stderr)
     data_bin = binarised(args.data)
     require_sums(data_bin, *QUICK, "../*")
@@ -107,14 +109,6 @@ def package(args: argparse.Namespace) -> None:
         packages.write_manifest(directory, {**content, "files": packages.checksums(directory)})
     size = sum(path.stat().st_size for path in args.out.iterdir())
     print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
-
-
-def unfinished(run: Run) -> str:
-    """Return how the training of a run ended if not as its settings say, else an empty text."""
-    ending = finished(run.directory)
-    if ending is None:
-        return "its training has not finished"
-    return f"its training {ending.sentence()}" if ending.reason else ""
 
 
 def other_tokens(data: Path, source: str, encode: Callable[[str], list[str]]) -> str:

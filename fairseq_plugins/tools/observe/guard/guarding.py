@@ -19,7 +19,7 @@ from fairseq.trainer import Trainer
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.tools.observe.guard import repeating
 from fairseq_plugins.tools.observe.guard.places import FaultPlace, PlaceBands, weakest
-from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch, begins
+from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch
 from fairseq_plugins.tools.observe.guard.signals import Finding, Signals, Update, hopeless
 from fairseq_plugins.tools.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
 from fairseq_plugins.tools.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
@@ -34,11 +34,7 @@ ENDS = "the training ends here"
 
 
 class Abnormal(repeating.LeftUpdate):
-    """Leaves an update that is abnormal."""
-
-    def __init__(self, update: Update, finding: Finding, action: str, says: str) -> None:
-        super().__init__(finding.reason)
-        self.update, self.finding, self.action, self.says = update, finding, action, says
+    """Leaves an update that is abnormal; has the update, the finding, the action and its description."""
 
 
 class Guard:
@@ -56,7 +52,7 @@ class Guard:
         dictionary = getattr(trainer.task, "target_dictionary", None)
         even = math.log2(len(dictionary)) if dictionary is not None else 0.0
         self.signals, self.places = Signals(self.settings.divergence_band, even), PlaceBands()
-        self.plateau = PlateauWatch(begins(trainer.cfg.lr_scheduler, self.settings.divergence_plateau))
+        self.plateau = PlateauWatch(trainer.cfg.lr_scheduler, self.settings.divergence_plateau)
         self.in_a_row = 0
         self.outputs: list[dict[str, Any]] = []
         self._pending: Update | None = None
@@ -85,12 +81,12 @@ class Guard:
 
     def _seen(self, trainer: Trainer, norm: Any) -> Update:
         """Return the numbers of the update, read from the device at once."""
-
-        def total(name: str) -> Any:
-            values = (output.get(name, 0) for output in self.outputs)
-            return sum(v.detach().double().sum() if isinstance(v, torch.Tensor) else float(v) for v in values)
-
-        values = [*map(total, ("loss", "nll_loss", "ntokens", "sample_size")), norm]
+        names = ("loss", "nll_loss", "ntokens", "sample_size")
+        parts = ([output.get(name, 0) for output in self.outputs] for name in names)
+        values: list[Any] = [
+            sum(v.detach().double().sum() if isinstance(v, torch.Tensor) else float(v) for v in part) for part in parts
+        ]
+        values.append(norm)
         # A Python number stays on the host: sending it to a GPU would synchronise.
         if on_device := [value for value in values if isinstance(value, torch.Tensor)]:
             read = iter(torch.stack([value.to(on_device[0].device, torch.float64) for value in on_device]).tolist())
@@ -181,7 +177,7 @@ def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: 
         with repeating.balanced_meters():
             result = train_step(trainer, samples, *args, **kwargs)
     except Abnormal as abnormal:
-        update = abnormal.update
+        update, finding, action, says = abnormal.args
         place = guard._place(update, train_step, trainer, samples)
         # The update is dropped as if there had been no batch. Torch's scaler unscales once per update, and must be told
         # that the update is over.
@@ -193,10 +189,9 @@ def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: 
         if recorder := recorder_of(trainer):
             # The last numbers of a failing run matter most, also between recorded updates.
             recorder.finish(trainer, repeated=True)
-        reason = with_place(abnormal.finding.reason, update.learning_rate, place)
-        stops = abnormal.action == STOP
-        guard.tell(trainer, update.number, reason, abnormal.says, ends=stops)
-        if stops:
+        reason = with_place(finding.reason, update.learning_rate, place)
+        guard.tell(trainer, update.number, reason, says, ends=action == STOP)
+        if action == STOP:
             raise Diverged(f"diverged at update {update.number}: {reason}") from None
         return None
     guard._look_for_plateau(trainer)

@@ -103,7 +103,11 @@ class Signals:
             return None  # an overflow of float16, after which fairseq lowers its loss scale
         # A small batch has a noisier mean and a longer gradient, both by the root of its size.
         wider = math.sqrt(max(1.0, self.tokens.mean / max(update.tokens, 1.0)))
-        loss, gradient = self._loss_spike(update, wider), self._gradient_spike(update, wider)
+        loss, gradient = self._loss_spike(update, wider), ""
+        distance = self.norm.distance(_log(update.norm / wider))
+        if self.norm.count >= LEAST_HISTORY and distance > self.limit:
+            above = wider * math.exp(self.norm.edges(self.limit)[1])
+            gradient = f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({distance:.0f} deviations)"
         if loss:
             return Finding(f"{loss}; {gradient}" if gradient else loss)
         if gradient:
@@ -129,13 +133,6 @@ class Signals:
         if self._even and update.loss > 2.0 * start:
             return f"loss {update.loss:.4g} bits, more than twice that of a uniform guess or of the start, {start:.4g}"
         return ""
-
-    def _gradient_spike(self, update: Update, wider: float) -> str:
-        distance = self.norm.distance(_log(update.norm / wider))
-        if self.norm.count < LEAST_HISTORY or distance <= self.limit:
-            return ""
-        above = wider * math.exp(self.norm.edges(self.limit)[1])
-        return f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({distance:.0f} deviations)"
 
     def take(self, update: Update) -> None:
         """Add an update to the bands, also one that is applied although :meth:`judge` has found a problem."""

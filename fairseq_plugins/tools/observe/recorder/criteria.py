@@ -103,9 +103,3 @@ def extend(name: str) -> None:
     extended = dataclasses.make_dataclass(f"{settings.__name__}WithDiagnostics", [], bases=(Diagnostics, settings))
     cls = type(base.__name__, (WithDiagnostics, base), {"__module__": base.__module__})
     register_criterion(name + SUFFIX, dataclass=extended)(cls)
-
-
-def register() -> None:
-    """Extend the criteria of the papers' tasks; a second call does nothing."""
-    for name in EXTENDED:
-        extend(name)
