@@ -8,7 +8,7 @@ extra streams count, too.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import torch
@@ -80,12 +80,15 @@ def watched_backward(model: Any, batch: Batch) -> tuple[dict[Key, float], dict[t
     for part in map(Batch._make, zip(*(tensor.split(sentences) for tensor in batch), strict=True)):
         with recording(model) as record:
             loss = loss_of(model, part) * (int(part.target.ne(pad).sum()) / words)
-        places = {(visit.sub.stack, visit.sub.number, visit.sub.site.value): visit for visit in record.visits}
-        for place, visit in places.items():
+        for visit in record.visits:
+            place = (visit.sub.stack, visit.sub.number, visit.sub.site.value)
             values = visit.total[part.words(visit.sub.stack, pad, visit.total)].detach().double()
             sums = torch.stack([values.sum(), values.square().sum(), values.new_tensor(values.numel())])
             moments[place] = moments.get(place, torch.zeros(3).double()) + sums
-        inside = (((*place, point), getattr(visit, point)) for place, visit in places.items() for point in POINTS)
+        inside = (
+            ((visit.sub.stack, visit.sub.number, visit.sub.site.value, point), getattr(visit, point))
+            for visit, point in product(record.visits, POINTS)
+        )
         layers = (((*at, LAYER, "output"), tensor) for at, output in record.layer_outputs.items() for tensor in output)
         for key, tensor in chain(inside, layers):
             if tensor is not None and tensor.requires_grad:
