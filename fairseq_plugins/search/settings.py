@@ -91,15 +91,41 @@ def build_search(
     generator = build(task, models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
     if form == GNMT:
         if type(generator) not in KNOWN:
-            searches = f"{type(task).__name__} searches with {type(generator).__name__}"
-            raise UserError(
-                f"--lenpen-form {GNMT}: {searches}, which knows only its own length penalty; drop --lenpen-form"
-            )
+            raise UserError(_other_search(task, type(generator)))
         in_gnmt_form(generator, alpha)
     # Without graphs where there is no such setting, as in a validation in training.
     if isinstance(generator, LeanSearch) and not getattr(args, "no_search_graphs", True):
         generator.graphs = [StepGraphs() for _ in generator.model.models]
     return generator
+
+
+def build_or_refuse(
+    build: Callable[..., Any], task: FairseqTask, models: Any, args: Any, *further: Any, **named: Any
+) -> Any:
+    """The ``build_generator`` of a task that has its own; a UserError if it never reaches :func:`build_search`."""
+    form = choice(args, "lenpen_form", FORMS)
+    generator = build(task, models, args, *further, **named)
+    if form == GNMT and not hasattr(generator, "gnmt_alpha"):
+        raise UserError(_other_search(task, type(generator)))
+    return generator
+
+
+def _other_search(task: FairseqTask, search: type) -> str:
+    return (
+        f"--lenpen-form {GNMT}: {type(task).__name__} searches with {search.__name__}, which knows only its own length "
+        "penalty; drop --lenpen-form"
+    )
+
+
+def initialise_watched(initialise: Callable[..., None], task: FairseqTask, *given: Any, **named: Any) -> None:
+    """``FairseqTask.__init__`` that wraps a task's own ``build_generator`` in :func:`build_or_refuse`.
+
+    When a task is instantiated its class is complete, whoever registered it and however late.
+    """
+    for owner in type(task).__mro__:
+        if owner is not FairseqTask and "build_generator" in vars(owner):
+            wrap(owner, "build_generator", build_or_refuse)
+    initialise(task, *given, **named)
 
 
 def refuse_in_training(initialise: Callable[..., None], trainer: Trainer, cfg: Any, *given: Any, **named: Any) -> None:
@@ -120,4 +146,5 @@ def register() -> None:
     """Register these settings with fairseq; a second call changes nothing."""
     replace_settings("generation", GenerationConfigWithForm)
     wrap(FairseqTask, "build_generator", build_search)
+    wrap(FairseqTask, "__init__", initialise_watched)
     wrap(Trainer, "__init__", refuse_in_training, order=50)

@@ -84,9 +84,11 @@ def test_what_runs_around_a_function_runs_in_this_order_however_often_it_is_appl
                 for attribute, value in list(vars(owner).items())
                 if callable(value) and len(wrapping.wrappers_of(value)) > 1
             }
-    # A function is known by other names where a module has imported it.
+    # A function is known by other names where a module has imported it, and a task may have a search of its own.
     assert {name: wrappers for name, wrappers in around.items() if name in SEVERAL} == SEVERAL
-    assert set(around.values()) <= set(SEVERAL.values())
+    assert {wrappers for wrappers in around.values() if "search.settings.build_or_refuse" not in wrappers} <= set(
+        SEVERAL.values()
+    )
 
 
 def test_the_order_decides_whoever_wraps_first_and_each_is_called_once() -> None:

@@ -1,6 +1,7 @@
 """``lenpen_form``: how it is set, what it goes with, what it is refused with; without it fairseq stays fairseq."""
 
 import math
+from argparse import Namespace
 from typing import Any
 
 import pytest
@@ -8,8 +9,11 @@ import torch
 from fairseq import options
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.tasks.translation_lev import TranslationLevenshteinConfig, TranslationLevenshteinTask
 from hydra import compose, initialize_config_module
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
@@ -94,7 +98,42 @@ def test_a_reference_is_scored_by_equation_14(members: int) -> None:
     assert len(lengths) > 1
 
 
-# Searches handed over
+# Tasks with a search of their own, and searches handed over
+
+
+def test_a_task_that_would_ignore_the_form_is_refused() -> None:
+    config, both = TranslationLevenshteinConfig(), models.dictionary()
+    task = TranslationLevenshteinTask(config, both, both)
+    for quiet in ({}, {"lenpen_form": "fairseq"}):
+        assert type(task.build_generator([outspoken()], whole(**quiet))) is IterativeRefinementGenerator
+    assert refused(task.build_generator, [outspoken()], whole(lenpen_form="gnmt")) == (
+        "--lenpen-form gnmt: TranslationLevenshteinTask searches with IterativeRefinementGenerator, which knows only "
+        "its own length penalty; drop --lenpen-form"
+    )
+
+
+def whole(**values: Any) -> Namespace:
+    """Every setting, as the commands give them."""
+    return Namespace(**{**vars(GenerationConfig()), **values})
+
+
+def test_a_task_of_another_package_is_refused_if_it_would_ignore_the_form_and_served_if_not() -> None:
+    class Late(TranslationTask):
+        def build_generator(self, models: Any, args: Any, **unused: Any) -> Any:
+            return SequenceGenerator(models, self.target_dictionary, len_penalty=args.lenpen)
+
+    class Adding(TranslationTask):
+        def build_generator(self, models: Any, args: Any, **unused: Any) -> Any:
+            return super().build_generator(models, args, extra_gen_cls_kwargs={"symbols_to_strip_from_output": {5}})
+
+    late, adding = (kind(TranslationConfig(), models.dictionary(), models.dictionary()) for kind in (Late, Adding))
+    assert type(late.build_generator([outspoken()], whole())) is SequenceGenerator
+    line = refused(late.build_generator, [outspoken()], whole(lenpen_form="gnmt"))
+    assert "Late searches with SequenceGenerator, which knows only its" in line
+    generator = adding.build_generator([outspoken()], whole(lenpen_form="gnmt", lenpen=0.6))
+    assert type(generator) is LeanSearch
+    assert generator.gnmt_alpha == 0.6
+    assert generator.symbols_to_strip_from_output == {5, models.dictionary().eos()}
 
 
 def test_a_class_handed_over_is_replaced_or_refused() -> None:

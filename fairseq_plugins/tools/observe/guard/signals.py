@@ -8,8 +8,6 @@ LEAST_HISTORY = 30
 """Updates that a band has seen before a spike is called one."""
 LOSS_FLOOR, NORM_FLOOR = 0.25, 0.25
 """Least deviations: of the loss in bits, of the natural logarithm of the gradient norm."""
-LEAST_NORM = 1e-30
-"""Smaller norms of a gradient count as this one: zero has no logarithm."""
 WINDOW, RECENT = 30, 10
 """Updates that a band remembers, and those that are compared with the best of the past."""
 
@@ -106,7 +104,7 @@ class Signals:
         # A small batch has a noisier mean and a longer gradient, both by the root of its size.
         wider = math.sqrt(max(1.0, self.tokens.mean / max(update.tokens, 1.0)))
         loss, gradient = self._loss_spike(update, wider), ""
-        distance = self.norm.distance(math.log(max(update.norm / wider, LEAST_NORM)))
+        distance = self.norm.distance(_log(update.norm / wider))
         if self.norm.count >= LEAST_HISTORY and distance > self.limit:
             above = wider * math.exp(self.norm.edges(self.limit)[1])
             gradient = f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({distance:.0f} deviations)"
@@ -143,7 +141,7 @@ class Signals:
         self.recent.take(update.loss)
         if self.loss.count == LEAST_HISTORY or self.loss.mean < self.best.mean:
             self.best = replace(self.loss)
-        self.norm.take_bounded(math.log(max(update.norm, LEAST_NORM)), self.limit / 2)
+        self.norm.take_bounded(_log(update.norm), self.limit / 2)
         self.tokens.take(update.tokens)
 
     def state(self) -> dict[str, Any]:
@@ -156,6 +154,10 @@ class Signals:
         for name, band in vars(self).items():
             if isinstance(band, Band):
                 band.count, band.mean, band.variance = state.get(name, (band.count, band.mean, band.variance))
+
+
+def _log(value: float) -> float:
+    return math.log(max(value, 1e-30))
 
 
 def hopeless(update: Update, given_up: bool) -> str:
