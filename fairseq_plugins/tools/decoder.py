@@ -40,20 +40,15 @@ class Decoder:
 
     def __call__(self, sample: dict[str, Any], nbest: int = 1) -> list[list[Hypothesis]]:
         """Return the ``nbest`` best translations of each sentence of a sample, which may be on another device."""
-        words = self.task.target_dictionary
+        from fairseq.utils import apply_to_sample
+
+        words, device = self.task.target_dictionary, next(self.model.parameters()).device
+        sample = apply_to_sample(lambda tensor: tensor.to(device), sample)
         lists: list[list[Hypothesis]] = []
-        for answer in self.task.inference_step(self.generator, [self.model], moved(sample, self.model)):
+        for answer in self.task.inference_step(self.generator, [self.model], sample):
             lists.append([])
             for result in answer[:nbest]:
                 tokens = [words[number] for number in result["tokens"].tolist() if number != words.eos()]
                 scores, alignment = result["positional_scores"].tolist(), list(map(tuple, result["alignment"]))
                 lists[-1].append(Hypothesis(tokens, float(result["score"]), scores, alignment))
         return lists
-
-
-def moved(sample: dict[str, Any], model: Any) -> Any:
-    """Return a sample of fairseq on the device of a model."""
-    from fairseq.utils import apply_to_sample
-
-    device = next(model.parameters()).device
-    return apply_to_sample(lambda tensor: tensor.to(device), sample)

@@ -15,7 +15,6 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import checksum
 from fairseq_plugins.tools.cli import main as cli
 from fairseq_plugins.tools.pipeline import commands
-from fairseq_plugins.tools.pipeline.results import read_run
 from fairseq_plugins.tools.pipeline.workspace import settings_in
 from fairseq_plugins.tools.text import moses
 from fairseq_plugins.tools.text.description import described
@@ -151,12 +150,18 @@ def test_the_end_of_a_run_is_what_it_has_recorded(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A training that stopped early is finished; an interrupted or diverged training is not."""
-    assert packaging.unfinished(read_run(run)) == ""
-    (run / "finished").write_text('{"num_updates": 40, "epochs": 2, "outcome": "diverged", "reason": "loss 9.1"}')
-    assert packaging.unfinished(read_run(run)) == "its training diverged after 40 updates, 2 epochs (loss 9.1)"
-    (run / "finished").unlink()
-    packaged(run, tmp_path / "interrupted")
-    assert f"warning: {run}/averaged.pt: its training has not finished\n" in capsys.readouterr().err
+    diverged = '{"num_updates": 40, "epochs": 2, "outcome": "diverged", "reason": "loss 9.1"}'
+    for written, doubt in (
+        ((run / "finished").read_text(), ""),
+        (diverged, "its training diverged after 40 updates, 2 epochs (loss 9.1)"),
+        (None, "its training has not finished"),
+    ):
+        if written is None:
+            (run / "finished").unlink()
+        else:
+            (run / "finished").write_text(written)
+        packaged(run, tmp_path / "package", "--force")
+        assert capsys.readouterr().err == (f"warning: {run}/averaged.pt: {doubt}\n" if doubt else "")
 
 
 def test_the_search_is_the_configuration_s_and_else_fairseq_s(run: Path, tmp_path: Path) -> None:
@@ -199,20 +204,6 @@ def test_force_overwrites_a_package_only(
     (tmp_path / "link").symlink_to(package)
     assert "link: not made by this command" in refusal(capsys, words[0], tmp_path / "link", *words[1:])
     assert open_package(package).content
-
-
-def test_it_keeps_the_length_of_the_longest_sentence_of_the_training(made: Made, tmp_path: Path) -> None:
-    data_bin = made.data / "data-bin"
-    lines = (made.data / "text" / "train.de").read_text(encoding="utf-8").splitlines()
-    longest = max(len(line.split()) for line in lines)
-    assert open_package(made.package).content["longest_trained"] == longest
-    shutil.copyfile(data_bin / "dict.de.txt", tmp_path / "dict.de.txt")
-    assert packaging.longest_trained(tmp_path, "de", "en") is None
-    # fairseq trains on train1, too, and either language may be the first of the name.
-    for part, name in (("train", "test"), ("train1", "train")):
-        for end in ("bin", "idx"):
-            shutil.copyfile(data_bin / f"{name}.de-en.de.{end}", tmp_path / f"{part}.en-de.de.{end}")
-    assert packaging.longest_trained(tmp_path, "de", "en") == longest
 
 
 def test_its_search_may_be_edited(package: Path) -> None:

@@ -27,7 +27,7 @@ from fairseq_plugins.tools.text import steps, subwords
 from fairseq_plugins.tools.text.tokenization_prepared_text import PreparedTextTokenizer
 from fairseq_plugins.tools.translator import export
 from fairseq_plugins.tools.translator.engines import SearchOptions
-from fairseq_plugins.tools.translator.equivalence import LARGEST_DIFFERENCE, compare_scores, drawn_sentences
+from fairseq_plugins.tools.translator.equivalence import LARGEST_DIFFERENCE, compare_scores, drawn_texts
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from fairseq_plugins.tools.translator.model import write_weights
 from fairseq_plugins.tools.translator.package import FORMAT, WEIGHTS, checksums, write_manifest
@@ -66,7 +66,7 @@ def require_equal(case: str, flags: list[str], kind: str, place: Path) -> None:
     theirs.generation_config = search_settings(SEARCH, dictionary(), 60)
     theirs.save_pretrained(place)
     longest = min(model.max_positions())
-    texts = [drawn_sentences(dictionary(), longest, seed, count=12) for seed in (1, 2)]
+    texts = drawn_texts(task(), (longest, longest), count=12)
     engine = TransformersEngine(place, task(), HOW, longest)
     assert compare_scores(FairseqEngine(model, task(), HOW), engine, texts, case, 0.1 * LARGEST_DIFFERENCE)
 
@@ -142,7 +142,6 @@ def packaged(place: Path, types: list[str], case: str = "admin", target: list[st
         "text": dataclasses.asdict(Preprocessor("de", "en", **form)),
         "search": SEARCH,
         "positions": list(model.max_positions()),
-        "longest_trained": 40,
         "updates": 1200,
         "architecture": f"{case}_transformer",
         "model": json.loads(json.dumps(options_of(model, case))),

@@ -27,8 +27,9 @@ from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.text.moses import detokeniser
 from fairseq_plugins.tools.translator import translate as module
 from fairseq_plugins.tools.translator.engines import batches
+from fairseq_plugins.tools.translator.package import open_package, write_manifest
 from fairseq_plugins.tools.translator.preprocessor import Preprocessor
-from fairseq_plugins.tools.translator.translate import Candidate, NBest, Translation, Translator, longest_of
+from fairseq_plugins.tools.translator.translate import Candidate, NBest, Translation, Translator
 from tests import toy
 from tests.processes import full_disk_after
 from tests.translator.conftest import MOST, Made
@@ -167,10 +168,9 @@ def test_subwords_are_joined_as_fairseq_does(tokens: list[str], subwords: str) -
     st.lists(st.sampled_from(["a@@", "b", ".", ",", "c@@", "d!"]), max_size=60),
     st.integers(min_value=1, max_value=20),
     st.sampled_from(["subword_nmt", "none"]),
-    st.none() | st.integers(min_value=1, max_value=20),
 )
-def test_a_cut_loses_nothing(tokens: list[str], longest: int, subwords: str, usual: int | None) -> None:
-    parts = list(Preprocessor("de", "en", subwords=subwords).cut(tokens, longest, usual))
+def test_a_cut_loses_nothing(tokens: list[str], longest: int, subwords: str) -> None:
+    parts = list(Preprocessor("de", "en", subwords=subwords).cut(tokens, longest))
     assert [token for part in parts for token in part] == tokens
     assert all(1 <= len(part) <= longest for part in parts if tokens)
     if subwords == "subword_nmt":
@@ -188,67 +188,23 @@ def test_a_cut_is_at_the_end_of_a_sentence_then_of_a_clause_then_of_a_word() -> 
     assert list(pieces.cut("▁a b ▁c d e".split(), 4)) == [["▁a", "b"], ["▁c", "d", "e"]]
 
 
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("A b . C d ! E f", ["A b .", "C d !", "E f"]),
-        ("A@@ n 3@@ . M@@ ai k@@ am D@@ r@@ . M@@ üll@@ er . E@@ r g@@ ing .", None),
-        ("A . . . B", ["A . . .", "B"]),
-        ("A sagte : &quot; B . &quot; D@@ ann", ["A sagte : &quot; B . &quot;", "D@@ ann"]),
-        ("A . &quot; B . &quot; C", ["A .", "&quot; B . &quot;", "C"]),
-        ("A : „ B ! “ „ C ? “ D", ["A : „ B ! “", "„ C ? “", "D"]),
-        ("A : “ B . ” “ C . ” D", ["A : “ B . ”", "“ C . ”", "D"]),
-        ("A : „ B ! “ , sagte C .", ["A : „ B ! “ , sagte C ."]),
-        ("A &@@ #@@ 9@@ 1@@ ; B . &@@ #@@ 9@@ 3@@ ; C", ["A &@@ #@@ 9@@ 1@@ ; B . &@@ #@@ 9@@ 3@@ ;", "C"]),
-    ],
-)
-def test_more_than_usual_is_cut_into_sentences(text: str, sentences: list[str] | None) -> None:
-    """In the words of Moses, of which only a mark alone ends a sentence."""
-    form = Preprocessor("de", "en", tokeniser="moses", subwords="subword_nmt")
-    expected = sentences or ["A@@ n 3@@ . M@@ ai k@@ am D@@ r@@ . M@@ üll@@ er .", "E@@ r g@@ ing ."]
-    tokens = text.split()
-    assert [" ".join(part) for part in form.cut(tokens, 100, 4)] == expected
-    assert list(form.cut(tokens, 100, len(tokens))) == list(form.cut(tokens, 100)) == [tokens]
-
-
-def test_sentences_of_text_that_is_not_tokenised() -> None:
-    plain = Preprocessor("de", "en", subwords="sentencepiece")
-    line = "▁Am ▁3 . ▁Mai ▁kam ▁J . ▁B ach , ▁z . B . ▁Er ▁sagt : ▁„ Ja . “ ▁Dann ▁ging ▁er ▁2.5 ▁km ."
-    assert [" ".join(part) for part in plain.cut(line.split(), 100, 4)] == [
-        *("▁Am ▁3 . ▁Mai ▁kam ▁J . ▁B ach , ▁z . B . ▁Er ▁sagt : ▁„ Ja . “", "▁Dann ▁ging ▁er ▁2.5 ▁km .")
-    ]
-    # A reference to a character that there is not.
-    assert [" ".join(part) for part in plain.cut("▁Ja . ▁&#1; ▁Er".split(), 100, 2)] == ["▁Ja . ▁&#1;", "▁Er"]
-    lower = Preprocessor("de", "en", lower_case=True)
-    assert list(lower.cut("a. b? c".split(), 100, 2)) == [["a.", "b?"], ["c"]]
-    assert list(Preprocessor("de", "en").cut("Aa. bb? cc".split(), 100, 2)) == ["Aa. bb? cc".split()]
-
-
-def test_a_paragraph_is_translated_sentence_by_sentence(made: Made) -> None:
+def test_a_line_is_translated_part_by_part_only_where_it_is_longer_than_the_model_takes(made: Made) -> None:
     translator = Translator(made.package)
-    sentences = ["Ja, eins zwei!", "Nein: drei vier!", "eins (oder vier)?"] * 3
-    [paragraph] = translator.translate([" ".join(sentences)])
-    parts = translator.translate(sentences)
-    assert paragraph.text.replace(" ", "") == "".join(part.text for part in parts).replace(" ", "")
-    assert paragraph.score == pytest.approx(sum(part.score for part in parts), abs=1e-4)
-    # One long sentence stays whole, unless it is longer than what is translated at once.
-    whole = translator.translate(["eins " * 30])
-    translator.usual = None
-    assert translator.translate(["eins " * 30]) == whole
-    assert translator.translate([" ".join(sentences)]) != [paragraph]
+    line = "Ja, eins zwei! Nein: drei vier! eins (oder vier)?"
+    [whole] = translator.nbest([line])
+    assert whole.candidates[0].tokens.count(module.END) == 1
     translator.longest = 8
-    encoded = [len(part) for part in translator._text.cut(translator._encode("eins " * 30), 8)]
+    encoded = [len(part) for part in translator._text.cut(translator._encode(line), 8)]
     assert max(encoded) <= 8
-    [line] = translator.nbest(["eins " * 30])
-    assert line.candidates[0].tokens.count(module.END) == len(encoded) > 1
+    [cut] = translator.nbest([line])
+    assert cut.candidates[0].tokens.count(module.END) == len(encoded) > 1
 
 
-def test_what_a_model_takes_is_its_positions_and_what_the_search_returns() -> None:
-    search = {"max_len_a": 0.0, "max_len_b": 200}
-    content = {"search": search, "positions": [1024, 1024]}
-    assert longest_of(SimpleNamespace(content=content)) == 200
-    content["search"] = {**search, "max_len_a": 1.2}
-    assert longest_of(SimpleNamespace(content=content)) == 1023
+def test_what_a_model_takes_is_its_positions_and_what_the_search_returns(package: Path) -> None:
+    assert Translator(package).longest == MOST
+    content = open_package(package).content
+    write_manifest(package, {**content, "search": {**content["search"], "max_len_a": 1.2}})
+    assert Translator(package).longest == min(content["positions"]) - 1
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -279,7 +235,7 @@ def test_batches_hold_every_sentence_once_and_are_no_larger_than_asked(lengths: 
 def test_every_line_gets_the_translations_of_its_parts(lines: list[list[str]], longest: int) -> None:
     """With an engine that repeats its input, lines come out as they went in."""
     translator = object.__new__(Translator)
-    translator.longest, translator.usual, translator._text = longest, None, Preprocessor("de", "en")
+    translator.longest, translator._text = longest, Preprocessor("de", "en")
     translator._encode, translator._decode = str.split, " ".join
     translator._engine = SimpleNamespace(search=lambda parts, *_: [[repeated(part)] for part in parts])
     translated = translator._lines([" ".join(line) for line in lines])
@@ -298,14 +254,12 @@ def repeated(part: list[str]) -> Hypothesis:
 
 
 def test_the_best_translations_of_a_line_are_made_of_those_of_its_parts() -> None:
-    by_part = {"a": [(-1.0, "A"), (-1.5, "B")], "b": [(-2.0, "C"), (-2.1, "D"), (-9.0, "E")]}
+    by_part = {"a": [(-1.0, "A"), (-1.5, "B")], "b": [(-2.0, "C"), (-2.1, "D")]}
     translator = object.__new__(Translator)
     translator._decode = " ".join
     parts = [[Hypothesis([text], score) for score, text in by_part[part]] for part in "ab"]
-    nbest = translator._nbest("a b", [["a"], ["b"]], parts, 3)
-    assert [(best.text, round(best.score, 6)) for best in nbest.candidates] == [
-        *[("A C", -3.0), ("A D", -3.1), ("B C", -3.5)]
-    ]
+    nbest = translator._nbest("a b", [["a"], ["b"]], parts)
+    assert [(best.text, best.score) for best in nbest.candidates] == [("A C", -3.0), ("B D", -3.6)]
     assert nbest.candidates[0].tokens == ["A", "</s>", "C", "</s>"]
 
 

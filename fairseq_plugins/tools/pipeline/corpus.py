@@ -52,13 +52,3 @@ def languages_of(data: Path, task: Mapping[str, Any]) -> tuple[str, str]:
         raise UserError(f"{data}: contains {shown}, but the configuration translates {'-'.join(map(str, configured))}")
     source, target = pairs[0] if None in configured else configured
     return str(source), str(target)
-
-
-def lengths(prefix: Path) -> Any:
-    """Tokens of each sentence of a binarised text, its end included; None where fairseq finds no such text."""
-    import numpy as np
-    from fairseq.data.data_utils import load_indexed_dataset
-
-    dataset = load_indexed_dataset(str(prefix), None)
-    # Copied: `sizes` is a view into a file that the dataset closes with itself.
-    return None if dataset is None else np.array(dataset.sizes)

@@ -75,7 +75,8 @@ class ModelConverter(Converter):
         """Return the specification, which the base class writes."""
         model = self.model
         spec = transformer_spec.TransformerSpec(*(_new_stack(stack) for _, stack in model.stacks()))
-        encoder, decoder = (_affine_of(stack.layer_norm) for _, stack in model.stacks())
+        tops = [stack.layer_norm for _, stack in model.stacks()]
+        encoder, decoder = (Affine(*top.affine()) if isinstance(top, AffineNorm) else PLAIN for top in tops)
         for name, stack in model.stacks():
             _set_ends(getattr(spec, name), stack)
         for sub in sub_layers(model):
@@ -110,11 +111,6 @@ def without_scaled_streams(model: Any, options: dict[str, Any], path: Path) -> A
 def has_layer_norms(model: Any) -> bool:
     """Return whether there is any LayerNorm."""
     return any(isinstance(module, nn.LayerNorm) for module in model.modules())
-
-
-def _affine_of(norm: Any) -> Affine:
-    """Return the scale and the shift of a norm that is nothing else; a LayerNorm or no norm gives the identity."""
-    return Affine(*norm.affine()) if isinstance(norm, AffineNorm) else PLAIN
 
 
 def obstacles_to_export(model: Any) -> list[str]:
@@ -166,20 +162,16 @@ def _unknown_parts(stack: Any, subs: list[SubLayer]) -> Iterator[Axis]:
     # Attention is softmax attention, and each layer of a decoder attends to the source.
     attentions = [getattr(sub.layer, sub.site.value) for sub in subs if sub.site is not Site.FFN]
     reads_source = Site.CROSS in {sub.site for sub in subs} or not hasattr(stack, "output_projection")
-    if not reads_source or of_attention or not all(map(_is_softmax, attentions)):
-        yield Axis.ATTENTION
-
-
-def _is_softmax(attention: Any) -> bool:
-    """Return whether a module attends as the stock module does, however its weights were drawn."""
-    kind = type(attention)
-    return (
+    are_softmax = all(
         isinstance(attention, Attention)
-        and kind.attend is Attention.attend
-        and kind.forward is MultiheadAttention.forward
+        and type(attention).attend is Attention.attend
+        and type(attention).forward is MultiheadAttention.forward
         and attention.bias_k is None
         and not attention.add_zero_attn
+        for attention in attentions
     )
+    if not reads_source or of_attention or not are_softmax:
+        yield Axis.ATTENTION
 
 
 def _maps(sub: SubLayer) -> list[Any]:
@@ -235,7 +227,7 @@ def _set_sub_layer(spec: Any, sub: SubLayer, encoder: Affine) -> None:
         _set_norm(spec.layer_norm, norm)
     else:
         spec.layer_norm.gamma = _array(torch.full((sub.layer.embed_dim,), IDENTITY_GAMMA))
-    stream = _affine_of(norm)
+    stream = Affine(*norm.affine()) if isinstance(norm, AffineNorm) else PLAIN
     branch = sub.residual.branch_scale()
     assert branch is not None
     *first, last = _maps(sub)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.processor import core_count
@@ -44,22 +44,11 @@ class SearchOptions:
     processes: int = 1
 
 
-class Engine(Protocol):
-    """Searches for translations; ``label`` names the engine with its precision and device."""
-
-    label: str
-
-    def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
-        """Return the best translations of each sentence, none of which is empty, in order."""
-
-    def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Return the log-probability (natural log) of each token of each target, and of its end."""
-
-
 class CTranslate2Engine:
     """A model of CTranslate2 in ``directory``; a UserError says why it cannot be loaded here.
 
-    ``positions`` is the number of target tokens that the model takes, the end of the sentence included.
+    ``positions`` is the number of target tokens that the model takes, the end of the sentence included. ``label`` names
+    the engine with its precision and device.
     """
 
     def __init__(self, directory: Path, options: SearchOptions, positions: int) -> None:

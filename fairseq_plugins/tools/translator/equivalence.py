@@ -7,8 +7,10 @@ from typing import Any
 import torch
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.tools.translator.engines import Engine, Tokens
+from fairseq_plugins.tools.translator.engines import CTranslate2Engine, Tokens
+from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 
+Engine = CTranslate2Engine | FairseqEngine
 TRANSLATED = 16
 """Number of random sentences that both searches translate."""
 LONGEST = 40
@@ -21,26 +23,24 @@ ROUNDING = 1e-4
 """Two translations of scores (natural log) that differ by less are equally good: rounding has chosen one of them."""
 
 
-def drawn_texts(dictionaries: Any, positions: tuple[int, int], count: int) -> list[list[list[str]]]:
-    """Return ``count`` random sentences of the source and of the target, for a model with so many positions."""
-    sides = (dictionaries.source_dictionary, dictionaries.target_dictionary)
-    return [drawn_sentences(words, positions[side], side + 1, count) for side, words in enumerate(sides)]
+def drawn_texts(dictionaries: Any, positions: Sequence[int], count: int) -> list[list[list[str]]]:
+    """Return ``count`` random sentences of the source and of the target.
 
-
-def drawn_sentences(dictionary: Any, positions: int, seed: int, count: int) -> list[list[str]]:
-    """Draw sentences of 1 to 40 words, or as many as a model with so many positions takes, by their frequency."""
-    longest = min(LONGEST, positions - 1)
-    generator = torch.Generator().manual_seed(seed)
-    counts = torch.tensor(dictionary.count[dictionary.nspecial :], dtype=torch.float64).clamp(min=1)
-    sentences = []
-    for number in range(count):
-        drawn = torch.multinomial(counts, 1 + number * (longest - 1) // (count - 1), True, generator=generator)
-        sentences.append([dictionary[dictionary.nspecial + index] for index in drawn.tolist()])
-    return sentences
+    They have 1 to 40 words, or as many as a model with so many positions takes, drawn by their frequency.
+    """
+    texts: list[list[list[str]]] = []
+    for seed, words in enumerate((dictionaries.source_dictionary, dictionaries.target_dictionary), start=1):
+        longest = min(LONGEST, positions[seed - 1] - 1)
+        generator = torch.Generator().manual_seed(seed)
+        counts = torch.tensor(words.count[words.nspecial :], dtype=torch.float64).clamp(min=1)
+        lengths = [1 + number * (longest - 1) // (count - 1) for number in range(count)]
+        drawn = (torch.multinomial(counts, length, True, generator=generator).tolist() for length in lengths)
+        texts.append([[words[words.nspecial + index] for index in sentence] for sentence in drawn])
+    return texts
 
 
 def compare_scores(
-    ours: Engine, theirs: Engine, texts: Sequence[list[list[str]]], name: str, largest: float = math.inf
+    ours: FairseqEngine, theirs: Engine, texts: Sequence[list[list[str]]], name: str, largest: float = math.inf
 ) -> str:
     """Compare the log-probabilities of two engines, and return in a line how much they differ.
 
@@ -61,7 +61,7 @@ def compare_scores(
     )
 
 
-def compare_searches(ours: Engine, theirs: Engine, sentences: Sequence[Tokens]) -> str:
+def compare_searches(ours: FairseqEngine, theirs: Engine, sentences: Sequence[Tokens]) -> str:
     """Translate sentences with both engines, and return how many translations are equal, in a line."""
     pairs = [(a, b) for [a], [b] in zip(ours.search(sentences), theirs.search(sentences), strict=True)]
     others = [(a, b) for a, b in pairs if a.tokens != b.tokens]

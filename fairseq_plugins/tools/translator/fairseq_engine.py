@@ -41,11 +41,7 @@ class FairseqEngine:
         return [hypotheses[index] for index in range(len(sentences))]
 
     def _searched(self, inputs: dict[str, torch.Tensor], nbest: int, alignment: bool) -> list[list[Hypothesis]]:
-        """Return the best translations of each sentence of a batch."""
-        return self._decoder(alignment)({"id": torch.arange(len(inputs["src_tokens"])), "net_input": inputs}, nbest)
-
-    def _decoder(self, alignment: bool) -> Decoder:
-        """Return fairseq's search; with ``alignment`` the one of ``--print-alignment``, which keeps the attention."""
+        """Return the best translations of each sentence of a batch; a search with ``alignment`` keeps the attention."""
         if alignment not in self.decoders:
             end = torch.tensor([[self.source.eos()]], device=self.device)
             with torch.no_grad():
@@ -53,7 +49,7 @@ class FairseqEngine:
                     raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
             search = {**self.options.search, "print_alignment": "hard" if alignment else None}
             self.decoders[alignment] = Decoder(self.task, self.model, search)
-        return self.decoders[alignment]
+        return self.decoders[alignment]({"id": torch.arange(len(inputs["src_tokens"])), "net_input": inputs}, nbest)
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
         """Return the log-probability (natural log) of each token of each target, and of its end.

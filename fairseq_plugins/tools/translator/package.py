@@ -45,7 +45,6 @@ CONTENT = {
     },
     "search": {name: {STOCK, GNMT} if kind is str else kind for name, kind in SEARCH.items()},
     "positions": [SIZE],
-    "longest_trained": (int, None),
     "model": {
         **dict.fromkeys(("encoder_layers", "decoder_layers"), range(1, 10_000)),
         **dict.fromkeys(

@@ -20,9 +20,9 @@ from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.sums import QUICK, require_sums
 from fairseq_plugins.tools.pipeline import averaging
-from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of, lengths
+from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of
 from fairseq_plugins.tools.pipeline.decoding import TRANSLATION, configuration_of, test_sets, text_of
-from fairseq_plugins.tools.pipeline.results import AVERAGED, Run, read_run
+from fairseq_plugins.tools.pipeline.results import AVERAGED, read_run
 from fairseq_plugins.tools.pipeline.resume import finished
 from fairseq_plugins.tools.pipeline.workspace import settings_in
 from fairseq_plugins.tools.text import moses
@@ -73,7 +73,9 @@ def package(args: argparse.Namespace) -> None:
     if args.data is None:
         raise UserError(f"{args.run}: the training data are unknown; give --data DIR")
     require_no_input(args.out, [checkpoint, args.data])
-    if run and (doubt := unfinished(run)):
+    ending = finished(run.directory) if run else None
+    if run and (ending is None or ending.reason):
+        doubt = "its training has not finished" if ending is None else f"its training {ending.sentence()}"
         print(f"warning: {checkpoint}: {doubt}", file=sys.stderr)
     data_bin = binarised(args.data)
     require_sums(data_bin, *QUICK, "../*")
@@ -92,7 +94,6 @@ def package(args: argparse.Namespace) -> None:
         "text": asdict(text),
         "search": {name: kind(search.get(name, getattr(defaults, name))) for name, kind in SEARCH.items()},
         "positions": list(model.max_positions()),
-        "longest_trained": longest_trained(data_bin, source, target),
         "updates": num_updates(state),
         "architecture": architecture(state),
         "model": options,
@@ -110,14 +111,6 @@ def package(args: argparse.Namespace) -> None:
     print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
 
 
-def unfinished(run: Run) -> str:
-    """Return how the training of a run ended if not as its settings say, else an empty text."""
-    ending = finished(run.directory)
-    if ending is None:
-        return "its training has not finished"
-    return f"its training {ending.sentence()}" if ending.reason else ""
-
-
 def other_tokens(data: Path, source: str, encode: Callable[[str], list[str]]) -> str:
     """Say that tokenising the raw test set changes over 1 % of its prepared lines; empty if it does not.
 
@@ -133,15 +126,6 @@ def other_tokens(data: Path, source: str, encode: Callable[[str], list[str]]) ->
         if others > 0.01 * len(lines):
             return f"tokenising changes {others:,} of the first {len(lines):,} lines of {paths[0]} against {paths[1]}"
     return ""
-
-
-def longest_trained(data_bin: Path, source: str, target: str) -> int | None:
-    """Return the length of the longest source sentence of the training, without its end; None without training data."""
-    # fairseq also trains on train1, train2, ..., and either language may come first in the name.
-    pairs = f"{source}-{target}", f"{target}-{source}"
-    texts = [path.with_suffix("") for pair in pairs for path in data_bin.glob(f"train*.{pair}.{source}.idx")]
-    parts = [tokens for text in texts if (tokens := lengths(text)) is not None]
-    return max((int(tokens.max()) - 1 for tokens in parts), default=None)
 
 
 def files_of(args: argparse.Namespace, text: Preprocessor, settings: Mapping[str, str]) -> dict[str, Path]:

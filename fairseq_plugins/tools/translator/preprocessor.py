@@ -1,10 +1,8 @@
 """From raw text to the tokens that a model reads, and back, as its training text was prepared."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import unescape
-from itertools import pairwise
 from pathlib import Path
 
 from fairseq_plugins.tools.text import moses, subwords
@@ -15,8 +13,6 @@ from fairseq_plugins.tools.text.words import joined
 CODES, VOCABULARY, TRUECASER = "codes", "vocabulary", "truecaser"
 """Files of a package: merges of subword-nmt or a model of sentencepiece; counts of subwords; a truecaser."""
 ENDS_OF_SENTENCES, ENDS_OF_CLAUSES = ".!?…。！？", ",;:，；："
-CLOSING, OPENING = "\"'“”’»)]", "„«‚([¿¡"
-"""Marks after the end of a sentence, and before its beginning; the first three may be either."""
 
 
 @dataclass(frozen=True)
@@ -62,51 +58,12 @@ class Preprocessor:
         decode = moses.decoder(self, self.target)
         return lambda tokens: decode(joined(" ".join(tokens), self.subwords).strip())
 
-    def cut(self, tokens: Sequence[str], longest: int, usual: int | None = None) -> Iterator[Sequence[str]]:
+    def cut(self, tokens: Sequence[str], longest: int) -> Iterator[Sequence[str]]:
         """Cut the tokens of a line into parts of at most ``longest`` tokens.
 
-        A line of more than ``usual`` tokens, the longest sentence of the training, is first cut into sentences. A
-        sentence that is still too long is cut at the last end of a sentence in its second half, else of a clause, else
-        at the last end of a word, else anywhere.
+        A part ends at the last end of a sentence in its second half, else of a clause, else at the last end of a word,
+        else anywhere.
         """
-        sentences = self._sentences(tokens) if usual is not None and len(tokens) > usual else [tokens]
-        for sentence in sentences:
-            yield from self._within(sentence, longest)
-
-    def _sentences(self, tokens: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Cut before each word that follows the end of a sentence and is neither a mark nor in lower case."""
-        start, ended = 0, False
-        counts: Counter[str] = Counter()
-        for begin, word in self._words(tokens):
-            mark = not any(map(str.isalnum, word))
-            if ended and (_opens(word, counts) if mark else self.lower_case or not word[0].islower()):
-                yield tokens[start:begin]
-                start, ended, counts = begin, False, Counter()
-            ended = self._ends_sentence(word) or (ended and mark)
-            counts[word] += 1
-        yield tokens[start:]
-
-    def _words(self, tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """Yield where each word begins, and the word without the marks of subwords and the escapes of Moses."""
-        places = [0, *(place for place in range(1, len(tokens)) if self._ends_word(tokens, place)), len(tokens)]
-        mark = "@@" if self.subwords == "subword_nmt" else ""
-        for begin, end in pairwise(places):
-            word = "".join(token.removesuffix(mark) for token in tokens[begin:end])
-            yield begin, unescape(word.removeprefix("▁"))
-
-    def _ends_sentence(self, word: str) -> bool:
-        """Return whether a sentence ends with this word; Moses splits a period off only at the end of a sentence."""
-        plain = word.rstrip(CLOSING)
-        if not plain or plain[-1] not in ENDS_OF_SENTENCES:
-            return False
-        before = plain.rstrip(ENDS_OF_SENTENCES)
-        if self.tokeniser == "moses":
-            return not before
-        # "3.", "z.B." and "J." end no sentence, unless there is more than a period.
-        abbreviated = before.isdigit() or "." in before or (len(before) == 1 and before.isalpha())
-        return plain[-1] != "." or not abbreviated
-
-    def _within(self, tokens: Sequence[str], longest: int) -> Iterator[Sequence[str]]:
         start = 0
         while len(tokens) - start > longest:
             end = start + longest
@@ -127,15 +84,6 @@ class Preprocessor:
         if self.subwords == "subword_nmt":
             return not tokens[place - 1].endswith("@@")
         return self.subwords != "sentencepiece" or tokens[place].startswith("▁")
-
-
-def _opens(mark: str, counts: Mapping[str, int]) -> bool:
-    """Return whether a mark after a sentence belongs to the next sentence, by the counts of the words so far."""
-    if mark in ('"', "'"):
-        return counts.get(mark, 0) % 2 == 0
-    if mark == "“":
-        return counts.get("„", 0) <= counts.get("“", 0)
-    return mark.startswith(tuple(OPENING))  # empty where it was a reference to no character
 
 
 def preprocessor_of(languages: tuple[str, str], text: Description, settings: Mapping[str, str]) -> Preprocessor:

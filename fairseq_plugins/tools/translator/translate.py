@@ -6,8 +6,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from heapq import nlargest
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +19,8 @@ from fairseq_plugins.process import at_once, exit_code, importing, log_as_fairse
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.tools.arguments import typed
 from fairseq_plugins.tools.decoder import Hypothesis
-from fairseq_plugins.tools.translator.engines import AUTO, FAIRSEQ, CTranslate2Engine, Engine, SearchOptions, choose
-from fairseq_plugins.tools.translator.package import Package, checked_search, open_package
+from fairseq_plugins.tools.translator.engines import AUTO, FAIRSEQ, CTranslate2Engine, SearchOptions, choose
+from fairseq_plugins.tools.translator.package import checked_search, open_package
 from fairseq_plugins.tools.workers import map_lines
 
 MOST_CHARACTERS = 1 << 20
@@ -73,7 +72,7 @@ class Translator:
     """A package of ``fairseq-deep package``, ready to translate.
 
     Threads may share a translator, in turns. A translator can be pickled; the receiving process loads the model again.
-    A line that is longer than every sentence of the training is translated sentence by sentence.
+    A line that is longer than the model takes is cut.
 
     Args:
         model: the directory.
@@ -115,8 +114,11 @@ class Translator:
             if value is not None:
                 search[name] = value
         search = checked_search(search)
-        self.longest = longest_of(package)
-        self.usual = package.content.get("longest_trained")
+        limits = [position - 1 for position in package.content["positions"]]
+        # A search that stops at a fixed length would lose the rest of a translation, about as long as the source.
+        if package.content["search"]["max_len_a"] == 0:
+            limits.append(package.content["search"]["max_len_b"])
+        self.longest = min(limits)
         self._options = SearchOptions(search, batch, device, processes)
         self.engine = choose(package, engine, self._options)
         self._text = text = package.text
@@ -127,7 +129,7 @@ class Translator:
         # Each of several processes makes an engine.
         self._engine = self._make_engine() if processes == 1 else None
 
-    def _make_engine(self) -> Engine:
+    def _make_engine(self) -> Any:
         package = self.package
         if self.engine == FAIRSEQ:
             from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
@@ -180,28 +182,23 @@ class Translator:
 
     def _lines(self, texts: Iterable[str], nbest: int = 1, alignment: bool = False) -> list[NBest]:
         lines = list(texts)
-        parts = [
-            list(self._text.cut(tokens, self.longest, self.usual)) if (tokens := self._encode(line)) else []
-            for line in lines
-        ]
+        encoded = map(self._encode, lines)
+        parts = [list(self._text.cut(tokens, self.longest)) if tokens else [] for tokens in encoded]
         self._engine = self._engine or self._make_engine()
         together = list(chain.from_iterable(parts))
         hypotheses = iter(self._engine.search(together, nbest, alignment) if together else [])
         return [
-            self._nbest(line, of_line, [next(hypotheses) for _ in of_line], nbest)
+            self._nbest(line, of_line, [next(hypotheses) for _ in of_line])
             for line, of_line in zip(lines, parts, strict=True)
         ]
 
-    def _nbest(self, line: str, parts: list[Sequence[str]], lists: list[list[Hypothesis]], nbest: int) -> NBest:
-        """Return the best translations of a line; each joins translations of all its parts."""
-        best: list[tuple[Hypothesis, ...]] = [()]
-        for alternatives in lists:
-            longer = ((*before, hypothesis) for before, hypothesis in product(best, alternatives))
-            best = nlargest(nbest, longer, key=_score)
+    def _nbest(self, line: str, parts: list[Sequence[str]], lists: list[list[Hypothesis]]) -> NBest:
+        """Return the best translations of a line; the second joins the second translations of its parts, and so on."""
         candidates = []
-        for hypotheses in best:
+        for hypotheses in list(zip(*lists, strict=False)) or [()]:
             text = self._decode([word for hypothesis in hypotheses for word in hypothesis.tokens])
-            candidate = Candidate(text, _score(hypotheses), tokens=[], token_scores=[], alignment=[])
+            score = sum((hypothesis.score for hypothesis in hypotheses), 0.0)
+            candidate = Candidate(text, score, tokens=[], token_scores=[], alignment=[])
             before = 0
             for part, hypothesis in zip(parts, hypotheses, strict=True):
                 written = len(candidate.tokens)
@@ -213,25 +210,11 @@ class Translator:
         return NBest(line, [token for part in parts for token in part], candidates)
 
 
-def _score(hypotheses: Sequence[Hypothesis]) -> float:
-    return sum((hypothesis.score for hypothesis in hypotheses), 0.0)
-
-
-def longest_of(package: Package) -> int:
-    """Return how many source tokens, without the end of the sentence, a model and its search take at most.
-
-    A search that stops at a fixed length would lose the rest of a translation, which is about as long as the source.
-    """
-    search, positions = package.content["search"], package.content["positions"]
-    limits = [position - 1 for position in positions]
-    return int(min([*limits, search["max_len_b"]] if search["max_len_a"] == 0 else limits))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate; 0, 2 after one line for each problem, 130 after Ctrl-C."""
     flags = OneLineParser(
         prog="fairseq-deep translate",
-        description="Translate raw text, a sentence or a paragraph a line, with a directory of fairseq-deep package. "
+        description="Translate raw text, a sentence a line, with a directory of fairseq-deep package. "
         "Line k of the output translates line k of the input; at a terminal, each line is translated at once.",
     )
     flags.add_argument("model", type=Path, metavar="MODEL", help="a directory of fairseq-deep package")
@@ -282,14 +265,13 @@ def translate(args: argparse.Namespace) -> None:
     if in_json:
         translator.require_details(args.nbest or 1)
     print(translator, file=sys.stderr)
-
-    def translated(groups: Iterable[list[str]]) -> Iterator[list[str]]:
-        for group in translator.stream(groups, args.nbest or 1, args.alignment):
-            yield [_json(line, args.alignment) if in_json else line.candidates[0].text for line in group]
-
     text = decoded(lines, args.input or "standard input")
-    groups = translated(grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS))
-    _write(groups, args.output)
+    groups = grouped(text, 1 if dialogue else args.buffer, len, MOST_CHARACTERS)
+    translated = (
+        [_json(line, args.alignment) if in_json else line.candidates[0].text for line in group]
+        for group in translator.stream(groups, args.nbest or 1, args.alignment)
+    )
+    _write(translated, args.output)
 
 
 def _write(groups: Iterable[list[str]], output: Path | None) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.tools.observe.diagnostics.dependency import dependency, growth, newest, run_dependency
+from fairseq_plugins.tools.observe.diagnostics.dependency import dependency, growth, run_dependency
 from fairseq_plugins.tools.observe.diagnostics.observation import Visit, recording
 from fairseq_plugins.tools.observe.diagnostics.output_change import changes, outputs, random_step
 from fairseq_plugins.tools.observe.diagnostics.results import AnalysisSettings
@@ -18,7 +18,7 @@ from tests.observe.diagnostics.measured import batch, padded, subject, wide
 def record_of(model: Any, inputs: Any, stack: str) -> tuple[Tensor, list[Visit]]:
     with torch.no_grad(), recording(model.eval()) as record:
         model(*inputs.inputs)
-    return record.bottoms[stack], record.of(stack)
+    return record.bottoms[stack], [visit for visit in record.visits if visit.sub.stack == stack]
 
 
 def shares(parts: list[Tensor]) -> Tensor:
@@ -79,7 +79,7 @@ def test_post_ln_is_constant_and_the_others_fall_as_one_by_i() -> None:
     inputs = batch(words=300)
     for method, expected, tolerance in (("post_ln", 0, 0.1), ("admin", 1, 0.3), ("pre_ln", 1, 0.3)):
         model = subject(method, words=300, **wide(64, 18, base_init="xavier")).ready(inputs)
-        rise = growth(newest(dependency(model, inputs)["encoder"]))
+        rise = growth(dependency(model, inputs)["encoder"].diagonal(1).square().tolist())
         assert rise == pytest.approx(expected, abs=tolerance), method
 
 
@@ -90,7 +90,7 @@ def test_theorem_2_has_one_constant_for_every_depth_and_method() -> None:
         made = subject(method, words=300, **wide(64, layers, base_init="xavier", decoder_layers=1))
         encoder, decoder = run_dependency([made], AnalysisSettings(lambda _: inputs)).rows
         model = made.ready(inputs)
-        total = sum(newest(dependency(model, inputs)["encoder"]))
+        total = float(dependency(model, inputs)["encoder"].diagonal(1).square().sum())
         before, _ = outputs(model, inputs)[-1], changes(model, inputs, random_step, 1)
         moved = float((outputs(model, inputs)[-1] - before).square().mean())
         assert encoder[-2:] == pytest.approx((total, moved / total))

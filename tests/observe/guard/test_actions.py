@@ -10,7 +10,6 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.patches.messages import explain
-from fairseq_plugins.tools.observe.guard.guarding import guard_of
 from fairseq_plugins.tools.observe.recorder import read
 from tests.faults.exact import differences
 from tests.observe.guard.conftest import Faults, Training, checkpoint
@@ -134,7 +133,7 @@ def test_the_training_as_it_was_is_saved_and_can_go_on(training: Training, fault
 def test_a_training_that_starts_anew_has_new_bands(training: Training, faults: Faults) -> None:
     for updates, flags in ((3, ()), (2, ("--reset-optimizer", "--reset-dataloader", "--reset-meters"))):
         training.run("run", *SKIP, *flags, updates=updates)
-        assert guard_of(faults.trainers[-1]).signals.loss.count == updates
+        assert faults.trainers[-1].divergence_guard.signals.loss.count == updates
 
 
 def test_another_precision_than_that_of_the_checkpoint_is_one_line(training: Training) -> None:

@@ -17,7 +17,7 @@ from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.tools.observe.guard import plateau
 from fairseq_plugins.tools.observe.guard.guarding import Guard
-from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch, begins, target_entropy
+from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch, target_entropy
 from fairseq_plugins.tools.observe.guard.signals import Update
 from fairseq_plugins.tools.observe.recorder import read
 from fairseq_plugins.tools.pipeline.verdicts import unigram_entropy
@@ -118,9 +118,9 @@ class Data(list):
 
 def test_a_loss_at_the_entropy_has_failed_and_says_so_once() -> None:
     for below in (1.85, 0.1):
-        watch = PlateauWatch(300)
+        watch = PlateauWatch(None, 300)
         assert not any(watch.look(update, below, Data(), "train") for update in range(1, 501))
-    watch, task = PlateauWatch(300), Data()
+    watch, task = PlateauWatch(None, 300), Data()
     verdicts = {update: watch.look(update, 1.95, task, "train") for update in range(1, 501)}
     assert {update: verdict for update, verdict in verdicts.items() if verdict} == {
         300: "failed to train: training loss 1.95 bits a token after 300 updates, the unigram baseline is 2.00"
@@ -133,8 +133,10 @@ def test_a_loss_at_the_entropy_has_failed_and_says_so_once() -> None:
 
 def test_it_begins_after_warm_up(toy_data: Path, tmp_path: Path) -> None:
     schedule = toy.parse_training(toy_data, tmp_path, "--warmup-updates", "700").lr_scheduler
-    assert (begins(schedule, 4000), begins(schedule, 0)) == (4700, 0)
-    assert not any(PlateauWatch(0).look(update, 9.0, Data(), "train") for update in range(1, 301))
+    for updates, first in ((100, 800), (0, None)):
+        watch = PlateauWatch(schedule, updates)
+        verdicts = [update for update in range(1, 901) if watch.look(update, 9.0, Data(), "train")]
+        assert verdicts == ([first] if first else [])
 
 
 def test_a_training_that_never_learns_is_ended(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,16 +39,16 @@ class Block(NamedTuple):
 
 def blocks(model: Any, batch: Batch) -> list[Block]:
     """Measure every block of the model in training mode, the encoder's first."""
-    seen = watched_backward(model, batch)
+    norms, variances = watched_backward(model, batch)
     measured = []
     for sub in sub_layers(model):
         key = (sub.stack, sub.number, sub.site.value)
-        stream, total, output = (seen.norm((*key, point)) for point in ("stream", "total", "output"))
+        stream, total, output = (norms.get((*key, point)) for point in ("stream", "total", "output"))
         # If no norm follows the sum, sum and output are one tensor.
         beta_ln = results.ratio(total, output) if NormPlace.AFTER in sub.norms else None
         beta_rc = results.ratio(stream, total)
         beta = beta_rc if beta_ln is None or beta_rc is None else beta_ln * beta_rc
-        measured.append(Block(*key, beta_ln, beta_rc, beta, seen.variance((*key, "total"))))
+        measured.append(Block(*key, beta_ln, beta_rc, beta, variances[key]))
     return measured
 
 

@@ -12,6 +12,7 @@ Legend: K summands, T time, B batch, C width.
 
 import statistics
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -24,7 +25,7 @@ from fairseq_plugins.tools.observe.diagnostics import results
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 from fairseq_plugins.tools.observe.diagnostics.models import Subject
 from fairseq_plugins.tools.observe.diagnostics.observation import Visit, recording
-from fairseq_plugins.tools.observe.diagnostics.output_change import variance
+from fairseq_plugins.tools.observe.diagnostics.output_change import changes, outputs, random_step
 from fairseq_plugins.tools.observe.diagnostics.results import Analysis, AnalysisResult, AnalysisSettings
 from fairseq_plugins.tools.observe.recorder.activations import hooked
 from fairseq_plugins.tools.plots import Figure, HeatMap, Line, Lines, Panel
@@ -50,9 +51,11 @@ def dependency(model: Any, batch: Batch) -> dict[str, Tensor]:
         result = {}
         for name, stack in model.stacks():
             words = batch.words(name, stack.padding_idx, record.bottoms[name])
-            with hooked((norm, frozen(seen[-1])) for norm, seen in norms.items() if seen):
-                streams = summands(stack, record.bottoms[name], record.of(name))
-                result[name] = torch.stack([row(stream, words) for stream in streams])
+            visits = [visit for visit in record.visits if visit.sub.stack == name]
+            with hooked((norm, partial(frozen, seen[-1])) for norm, seen in norms.items() if seen):
+                streams = summands(stack, record.bottoms[name], visits)
+                rows = [x[:-1].std(dim=-1, unbiased=False)[:, words].mean(dim=1) for x in streams]
+            result[name] = torch.stack([row / row.norm() for row in rows])
     return result
 
 
@@ -64,72 +67,55 @@ def deviation(norm: Any, x: Tensor) -> Tensor:
     return (x.var(dim=-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
 
 
-def frozen(divisor: Tensor) -> Any:
-    """Return a hook that makes a norm linear in summands ``(K, T, B, C)``; its bias goes to the last one."""
-
-    def hook(norm: Any, inputs: Any, output: Tensor) -> Tensor:
-        x = inputs[0]
-        plain = isinstance(norm, nn.RMSNorm)
-        result = (x if plain else x - x.mean(dim=-1, keepdim=True)) / divisor
-        if norm.elementwise_affine:
-            result = result * norm.weight
-            if not plain:
-                result[-1] += norm.bias
-        return result
-
-    return hook
+def frozen(divisor: Tensor, norm: Any, inputs: Any, output: Tensor) -> Tensor:
+    """Hook that makes a norm linear in summands ``(K, T, B, C)``; its bias goes to the last one."""
+    x = inputs[0]
+    plain = isinstance(norm, nn.RMSNorm)
+    result = (x if plain else x - x.mean(dim=-1, keepdim=True)) / divisor
+    if norm.elementwise_affine:
+        result = result * norm.weight
+        if not plain:
+            result[-1] += norm.bias
+    return result
 
 
 def summands(stack: Any, bottom: Tensor, visits: list[Visit]) -> Iterator[Tensor]:
-    """Yield the summands of each sub-layer's output, ``(K, T, B, C)``: embedding, branches, and the remainder."""
+    """Yield the summands of each sub-layer's output, ``(K, T, B, C)``: embedding, branches, and the remainder.
+
+    Raises UserError: the summands do not add up to the output.
+    """
     start = bottom.new_zeros(len(visits) + 2, *bottom.shape)
     start[0] = bottom
     states = [start]
     for _, members in groupby(enumerate(visits, start=1), key=lambda numbered: numbered[1].sub.number):
         layer_input = x = stack.history(states)
         for number, visit in members:
-            x = join(visit, number, x, layer_input)
+            sub, zero = visit.sub, x.new_zeros(1).expand_as(x)
+            x = sub.residual(zero, x, layer_input).clone()
+            x[number] += sub.residual(visit.branch, zero[0], zero[0])
+            if NormPlace.AFTER in sub.norms:
+                x = sub.residual.after_norm(sub.norms[NormPlace.AFTER](x), layer_input)
+            error = float((x.sum(dim=0) - visit.output).abs().max())
+            if not error <= TOLERANCE * max(float(visit.output.std()), 1e-6):
+                raise UserError(
+                    f"dependency: the output of {sub.name} is not a weighted sum of the embedding and the branches "
+                    f"below (off by {error:.2g}), so their shares are not defined"
+                )
             yield x
         states = stack.history.remember(states, x)
 
 
-def join(visit: Visit, number: int, x: Tensor, layer_input: Tensor) -> Tensor:
-    """Apply one residual connection, whose branch is summand ``number``, and the norm after it to summands.
-
-    Raises UserError: they do not add up to the output.
-    """
-    sub, zero = visit.sub, x.new_zeros(1).expand_as(x)
-    x = sub.residual(zero, x, layer_input).clone()
-    x[number] += sub.residual(visit.branch, zero[0], zero[0])
-    if NormPlace.AFTER in sub.norms:
-        x = sub.residual.after_norm(sub.norms[NormPlace.AFTER](x), layer_input)
-    error = float((x.sum(dim=0) - visit.output).abs().max())
-    if not error <= TOLERANCE * max(float(visit.output.std()), 1e-6):
-        raise UserError(
-            f"dependency: the output of {sub.name} is not a weighted sum of the embedding and the branches below "
-            f"(off by {error:.2g}), so their shares are not defined"
-        )
-    return x
-
-
-def row(x: Tensor, words: Tensor) -> Tensor:
-    """Return beta of one output from its summands ``(K, T, B, C)``; ``words`` ``(T, B)`` excludes pads. ``(K - 1)``."""
-    deviations = x[:-1].std(dim=-1, unbiased=False)[:, words].mean(dim=1)
-    return deviations / deviations.norm()
-
-
-def newest(beta: Tensor) -> list[float]:
-    """Return beta_ii squared: the share of the newest branch in each sub-layer's output."""
-    return [float(beta[number, number + 1]) ** 2 for number in range(len(beta))]
-
-
 def run_dependency(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Show beta_ij as heat maps, and the newest branch's share by the number of its sub-layer."""
-
-    def measure(model: Any, batch: Batch) -> tuple[dict[str, Tensor], float]:
-        return dependency(model, batch), variance(model, batch, settings.seed)
-
-    measured = results.each(subjects, settings, measure)
+    # beta, and Var[F(x, W) - F(x, W*)] of the first stack, over all elements.
+    measured = results.each(
+        subjects,
+        settings,
+        lambda model, batch: (
+            dependency(model, batch),
+            changes(model, batch, random_step, settings.seed)[-1] / outputs(model, batch)[-1].numel(),
+        ),
+    )
     by_label = {label: betas for label, (betas, _) in measured.items()}
     maps: list[Panel] = []
     shown: list[Sequence[Any]] = []
@@ -139,7 +125,8 @@ def run_dependency(subjects: Sequence[Subject], settings: AnalysisSettings) -> A
         values = [[v if j <= i + 1 else None for j, v in enumerate(row)] for i, row in enumerate(beta.tolist())]
         axes = ("branch j (0: the embedding)", "sub-layer i", "beta_ij")
         maps.append(HeatMap(f"{label}, {stack}", *axes, values, 0, (0.0, 1.0)))
-        share = newest(beta)
+        # beta_ii squared, the share of the newest branch in each sub-layer's output.
+        share = [value**2 for value in beta.diagonal(1).tolist()]
         lines[stack].append(results.numbered(label, share))
         # A changed encoder would change what a decoder reads.
         is_first = stack == next(iter(by_label[label]))

@@ -6,8 +6,9 @@ from it to the loss, and norms are Frobenius norms over the whole tensor. The ou
 extra streams count, too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import torch
@@ -58,69 +59,48 @@ def loss_of(model: Any, batch: Batch) -> Tensor:
     return cross_entropy(log_probabilities.flatten(0, 1), target, ignore_index=pad, label_smoothing=LABEL_SMOOTHING)
 
 
-class Backward:
-    """Results of backward passes, added up over parts of a batch; only scalars are kept.
+def watched_backward(model: Any, batch: Batch) -> tuple[dict[Key, float], dict[tuple[str, int, str], float]]:
+    """Run passes in training mode, with the model's dropout; the gradients of the parameters stay in the model.
 
-    Sentences do not interact in a pass, so the squared norm over a batch is the sum of those over its parts.
+    Returns:
+        The norm of the gradient at every point, and of every sub-layer the variance of its ``total`` without pads.
     """
-
-    def __init__(self) -> None:
-        self._squares: dict[Key, float] = {}
-        self._moments: dict[Key, Tensor] = {}
-
-    def watch(self, key: Key, tensor: Tensor | None) -> None:
-        """Add the gradient of ``tensor`` once it is known."""
-        if tensor is not None and tensor.requires_grad:
-            self._squares.setdefault(key, 0.0)
-            tensor.register_hook(partial(self._add, key))
-
-    def _add(self, key: Key, gradient: Tensor) -> None:
-        self._squares[key] += float(gradient.norm()) ** 2
-
-    def see(self, key: Key, tensor: Tensor) -> None:
-        """Add the elements of ``tensor`` to the variance of ``key``."""
-        values = tensor.detach().double()
-        moments = torch.stack([values.sum(), values.square().sum(), values.new_tensor(values.numel())])
-        self._moments[key] = self._moments.get(key, torch.zeros(3).double()) + moments
-
-    def norm(self, key: Key) -> float | None:
-        """Return the norm of the gradient; None for a tensor that was not watched, 0 without a gradient."""
-        square = self._squares.get(key)
-        return None if square is None else square**0.5
-
-    def variance(self, key: Key) -> float:
-        """Return the variance of all elements that were seen, around their common mean."""
-        total, squares, count = self._moments[key].tolist()
-        return squares / count - (total / count) ** 2
-
-
-def parts_of(batch: Batch) -> Iterator[Batch]:
-    """Split ``batch`` into parts whose activations fit into a small machine's memory."""
-    sentences = max(1, TOKENS_AT_ONCE // max(batch.source.size(1), batch.target.size(1)))
-    for first in range(0, len(batch.target), sentences):
-        yield Batch(*(tensor[first : first + sentences] for tensor in batch))
-
-
-def watched_backward(model: Any, batch: Batch) -> Backward:
-    """Run passes in training mode, with the model's dropout; the gradients of the parameters stay in the model."""
     model.train()
     model.zero_grad()
-    seen, pad = Backward(), model.decoder.padding_idx
+    squares: dict[Key, float] = {}
+    moments: dict[tuple[str, int, str], Tensor] = {}
+
+    def add(key: Key, gradient: Tensor) -> None:
+        squares[key] += float(gradient.norm()) ** 2
+
+    pad = model.decoder.padding_idx
     words = int(batch.target.ne(pad).sum())
-    for part in parts_of(batch):
+    # Sentences do not interact in a pass, so the squared norm over a batch is the sum of those over its parts.
+    sentences = max(1, TOKENS_AT_ONCE // max(batch.source.size(1), batch.target.size(1)))
+    for part in map(Batch._make, zip(*(tensor.split(sentences) for tensor in batch), strict=True)):
         with recording(model) as record:
             loss = loss_of(model, part) * (int(part.target.ne(pad).sum()) / words)
         for visit in record.visits:
-            key = (visit.sub.stack, visit.sub.number, visit.sub.site.value)
-            seen.see((*key, "total"), visit.total[part.words(visit.sub.stack, pad, visit.total)])
-            for point in POINTS:
-                seen.watch((*key, point), getattr(visit, point))
-        for (stack, layer), output in record.layer_outputs.items():
-            for tensor in output:
-                seen.watch((stack, layer, LAYER, "output"), tensor)
+            place = (visit.sub.stack, visit.sub.number, visit.sub.site.value)
+            values = visit.total[part.words(visit.sub.stack, pad, visit.total)].detach().double()
+            sums = torch.stack([values.sum(), values.square().sum(), values.new_tensor(values.numel())])
+            moments[place] = moments.get(place, torch.zeros(3).double()) + sums
+        inside = (
+            ((visit.sub.stack, visit.sub.number, visit.sub.site.value, point), getattr(visit, point))
+            for visit, point in product(record.visits, POINTS)
+        )
+        layers = (((*at, LAYER, "output"), tensor) for at, output in record.layer_outputs.items() for tensor in output)
+        for key, tensor in chain(inside, layers):
+            if tensor is not None and tensor.requires_grad:
+                squares.setdefault(key, 0.0)
+                tensor.register_hook(partial(add, key))
         loss.backward()
     model.eval()
-    return seen
+    variances = {}
+    for place, sums in moments.items():
+        total, square, count = sums.tolist()
+        variances[place] = square / count - (total / count) ** 2
+    return {key: square**0.5 for key, square in squares.items()}, variances
 
 
 def gradient_norms(model: Any, batch: Batch) -> list[Point]:
@@ -128,14 +108,14 @@ def gradient_norms(model: Any, batch: Batch) -> list[Point]:
 
     A layer has another row with the point ``output`` and one with ``parameters``, over all its trained parameters.
     """
-    seen = watched_backward(model, batch)
+    norms, _ = watched_backward(model, batch)
     points: list[Point] = []
     for sub in sub_layers(model):
         keys = [(sub.stack, sub.number, sub.site.value, point) for point in POINTS]
-        points += [Point(*key, norm) for key in keys if (norm := seen.norm(key)) is not None]
+        points += [Point(*key, norms[key]) for key in keys if key in norms]
     for name, stack in model.stacks():
         for number, layer in enumerate(stack.layers.children()):
-            points.append(Point(name, number, LAYER, "output", seen.norm((name, number, LAYER, "output")) or 0.0))
+            points.append(Point(name, number, LAYER, "output", norms.get((name, number, LAYER, "output"), 0.0)))
             squares = [float(p.grad.norm()) ** 2 for p in layer.parameters() if p.grad is not None]
             points.append(Point(name, number, LAYER, "parameters", sum(squares) ** 0.5))
     return points
@@ -146,22 +126,16 @@ def norms_of(points: Sequence[Point], stack: str, layers: bool = True, point: st
     return [p.norm for p in points if p.stack == stack and (p.site == LAYER) == layers and p.point == point]
 
 
-def _largest(points: Sequence[Point], point: str) -> float:
-    return max(p.norm for p in points if p.point == point) or 1.0
-
-
-def _top(points: Sequence[Point]) -> float:
-    """Return the norm at the output of the top decoder layer."""
-    return norms_of(points, points[-1].stack)[-1] or 1.0
-
-
 def run_gradient_norm(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
     """Measure the points of each model; norms relative to its largest sub-layer and to its top decoder layer."""
     by_label: dict[str, list[Point]] = results.each(subjects, settings, gradient_norms)
     rows: results.Table = [("model", *Point._fields, "relative_to_largest", "relative_to_top")]
     shown: list[Sequence[Any]] = []
+    units: dict[str, dict[str, float]] = {}
     for label, points in by_label.items():
-        top, largest = _top(points), {point: _largest(points, point) for point in ("output", "parameters")}
+        largest = {at: max(p.norm for p in points if p.point == at) or 1.0 for at in ("output", "parameters")}
+        top = norms_of(points, points[-1].stack)[-1] or 1.0
+        units[label] = {**largest, "top": top}
         for point in points:
             kind, by_top = ("output", point.norm / top) if point.point != "parameters" else ("parameters", None)
             rows.append((label, *point, point.norm / largest[kind], by_top))
@@ -170,26 +144,26 @@ def run_gradient_norm(subjects: Sequence[Subject], settings: AnalysisSettings) -
             ends = [own[end] / unit if own else None for own in of_layers for end in (0, -1)]
             shown.append((label, at, *ends, results.ratio(*ends[-2:])))
     panels: list[Panel] = []
-    for what, x_label, by, layers, at in (
-        ("sub-layer outputs", results.BY_SUB_LAYER, "largest", False, "output"),
-        ("layer outputs", results.BY_LAYER, "top decoder layer's", True, "output"),
-        ("parameters of a layer", results.BY_LAYER, "largest", True, "parameters"),
+    for what, x_label, by, name, layers, at in (
+        ("sub-layer outputs", results.BY_SUB_LAYER, "output", "largest", False, "output"),
+        ("layer outputs", results.BY_LAYER, "top", "top decoder layer's", True, "output"),
+        ("parameters of a layer", results.BY_LAYER, "parameters", "largest", True, "parameters"),
     ):
         for stack in STACKS:
-            lines = []
-            for label, points in by_label.items():
-                unit = _largest(points, at) if by == "largest" else _top(points)
-                lines.append(results.numbered(label, [norm / unit for norm in norms_of(points, stack, layers, at)]))
-            panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {by}", lines, log_y=True))
+            lines = [
+                results.numbered(label, [norm / units[label][by] for norm in norms_of(points, stack, layers, at)])
+                for label, points in by_label.items()
+            ]
+            panels.append(Lines(f"{stack}: {what}", x_label, f"gradient norm / {name}", lines, log_y=True))
     figures = [
         Figure("", "Gradient norms", panels, share_y="row"),
-        Figure("-points", "Gradient norms inside a decoder layer", _point_panels(by_label), 3, 4.0, "row"),
+        Figure("-points", "Gradient norms inside a decoder layer", _point_panels(by_label, units), 3, 4.0, "row"),
     ]
     header = ("model", "of", "encoder bottom", "encoder top", "decoder bottom", "decoder top", "bottom / top")
     return AnalysisResult({"": rows}, figures, header, shown)
 
 
-def _point_panels(by_label: Mapping[str, Sequence[Point]]) -> list[Panel]:
+def _point_panels(by_label: Mapping[str, Sequence[Point]], units: Mapping[str, Mapping[str, float]]) -> list[Panel]:
     """Follow the stream of the bottom, the middle and the top layer of the decoder; models may differ in depth."""
     panels: list[Panel] = []
     for name, part in (("bottom", 0.0), ("middle", 0.5), ("top", 1.0)):
@@ -202,7 +176,7 @@ def _point_panels(by_label: Mapping[str, Sequence[Point]]) -> list[Panel]:
             for p in inside:
                 if p.point in ("total", "output"):
                     path[f"{p.site} {p.point.replace('total', 'sum')}"] = p.norm
-            paths[label] = {tick: norm / _top(points) for tick, norm in path.items()}
+            paths[label] = {tick: norm / units[label]["top"] for tick, norm in path.items()}
         ticks = max((list(path) for path in paths.values()), key=len)
         lines = [
             Line(label, [(place, path[tick]) for place, tick in enumerate(ticks, start=1) if tick in path])

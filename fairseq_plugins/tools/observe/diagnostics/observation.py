@@ -55,10 +55,6 @@ class ObservedPass:
     _norm: tuple[Tensor, Tensor] | None = None
     """Input and output of a norm whose residual connection has not run yet."""
 
-    def of(self, stack: str) -> list[Visit]:
-        """Return the visits of one stack."""
-        return [visit for visit in self.visits if visit.sub.stack == stack]
-
     def see_mixture(self, stack: str, history: nn.Module, inputs: Any, mixture: Tensor) -> None:
         """Hook of a stack's history."""
         self.bottoms.setdefault(stack, inputs[0][0])

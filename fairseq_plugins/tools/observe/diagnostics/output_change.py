@@ -89,20 +89,8 @@ def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
     return [float((new - old).square().sum()) for new, old in zip(outputs(model, batch), before, strict=True)]
 
 
-def variance(model: Any, batch: Batch, seed: int) -> float:
-    """Return Var[F(x, W) - F(x, W*)] of the first stack, over all elements, after a random step, which stays."""
-    return changes(model, batch, random_step, seed)[-1] / outputs(model, batch)[-1].numel()
-
-
 def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int, first: int = 1) -> list[Change]:
-    """Return the change by depth, 1 to ``deepest``, over ``models`` seeds from ``first`` on."""
-    by_seed = [_one_curve(subject, batch, step, deepest, seed) for seed in range(first, first + models)]
-    by_depth = {depth: [changes[depth] for changes in by_seed] for depth in by_seed[0]}
-    return [Change(depth, statistics.fmean(values), statistics.pstdev(values)) for depth, values in by_depth.items()]
-
-
-def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: int) -> dict[int, float]:
-    """Return the change by depth of one model.
+    """Return the change by depth, 1 to ``deepest``, over ``models`` seeds from ``first`` on.
 
     A random change uses one deep encoder for all depths if its layers do not depend on those above. Otherwise a model
     is built for each of some depths, its decoder as deep as its encoder. A trained model, which has one depth, is
@@ -113,15 +101,21 @@ def _one_curve(subject: Subject, batch: Batch, step: str, deepest: int, seed: in
         raise UserError(
             f"output-change: {subject.label} is trained; --step {step} needs methods, which it builds from scratch"
         )
-    if step == "random" and (trained or not depends_on_depth(subject)):
-        sizes = {} if trained else {**dict.fromkeys(subject.depths, 1), subject.depths[0]: deepest}
-        model = subject.ready(batch, seed, **sizes, **NO_DROPOUT)
-        return dict(enumerate(changes(model, batch, STEPS[step], seed), start=1))
-    result = {}
-    for depth in [depth for depth in COARSE if depth < deepest] + [deepest]:
-        model = subject.ready(batch, seed, **dict.fromkeys(subject.depths, depth), **NO_DROPOUT)
-        result[depth] = changes(model, batch, STEPS[step], seed)[-1]
-    return result
+    by_depth: dict[int, list[float]] = {}
+    one_model = step == "random" and (trained or not depends_on_depth(subject))
+    for seed in range(first, first + models):
+        if one_model:
+            sizes = {} if trained else {**dict.fromkeys(subject.depths, 1), subject.depths[0]: deepest}
+            model = subject.ready(batch, seed, **sizes, **NO_DROPOUT)
+            found = dict(enumerate(changes(model, batch, STEPS[step], seed), start=1))
+        else:
+            found = {}
+            for depth in [depth for depth in COARSE if depth < deepest] + [deepest]:
+                model = subject.ready(batch, seed, **dict.fromkeys(subject.depths, depth), **NO_DROPOUT)
+                found[depth] = changes(model, batch, STEPS[step], seed)[-1]
+        for depth, change in found.items():
+            by_depth.setdefault(depth, []).append(change)
+    return [Change(depth, statistics.fmean(values), statistics.pstdev(values)) for depth, values in by_depth.items()]
 
 
 def law(points: Sequence[Change]) -> list[float | None]:

@@ -11,7 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from fairseq.trainer import Trainer
@@ -19,7 +19,7 @@ from fairseq.trainer import Trainer
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.tools.observe.guard import repeating
 from fairseq_plugins.tools.observe.guard.places import FaultPlace, PlaceBands, weakest
-from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch, begins
+from fairseq_plugins.tools.observe.guard.plateau import PlateauWatch
 from fairseq_plugins.tools.observe.guard.signals import Finding, Signals, Update, hopeless
 from fairseq_plugins.tools.observe.recorder.criteria import SKIP, STOP, Diagnostics, WithDiagnostics
 from fairseq_plugins.tools.observe.recorder.gradients import gradient_norms, has_scale, remaining_factor
@@ -28,19 +28,13 @@ from fairseq_plugins.tools.observe.recorder.recording import recorder_of
 # Child of fairseq_cli.train's logger, so that --log-file contains these messages.
 logger = logging.getLogger("fairseq_cli.train.guard")
 
-ATTRIBUTE = "divergence_guard"
-"""Attribute of a trainer that holds its guard."""
 NOTED = "noted"
 """No action: the update is logged and applied."""
 ENDS = "the training ends here"
 
 
 class Abnormal(repeating.LeftUpdate):
-    """Leaves an update that is abnormal."""
-
-    def __init__(self, update: Update, finding: Finding, action: str, says: str) -> None:
-        super().__init__(finding.reason)
-        self.update, self.finding, self.action, self.says = update, finding, action, says
+    """Leaves an update that is abnormal; has the update, the finding, the action and its description."""
 
 
 class Guard:
@@ -58,7 +52,7 @@ class Guard:
         dictionary = getattr(trainer.task, "target_dictionary", None)
         even = math.log2(len(dictionary)) if dictionary is not None else 0.0
         self.signals, self.places = Signals(self.settings.divergence_band, even), PlaceBands()
-        self.plateau = PlateauWatch(begins(trainer.cfg.lr_scheduler, self.settings.divergence_plateau))
+        self.plateau = PlateauWatch(trainer.cfg.lr_scheduler, self.settings.divergence_plateau)
         self.in_a_row = 0
         self.outputs: list[dict[str, Any]] = []
         self._pending: Update | None = None
@@ -66,11 +60,6 @@ class Guard:
             recorder.observers.append(self.places)
             criterion.listeners = (*criterion.listeners, lambda result: self.outputs.append(result[2]))
             logger.info("divergence guard: %s", self.settings.divergence_action)
-
-    def end(self, trainer: Trainer, update: int, reason: str, says: str = "") -> NoReturn:
-        """End the training: always raises Diverged."""
-        self._tell(trainer, update, reason, says, ends=True)
-        raise Diverged(f"diverged at update {update}: {reason}") from None
 
     def _decide(self, finding: Finding) -> tuple[str, str]:
         """Return the action on an abnormal update, and its description for the log.
@@ -92,12 +81,12 @@ class Guard:
 
     def _seen(self, trainer: Trainer, norm: Any) -> Update:
         """Return the numbers of the update, read from the device at once."""
-
-        def total(name: str) -> Any:
-            values = (output.get(name, 0) for output in self.outputs)
-            return sum(v.detach().double().sum() if isinstance(v, torch.Tensor) else float(v) for v in values)
-
-        values = [*map(total, ("loss", "nll_loss", "ntokens", "sample_size")), norm]
+        names = ("loss", "nll_loss", "ntokens", "sample_size")
+        parts = ([output.get(name, 0) for output in self.outputs] for name in names)
+        values: list[Any] = [
+            sum(v.detach().double().sum() if isinstance(v, torch.Tensor) else float(v) for v in part) for part in parts
+        ]
+        values.append(norm)
         # A Python number stays on the host: sending it to a GPU would synchronise.
         if on_device := [value for value in values if isinstance(value, torch.Tensor)]:
             read = iter(torch.stack([value.to(on_device[0].device, torch.float64) for value in on_device]).tolist())
@@ -139,16 +128,7 @@ class Guard:
         values = recorder.measured if recorder else gradient_norms(modules, remaining_factor(trainer.optimizer))
         return search.place(trainer) or self.places.place(update.number, values)
 
-    def _drop(self, trainer: Trainer) -> None:
-        """Drop an update as if there had been no batch."""
-        scaler = getattr(trainer.optimizer, "scaler", None)
-        # Torch's scaler unscales once per update, and must be told that the update is over.
-        if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
-            scaler.update()
-        repeating.reset_factor(trainer.optimizer)
-        trainer.zero_grad()
-
-    def _tell(self, trainer: Trainer, update: int, reason: str, says: str, ends: bool = False) -> None:
+    def tell(self, trainer: Trainer, update: int, reason: str, says: str, ends: bool = False) -> None:
         """Log the action for readers and for programs, in the first process."""
         if not trainer.is_data_parallel_master:
             return
@@ -172,7 +152,7 @@ class Guard:
         reason += f"; stuck in {place.name} ({place.how})" if place else ""
         stops = self.settings.divergence_action == STOP
         says = f"stop: {ENDS}" if stops else "nothing is done: skip would not help"
-        self._tell(trainer, update.number, reason, says, ends=stops)
+        self.tell(trainer, update.number, reason, says, ends=stops)
         if stops:
             raise Diverged(reason)
 
@@ -189,30 +169,30 @@ def with_place(reason: str, rate: float, place: FaultPlace | None) -> str:
     return f"{reason}; learning rate {rate:.3g}" + (f"; first in {place.name} ({place.how})" if place else "")
 
 
-def guard_of(trainer: Trainer) -> Guard:
-    """Return the guard of a training."""
-    guard: Guard = getattr(trainer, ATTRIBUTE)
-    return guard
-
-
 def step(train_step: Callable[..., Any], trainer: Trainer, samples: Any, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.train_step`` under guard. Raises Diverged: the training ends."""
-    guard = guard_of(trainer)
+    guard: Guard = trainer.divergence_guard
     guard.outputs, guard._pending = [], None
     try:
         with repeating.balanced_meters():
             result = train_step(trainer, samples, *args, **kwargs)
     except Abnormal as abnormal:
-        update = abnormal.update
+        update, finding, action, says = abnormal.args
         place = guard._place(update, train_step, trainer, samples)
-        guard._drop(trainer)
+        # The update is dropped as if there had been no batch. Torch's scaler unscales once per update, and must be told
+        # that the update is over.
+        scaler = getattr(trainer.optimizer, "scaler", None)
+        if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
+            scaler.update()
+        repeating.reset_factor(trainer.optimizer)
+        trainer.zero_grad()
         if recorder := recorder_of(trainer):
             # The last numbers of a failing run matter most, also between recorded updates.
             recorder.finish(trainer, repeated=True)
-        reason = with_place(abnormal.finding.reason, update.learning_rate, place)
-        if abnormal.action == STOP:
-            guard.end(trainer, update.number, reason, abnormal.says)
-        guard._tell(trainer, update.number, reason, abnormal.says)
+        reason = with_place(finding.reason, update.learning_rate, place)
+        guard.tell(trainer, update.number, reason, says, ends=action == STOP)
+        if action == STOP:
+            raise Diverged(f"diverged at update {update.number}: {reason}") from None
         return None
     guard._look_for_plateau(trainer)
     return result
@@ -227,7 +207,7 @@ def judge(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kw
     """
     if getattr(trainer, repeating.REPEATING, False):
         raise repeating.Repeated
-    guard = guard_of(trainer)
+    guard: Guard = trainer.divergence_guard
     norm: Any = math.inf
     refusal: Exception | None = None
     try:
@@ -249,7 +229,7 @@ def judge(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kw
         norms = gradient_norms((trainer.get_model(), trainer.get_criterion()), 1.0)
         by = update.norm / (norms["gradient_norm"] or 1.0)
         place = guard.places.place(update.number, {name: by * value for name, value in norms.items()})
-        guard._tell(trainer, update.number, with_place(finding.reason, update.learning_rate, place), says)
+        guard.tell(trainer, update.number, with_place(finding.reason, update.learning_rate, place), says)
     elif math.isfinite(update.norm):
         guard.in_a_row = 0
     if refusal is not None:

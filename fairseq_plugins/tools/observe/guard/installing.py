@@ -15,7 +15,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import train as training_command
 
 from fairseq_plugins.errors import Diverged, UserError
-from fairseq_plugins.tools.observe.guard.guarding import ATTRIBUTE, Guard, guard_of, judge, step, with_place
+from fairseq_plugins.tools.observe.guard.guarding import Guard, judge, step, with_place
 from fairseq_plugins.tools.observe.guard.repeating import not_finite
 from fairseq_plugins.tools.observe.recorder.criteria import WithDiagnostics
 from fairseq_plugins.wrapping import wrap
@@ -40,7 +40,7 @@ def attach(
             "it does not work with --use-bmuf or --ddp-backend slowmo"
         )
     build(trainer, cfg, task, model, criterion, quantizer)
-    setattr(trainer, ATTRIBUTE, Guard(trainer, criterion))
+    trainer.divergence_guard = Guard(trainer, criterion)
 
 
 def check_norms(check: Callable[..., None], trainer: Trainer, *args: Any) -> None:
@@ -56,17 +56,16 @@ def check_norms(check: Callable[..., None], trainer: Trainer, *args: Any) -> Non
 def add_up(aggregate: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
     """``Trainer._aggregate_logging_outputs``: the results of all processes replace those of this one."""
     outputs, *rest = aggregate(trainer, *args, **kwargs)
-    guard = guard_of(trainer)
-    if guard.acts:
-        guard.outputs = list(outputs)
+    if trainer.divergence_guard.acts:
+        trainer.divergence_guard.outputs = list(outputs)
     return (outputs, *rest)
 
 
 def save(state_dict: Callable[..., dict[str, Any]], trainer: Trainer) -> dict[str, Any]:
     """``Trainer.state_dict`` with the state of the guard."""
-    guard, state = guard_of(trainer), state_dict(trainer)
+    guard, state = trainer.divergence_guard, state_dict(trainer)
     if guard.acts:
-        state["extra_state"][ATTRIBUTE] = {"signals": guard.signals.state()}
+        state["extra_state"]["divergence_guard"] = {"signals": guard.signals.state()}
     return state
 
 
@@ -75,10 +74,10 @@ def load(
 ) -> Any:
     """``Trainer.load_checkpoint`` that restores the state of the guard."""
     extra_state = load(trainer, filename, reset_optimizer, *args, **kwargs)
-    guard = guard_of(trainer)
+    guard = trainer.divergence_guard
     # A new optimizer means a new training, perhaps on other data.
     if guard.acts and not reset_optimizer:
-        state = (extra_state or {}).get(ATTRIBUTE) or {}
+        state = (extra_state or {}).get("divergence_guard") or {}
         guard.signals.restore(state.get("signals", {}))
     return extra_state
 
@@ -112,7 +111,9 @@ def refuse_broken_weights(trainer: Trainer, valid_losses: Sequence[float | None]
         reason = "the validation loss is not a number"
     else:
         return
-    guard_of(trainer).end(trainer, trainer.get_num_updates(), with_place(reason, trainer.get_lr(), None))
+    update, reason = trainer.get_num_updates(), with_place(reason, trainer.get_lr(), None)
+    trainer.divergence_guard.tell(trainer, update, reason, "", ends=True)
+    raise Diverged(f"diverged at update {update}: {reason}")
 
 
 def _save_last(trainer: Trainer, epoch_itr: Any) -> None:

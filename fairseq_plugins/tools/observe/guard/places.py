@@ -69,7 +69,13 @@ class PlaceBands:
         since = self._outside(update, values)
         since = {name: first for name, first in since.items() if not math.isfinite(values[name])} or since
         if not since:
-            return self._furthest(values)
+            far = {n: self._bands[n].distance(math.log(v)) for n, v in values.items() if n in self._bands and v > 0}
+            if not far:
+                return None
+            worst = max(far, key=lambda name: (abs(far[name]), name.rpartition("/")[2] in ACTIVATIONS))
+            place, _, kind = worst.rpartition("/")
+            how = f"{values[worst]:.3g} is furthest from its mean, {far[worst]:+.1f} deviations"
+            return FaultPlace(place, f"{kind} {how}")
         first = min(since, key=lambda name: (since[name], *_order(name)))
         place, _, kind = first.rpartition("/")
         how = f"{kind} {values[first]:.3g}"
@@ -77,15 +83,6 @@ class PlaceBands:
             low, high = map(math.exp, band.edges(LIMIT))
             how += f" outside {low:.3g} to {high:.3g}"
         return FaultPlace(place, f"{how} since update {since[first]}")
-
-    def _furthest(self, values: Mapping[str, float]) -> FaultPlace | None:
-        far = {n: self._bands[n].distance(math.log(v)) for n, v in values.items() if n in self._bands and v > 0}
-        if not far:
-            return None
-        worst = max(far, key=lambda name: (abs(far[name]), name.rpartition("/")[2] in ACTIVATIONS))
-        place, _, kind = worst.rpartition("/")
-        how = f"{values[worst]:.3g} is furthest from its mean, {far[worst]:+.1f} deviations"
-        return FaultPlace(place, f"{kind} {how}")
 
 
 def _is_of_place(name: str) -> bool:

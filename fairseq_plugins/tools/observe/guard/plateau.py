@@ -45,17 +45,12 @@ def target_entropy(task: Any, subset: str) -> float | None:
         return None
 
 
-def begins(schedule: Any, updates: int) -> int:
-    """Return the update from which on a training may be called failed: ``updates`` after warm-up; 0 for never."""
-    warm_up = getattr(schedule, "warmup_updates", 0) or getattr(schedule, "warmup_steps", 0) or 0
-    return int(warm_up) + updates if updates else 0
-
-
 class PlateauWatch:
-    """Compares the running training loss with that entropy, from the update ``begin`` on; 0 for never."""
+    """Compares the running training loss with that entropy, from ``updates`` after warm-up on; 0 for never."""
 
-    def __init__(self, begin: int) -> None:
-        self._begin = begin
+    def __init__(self, schedule: Any, updates: int) -> None:
+        warm_up = getattr(schedule, "warmup_updates", 0) or getattr(schedule, "warmup_steps", 0) or 0
+        self._begin = int(warm_up) + updates if updates else 0
         self._mean = Band(0.0, window=EVERY)
         self._entropy: float | None = None
         self.failed = False

@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ class FirstNotFinite:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         # A module without parameters passes on its input; the sub-layers of a layer share dropouts.
-        self._modules = {
+        self.modules = {
             path: module
             for path, module in model.named_modules()
             if path and (isinstance(module, Residual) or next(module.parameters(), None) is not None)
@@ -53,25 +54,19 @@ class FirstNotFinite:
         self._calls = 0
         self._first: tuple[int, str] | None = None
 
-    def hooked(self) -> contextlib.AbstractContextManager[None]:
-        """Watch the modules that run inside the context."""
-        return hooked((module, self._hook(path)) for path, module in self._modules.items())
-
-    def _hook(self, path: str) -> Callable[..., None]:
-        def see(module: nn.Module, inputs: Any, output: Any) -> None:
-            self._calls += 1
-            # An attention is not always called as a module, so its branch is first visible in the residual connection.
-            tensors = (output, *inputs) if isinstance(module, Residual) else (output,)
-            if self._first is None and not all(map(is_finite, tensors)):
-                self._first = self._calls, path
-
-        return see
+    def see(self, path: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        """Hook of a module."""
+        self._calls += 1
+        # An attention is not always called as a module, so its branch is first visible in the residual connection.
+        tensors = (output, *inputs) if isinstance(module, Residual) else (output,)
+        if self._first is None and not all(map(is_finite, tensors)):
+            self._first = self._calls, path
 
     def place(self, trainer: Trainer) -> FaultPlace | None:
         """Return the first place; with several processes the first of all, in each of them."""
         path = self._first[1] if self._first is not None else None
         if trainer.data_parallel_world_size > 1:
-            paths = list(self._modules)
+            paths = list(self.modules)
             device = next(self._model.parameters()).device
             calls = torch.full((len(paths),), -math.inf, dtype=torch.float64, device=device)
             if self._first is not None:
@@ -81,7 +76,7 @@ class FirstNotFinite:
             path = paths[first] if math.isfinite(float(calls[first])) else None
         if path is None:
             return None
-        what = "branch or sum" if isinstance(self._modules[path], Residual) else "output"
+        what = "branch or sum" if isinstance(self.modules[path], Residual) else "output"
         return FaultPlace(group_of(f"{path}.weight"), f"the {what} of {path} is the first that is not finite")
 
 
@@ -92,12 +87,13 @@ def repeat(train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> Fi
     """
     model = trainer.get_model()
     search = FirstNotFinite(model)
+    hooks = ((module, partial(search.see, path)) for path, module in search.modules.items())
     reset_factor(trainer.optimizer)
     # The repeated forward pass must not count twice.
     buffers = [buffer.clone() for buffer in model.buffers()]
     setattr(trainer, REPEATING, True)
     try:
-        with contextlib.suppress(Repeated), search.hooked(), balanced_meters():
+        with contextlib.suppress(Repeated), hooked(hooks), balanced_meters():
             train_step(trainer, samples)
     finally:
         delattr(trainer, REPEATING)

@@ -95,16 +95,19 @@ class Signals:
     def __init__(self, limit: float, even: float = 0.0) -> None:
         self.limit, self._even = limit, even
         self.loss, self.norm = Band(LOSS_FLOOR, WINDOW), Band(NORM_FLOOR, WINDOW)
-        self._recent, self._best = Band(0.0, RECENT), Band(LOSS_FLOOR)
-        self._tokens = Band(0.0)
+        self.tokens, self.recent, self.best = Band(0.0), Band(0.0, RECENT), Band(LOSS_FLOOR)
 
     def judge(self, update: Update) -> Finding | None:
         """Return the problem of an ``update`` that is not :func:`hopeless`; without one, add it to the bands."""
         if not math.isfinite(update.norm):
             return None  # an overflow of float16, after which fairseq lowers its loss scale
         # A small batch has a noisier mean and a longer gradient, both by the root of its size.
-        wider = math.sqrt(max(1.0, self._tokens.mean / max(update.tokens, 1.0)))
-        loss, gradient = self._loss_spike(update, wider), self._gradient_spike(update, wider)
+        wider = math.sqrt(max(1.0, self.tokens.mean / max(update.tokens, 1.0)))
+        loss, gradient = self._loss_spike(update, wider), ""
+        distance = self.norm.distance(_log(update.norm / wider))
+        if self.norm.count >= LEAST_HISTORY and distance > self.limit:
+            above = wider * math.exp(self.norm.edges(self.limit)[1])
+            gradient = f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({distance:.0f} deviations)"
         if loss:
             return Finding(f"{loss}; {gradient}" if gradient else loss)
         if gradient:
@@ -120,46 +123,37 @@ class Signals:
                 above = self.loss.mean + self.limit * self.loss.deviation * wider
                 return f"loss {update.loss:.4g} bits, the band ends at {above:.4g} ({distance:.0f} deviations)"
             # A rise too slow for the band. A mean of RECENT values varies less than each, by the root of their number.
-            recent = replace(self._recent)
+            recent = replace(self.recent)
             recent.take(update.loss)
-            reach = self.limit * max(self._best.deviation / math.sqrt(RECENT), LOSS_FLOOR / 2)
-            if recent.mean > self._best.mean + reach:
-                before = self._best.mean
+            reach = self.limit * max(self.best.deviation / math.sqrt(RECENT), LOSS_FLOOR / 2)
+            if recent.mean > self.best.mean + reach:
+                before = self.best.mean
                 return f"loss {update.loss:.4g} bits, its recent mean {recent.mean:.4g} was {before:.4g} before"
         start = max(self._even, self.loss.mean if self.loss.count else update.loss)
         if self._even and update.loss > 2.0 * start:
             return f"loss {update.loss:.4g} bits, more than twice that of a uniform guess or of the start, {start:.4g}"
         return ""
 
-    def _gradient_spike(self, update: Update, wider: float) -> str:
-        distance = self.norm.distance(_log(update.norm / wider))
-        if self.norm.count < LEAST_HISTORY or distance <= self.limit:
-            return ""
-        above = wider * math.exp(self.norm.edges(self.limit)[1])
-        return f"gradient norm {update.norm:.4g}, the band ends at {above:.4g} ({distance:.0f} deviations)"
-
     def take(self, update: Update) -> None:
         """Add an update to the bands, also one that is applied although :meth:`judge` has found a problem."""
         # A distant value enters as the edge of half the band: one value must not widen the band for the next.
         self.loss.take_bounded(update.loss, self.limit / 2)
-        self._recent.take(update.loss)
-        if self.loss.count == LEAST_HISTORY or self.loss.mean < self._best.mean:
-            self._best = replace(self.loss)
+        self.recent.take(update.loss)
+        if self.loss.count == LEAST_HISTORY or self.loss.mean < self.best.mean:
+            self.best = replace(self.loss)
         self.norm.take_bounded(_log(update.norm), self.limit / 2)
-        self._tokens.take(update.tokens)
+        self.tokens.take(update.tokens)
 
     def state(self) -> dict[str, Any]:
         """Return plain numbers for a checkpoint."""
-        return {name: [band.count, band.mean, band.variance] for name, band in self._bands().items()}
+        bands = {name: band for name, band in vars(self).items() if isinstance(band, Band)}
+        return {name: [band.count, band.mean, band.variance] for name, band in bands.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the result of :meth:`state`."""
-        for name, band in self._bands().items():
-            band.count, band.mean, band.variance = state.get(name, (band.count, band.mean, band.variance))
-
-    def _bands(self) -> dict[str, Band]:
-        bands = {"loss": self.loss, "norm": self.norm, "tokens": self._tokens}
-        return {**bands, "recent": self._recent, "best": self._best}
+        for name, band in vars(self).items():
+            if isinstance(band, Band):
+                band.count, band.mean, band.variance = state.get(name, (band.count, band.mean, band.variance))
 
 
 def _log(value: float) -> float:

@@ -15,5 +15,6 @@ def register() -> None:
     """Register the criteria with fairseq and let its trainer record; a second call does nothing."""
     from fairseq_plugins.tools.observe.recorder import criteria, recording
 
-    criteria.register()
+    for name in criteria.EXTENDED:
+        criteria.extend(name)
     recording.install()

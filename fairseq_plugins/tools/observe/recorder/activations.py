@@ -5,7 +5,7 @@ the numbers of one large batch. Only scalars are kept, and they stay on their de
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -124,24 +124,22 @@ class ActivationWatch:
         of_norms = [(norm, partial(self._see_norm, f"{name}/{NORM}")) for name, norm in self._named_norms.items()]
         return hooked([*residuals, *of_norms])
 
-    @contextlib.contextmanager
-    def forward_pass(self) -> Iterator[None]:
-        """Mark a forward pass. Outside of it, activation checkpointing runs layers again, for the backward pass."""
-        self._forward = True
+    def run(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run the criterion on a mini-batch; returns its loss, a sum, the number of units, and what else it returns.
+
+        Outside of it, activation checkpointing runs layers again, for the backward pass.
+        """
+        counts = not (self._passes < len(self._empty) and self._empty[self._passes])
+        self._forward = counts
         try:
-            yield
+            result = forward(*args, **kwargs)
         finally:
             self._forward = False
-
-    def saw(self, loss: Tensor, sample_size: Any) -> None:
-        """Add the loss of a mini-batch, a sum over ``sample_size`` units."""
-        if not self._dummy():
-            self._losses.append(loss.detach().sum().double())
-            self._sample_size += float(sample_size)
+        if counts:
+            self._losses.append(result[0].detach().sum().double())
+            self._sample_size += float(result[1])
         self._passes += 1
-
-    def _dummy(self) -> bool:
-        return self._passes < len(self._empty) and self._empty[self._passes]
+        return result
 
     def _add(self, name: str, x: Tensor) -> None:
         self._norms[name].append(torch.linalg.vector_norm(x.detach(), dtype=torch.float32))
@@ -149,7 +147,7 @@ class ActivationWatch:
 
     def _add_forward(self, name: str, x: Tensor) -> None:
         """Add a tensor of a pass that counts; the calibration of a method on its first batch does not."""
-        if self._forward and not self._dummy() and getattr(self._model, "data_seen", True):
+        if self._forward and getattr(self._model, "data_seen", True):
             self._add(name, x)
 
     def _see_residual(self, name: str, module: nn.Module, inputs: Any, total: Tensor) -> None:

@@ -6,10 +6,10 @@ fairseq compares on resume, so a run can be recorded from any checkpoint on.
 
 # No `from __future__ import annotations`: fairseq makes flags of the types of dataclass fields.
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any, Optional
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY, FairseqCriterion, register_criterion
@@ -65,7 +65,7 @@ class WithDiagnostics(FairseqCriterion):
 
     Attributes:
         settings: the added flags.
-        watch: set during a recorded update; ``forward_pass()`` is a context, and ``saw()`` gets the result.
+        watch: set during a recorded update; its ``run()`` calls the extended criterion.
         listeners: called with the result of every forward pass in training.
     """
 
@@ -82,10 +82,8 @@ class WithDiagnostics(FairseqCriterion):
 
     def forward(self, model: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the extended criterion, and report its forward pass."""
-        with self.watch.forward_pass() if self.watch else contextlib.nullcontext():
-            result = super().forward(model, sample, *args, **kwargs)
-        if self.watch:
-            self.watch.saw(result[0], result[1])
+        forward = partial(self.watch.run, super().forward) if self.watch else super().forward
+        result = forward(model, sample, *args, **kwargs)
         if self.training:
             for listener in self.listeners:
                 listener(result)
@@ -105,9 +103,3 @@ def extend(name: str) -> None:
     extended = dataclasses.make_dataclass(f"{settings.__name__}WithDiagnostics", [], bases=(Diagnostics, settings))
     cls = type(base.__name__, (WithDiagnostics, base), {"__module__": base.__module__})
     register_criterion(name + SUFFIX, dataclass=extended)(cls)
-
-
-def register() -> None:
-    """Extend the criteria of the papers' tasks; a second call does nothing."""
-    for name in EXTENDED:
-        extend(name)

@@ -44,7 +44,7 @@ class Recorder:
     """
 
     def __init__(self, trainer: Trainer, criterion: WithDiagnostics) -> None:
-        self.observers: list[Observer] = [log_metrics]
+        self.observers: list[Observer] = []
         self._criterion = criterion
         self._file: EntryFile | None = None
         where = ""
@@ -99,14 +99,11 @@ class Recorder:
         if values:
             made = not repeated and trainer.get_num_updates() == self._update
             entry = Entry(self._update, made and math.isfinite(values["gradient_norm"]), values)
+            # fairseq's meters have the latest value of each name.
+            for name, value in values.items():
+                metrics.log_scalar(PREFIX + name, value, weight=0, priority=10000)
             for observer in self.observers:
                 observer(entry)
-
-
-def log_metrics(entry: Entry) -> None:
-    """Put the entry into fairseq's meters, the latest value of each name."""
-    for name, value in entry.values.items():
-        metrics.log_scalar(PREFIX + name, value, weight=0, priority=10000)
 
 
 def without_diagnostics(format_stats: Callable[..., Any], bar: Any, stats: Any, *args: Any, **kwargs: Any) -> Any:
