@@ -9,7 +9,7 @@ set -euo pipefail
 if [[ " $* " == *" -h "* || " $* " == *" --help "* ]]; then
     sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p;}' "$0"
     [[ $0 != */reproduce/* || $0 == */multi30k* || $0 == */tatoeba* ]] ||
-        printf 'Usage: [OUT=DIR SMOKE=1 ...] %s [NAME ...]; settings: fairseq-deep reproduce --help\n' "$0"
+        printf 'Usage: [OUT=DIR ...] %s [NAME ...]; settings: fairseq-deep reproduce --help\n' "$0"
     exit 0
 fi
 

@@ -120,12 +120,12 @@ def run_directory(out: Path, config: Path, seed: int, changes: Iterable[str] = (
     return out / name / f"seed{seed}"
 
 
-def report(runs: Sequence[Path], out: Path, options: CompareOptions, notes: Sequence[str] = ()) -> None:
-    """Print the report on the runs and write it to ``OUT/report``, with ``notes`` before its own."""
+def report(runs: Sequence[Path], out: Path, options: CompareOptions) -> None:
+    """Print the report on the runs and write it to ``OUT/report``."""
     if options.dry_run:
         print(shlex.join([*DEEP, "report", *map(str, runs), "--output", str(out / "report")]))
     else:
-        report_on(runs, out / "report", notes=notes)
+        report_on(runs, out / "report")
 
 
 # --- several trainings, some of them at a time ----------------------------------------------------------------------

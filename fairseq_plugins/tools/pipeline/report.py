@@ -60,16 +60,16 @@ class Report:
     notes: tuple[str, ...]
 
 
-def make_report(paths: Sequence[Path], baseline: str = "", notes: Sequence[str] = ()) -> Report:
+def make_report(paths: Sequence[Path], baseline: str = "") -> Report:
     """Read the trainings, or directories of trainings, and put the report together.
 
-    ``baseline`` is the row that the others are tested against (default: the first); ``notes`` come before its own.
-    A UserError for a path that is not a run, or an unknown row.
+    ``baseline`` is the row that the others are tested against (default: the first). A UserError for a path that is not
+    a run, or an unknown row.
     """
     groups = gather([read_run(path) for path in find_runs(list(paths))])
     columns, first = score_columns(groups), named_baseline(groups, baseline)
     tests, untested = compared(groups, columns, first) if len(groups) > 1 else ([], [])
-    lines = dict.fromkeys([*notes, *remarks(groups), *untested])
+    lines = dict.fromkeys([*remarks(groups), *untested])
     return Report(groups, columns, first.label, tuple(tests), tuple(lines))
 
 
@@ -205,10 +205,10 @@ def as_csv(shown: Report) -> str:
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = ()) -> None:
+def report_on(paths: Sequence[Path], directory: Path, baseline: str = "") -> None:
     """Print the report of :func:`make_report`; write ``report.md`` and ``report.csv`` into ``directory``."""
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
-    shown = make_report(paths, baseline, notes)
+    shown = make_report(paths, baseline)
     files = {directory / "report.md": as_markdown(shown), directory / "report.csv": as_csv(shown)}
     make_directory(directory)
     for path, content in files.items():
