@@ -6,9 +6,9 @@
 # Settings: OUT, DATA, MAX_TOKENS.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 read_settings "$@"
-export OUT=${OUT:-$ROOT/runs/dsinit_table4}
-export DATA=${DATA:-$OUT/data}
-(from_environment reproduce DS-Init 'Table 4' "${words[@]}" --prepare wmt14_en_de:VARIANT=dsinit --evaluate valid)
+OUT=${OUT:-$ROOT/runs/dsinit_table4} DATA=${DATA:-$OUT/data}
+(replaced_by reproduce DS-Init 'Table 4' "${words[@]}" --out "$OUT" --data "$DATA" \
+    --prepare wmt14_en_de:VARIANT=dsinit --evaluate valid)
 for run in "$OUT"/wmt14_en_de/*/seed*; do
     log=$run/evaluation/valid/validate.log
     # A training that diverged has no average, and those of Table 3 alone are not evaluated here.

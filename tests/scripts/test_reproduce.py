@@ -90,17 +90,17 @@ def check_references(evaluation: Path) -> None:
     assert all(map(ALLOWED.fullmatch, check["allowed"]))
 
 
-REFUSED: tuple[tuple[str, dict[str, str], str], ...] = (
-    ("admin_6e6", {}, "unknown row 'admin_6e6' (did you mean 'admin_6e6d'?)"),
-    ("iwslt14_de_en", {"SEEDS": "1 x"}, "--seeds x: not a whole number of at least 0 "),
-    ("iwslt14_de_en", {"NODES": "2"}, "--nodes 2 needs a Slurm job: sbatch --nodes 2 [OPTION ...] scripts/slurm.sh "),
+REFUSED = (
+    ("admin_6e6", "unknown row 'admin_6e6' (did you mean 'admin_6e6d'?)"),
+    ("iwslt14_de_en --seeds 1 x", "--seeds x: not a whole number of at least 0 "),
+    ("iwslt14_de_en --nodes 2", "--nodes 2 needs a Slurm job: sbatch --nodes 2 [OPTION ...] scripts/slurm.sh "),
 )
 
 
 def test_a_mistake_is_one_line_before_anything_is_made(tmp_path: Path) -> None:
-    for name, settings, line in REFUSED:
-        chosen = {**settings, "SLURM_JOB_ID": "", "OUT": str(tmp_path / "out")}
-        assert refusal("reproduce/admin_table2.sh", name, **chosen).startswith(line)
+    for words, line in REFUSED:
+        options = (*words.split(), "--out", tmp_path / "out")
+        assert refusal("reproduce/admin_table2.sh", *options, SLURM_JOB_ID="").startswith(line)
     assert not (tmp_path / "out").exists()
 
 
@@ -116,8 +116,8 @@ def test_options_for_an_unknown_corpus_are_refused_and_those_for_all_test_sets_k
 
 
 def test_a_dry_run_names_every_training(tmp_path: Path) -> None:
-    settings = {"OUT": str(tmp_path / "out"), "DRY_RUN": "1"}
-    printed = completed("reproduce/admin_table2.sh", "iwslt14_de_en", **settings).splitlines()
+    words = ("iwslt14_de_en", "--out", tmp_path / "out")
+    printed = completed("reproduce/admin_table2.sh", *words, DRY_RUN="1").splitlines()
     commands = [line.partition(" fairseq_plugins.tools.cli run ")[2] for line in printed]
     trained = [Path(command.split()[0]) for command in commands if command]
     assert [f"{config.parent.name}/{config.stem}" for config in trained] == [
@@ -142,15 +142,15 @@ def test_table_4_of_dsinit_validates_the_runs_of_the_place_that_is_given(tmp_pat
     run = tmp_path / "out" / "wmt14_en_de" / "dsinit_matt_20e20d" / "seed1234"
     (run / "evaluation" / "valid").mkdir(parents=True)
     (run / "averaged.pt").touch()
-    stand_in, place = program(tmp_path / "python", '#!/bin/sh\necho "$OUT $DATA $*"\n'), str(tmp_path / "out")
+    stand_in, place = program(tmp_path / "python", '#!/bin/sh\necho "$*"\n'), str(tmp_path / "out")
     script, settings = "reproduce/dsinit_table4.sh", {"PYTHON": stand_in, "OUT": "", "DATA": ""}
     completed(script, "--out", place, "--dry-run", **settings)
     assert not (run / "evaluation" / "valid" / "validate.log").exists()
-    assert completed(script, "--out", place, "--data", "/data", **settings).startswith(f"{place} /data -m")
+    assert f" --out {place} --data /data " in completed(script, "--out", place, "--data", "/data", **settings)
     validated = (run / "evaluation" / "valid" / "validate.log").read_text()
     assert " validate /data/wmt14_en_de/data-bin --path " in validated
     usual = f"{ROOT}/runs/dsinit_table4"
-    assert completed(script, **settings).startswith(f"{usual} {usual}/data ")
+    assert f" --out {usual} --data {usual}/data " in completed(script, **settings)
 
 
 def test_without_a_checkout_the_text_must_be_there(
@@ -192,9 +192,9 @@ TEST14_18 = ("newstest2014-filtered", "newstest2015", "newstest2016", "newstest2
 )
 def test_from_archives_to_a_report(script: str, name: str, test_sets: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "with spaces"
-    settings = {"OUT": str(out), "SEEDS": "1", "QUIET": "1", "PRECISION": "fp32", "AVERAGE": "last-updates=2"}
-    settings |= toy(name, tmp_path)
-    completed(f"reproduce/{script}", name, **settings)
+    words = (name, "--out", out, "--seeds", "1", "--quiet", "--precision", "fp32", "--average", "last-updates=2")
+    settings = toy(name, tmp_path)
+    completed(f"reproduce/{script}", *words, **settings)
     (row,) = report_of(out)
     assert (row["method"], row["updates"]) == (name.rpartition("/")[2], str(UPDATES))
     scores = {path.parent.name: path.parent for path in out.glob("*/*/seed*/evaluation/*/score.json")}
@@ -208,5 +208,5 @@ def test_from_archives_to_a_report(script: str, name: str, test_sets: tuple[str,
     for evaluation in scores.values():
         check_references(evaluation)
     before = final_files(out)
-    completed(f"reproduce/{script}", name, **settings)
+    completed(f"reproduce/{script}", *words, **settings)
     assert final_files(out) == before

@@ -17,7 +17,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.options import ScriptParser, at_least, given_again
+from fairseq_plugins.options import OneLineParser, at_least, given_again
 from fairseq_plugins.process import end_children, start_child
 from fairseq_plugins.tools.pipeline import corpus, evaluate
 from fairseq_plugins.tools.pipeline import run as run_command
@@ -231,7 +231,7 @@ def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace]
 
 def main(argv: Sequence[str]) -> int:
     """Compare; the code of a command that failed passes through."""
-    flags = ScriptParser(
+    flags = OneLineParser(
         prog="fairseq-deep compare",
         description="Train, average, decode and score several configurations with several seeds on one prepared "
         "corpus, and compare them. The same command continues where it was stopped.",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.options import ScriptParser, at_least
+from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.tools.pipeline import commands, evaluate
 from fairseq_plugins.tools.pipeline.checkout import CONFIGS, checkout
 from fairseq_plugins.tools.pipeline.commands import interruptible
@@ -105,7 +105,7 @@ def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Se
 
 def main(argv: Sequence[str]) -> int:
     """``fairseq-deep reproduce PAPER TABLE [NAME ...]``; the code of a command that failed passes through."""
-    flags = ScriptParser(
+    flags = OneLineParser(
         prog="fairseq-deep reproduce", description=(__doc__ or "").partition(": ")[2].replace("``", "")
     )
     flags.add_argument("paper", metavar="PAPER", help="a paper of docs/reproduction.md, such as Admin")
