@@ -138,7 +138,9 @@ def rows_by_table() -> dict[tuple[str, str], list[PublishedRow]]:
 def published_rows(run: Run) -> list[PublishedRow]:
     """The published rows of a run's configuration whose overrides match most of its changes."""
     changes = {change.lstrip("+") for change in run.overrides}
-    rows = [row for row in rows_of(run.config or "") if _changes(row) <= changes]
+    rows = [
+        row for row in rows_of(run.config or "") if changes.issuperset(change.lstrip("+") for change in row.overrides)
+    ]
     most = max((len(row.overrides) for row in rows), default=0)
     return [row for row in rows if len(row.overrides) == most]
 
@@ -165,7 +167,9 @@ def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     from omegaconf import OmegaConf
 
     file = (CONFIGS / f"{row.config}.yaml").read_text(encoding="utf-8")
-    groups: Any = OmegaConf.merge(OmegaConf.create(file), OmegaConf.from_dotlist(sorted(_changes(row))))
+    groups: Any = OmegaConf.merge(
+        OmegaConf.create(file), OmegaConf.from_dotlist([change.lstrip("+") for change in row.overrides])
+    )
     groups = OmegaConf.to_container(groups)
     recipe = {f"{group}.{key}": value for group, values in groups.items() for key, value in values.items()}
     text, papers = run.settings.get("prepared_by"), "".join(re.findall(r"^# Data: (.*?);", file, re.MULTILINE))
@@ -182,8 +186,8 @@ def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     if others:
         yield Difference(f"{len(others)} setting{'s' * (len(others) > 1)}", "; ".join(others))
     precision = "fp16" if recipe.get("common.fp16") or recipe.get("common.memory_efficient_fp16") else "fp32"
-    if run.precision != precision:
-        yield Difference(run.precision or "precision unknown", f"precision {run.precision}, not {precision}")
+    if (own := run.settings.get("precision")) != precision:
+        yield Difference(own or "precision unknown", f"precision {own}, not {precision}")
     tokens = recipe["dataset.max_tokens"] * recipe.get("optimization.update_freq", [1])[-1]
     if (own := run.settings.get("tokens_per_update")) != tokens:
         yield Difference(f"{own} tokens per update", f"{own} tokens per update, not {tokens}")
@@ -209,7 +213,3 @@ def _unfinished(run: Run, row: PublishedRow, recipe: Mapping[str, Any]) -> Itera
     if not completed and not (row.failed and finished):
         unit, limit = next(iter(limits.items()))
         yield Difference(*[f"{made[unit]:,} of {limit:,} {unit}s"] * 2)
-
-
-def _changes(row: PublishedRow) -> set[str]:
-    return {change.lstrip("+") for change in row.overrides}

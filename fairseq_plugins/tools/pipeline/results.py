@@ -96,11 +96,6 @@ class Run:
         return tuple(sorted(change for change in self.overrides if not sets_seed(change)))
 
     @property
-    def precision(self) -> str | None:
-        """Precision of the training, ``fp32``, ``fp16``, ``bf16`` or ``amp``."""
-        return self.settings.get("precision")
-
-    @property
     def seed(self) -> int | None:
         """The seed of the training."""
         return self.settings.get("seed")
