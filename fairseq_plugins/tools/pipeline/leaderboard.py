@@ -192,7 +192,7 @@ def _unlike(groups: Sequence[Group]) -> Iterator[str]:
     labels_by_value: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
     for label, evaluation in [(group.label, made) for group in groups for made in group.evaluations()]:
         settings = {name: value for name, value in evaluation.decoding.items() if name not in ("updates", "metrics")}
-        settings |= {f"signature of {metric.name}": metric.signature for metric in evaluation.metrics.values()}
+        settings |= {f"signature of {name}": score.get("signature") or "" for name, score in evaluation.metrics.items()}
         for name, value in settings.items():
             by_value = labels_by_value.setdefault((evaluation.test_set, name), {})
             by_value.setdefault(value, {})[label] = None
@@ -232,7 +232,7 @@ def compared(
                     continue
                 outputs.setdefault(group.label, []).append(hypotheses)
                 if group is baseline and column.metric in evaluation.metrics:
-                    lower_case |= "case:lc" in evaluation.metrics[column.metric].signature
+                    lower_case |= "case:lc" in (evaluation.metrics[column.metric].get("signature") or "")
         if len(outputs) > 1 and baseline.label in outputs:
             metric, tested = metrics[column.metric], ("bootstrap",)
             results = compare(

@@ -82,6 +82,16 @@ class PublishedRow:
     note: str
 
     @property
+    def corpus(self) -> str:
+        """The folder of the configuration."""
+        return self.config.partition("/")[0]
+
+    @property
+    def file(self) -> Path:
+        """The YAML file."""
+        return CONFIGS / f"{self.config}.yaml"
+
+    @property
     def failed(self) -> bool:
         """Whether the paper reports that the training failed."""
         return self.printed == FAIL
@@ -166,7 +176,7 @@ def differences(runs: Sequence[Run], row: PublishedRow) -> tuple[Difference, ...
 def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     from omegaconf import OmegaConf
 
-    file = (CONFIGS / f"{row.config}.yaml").read_text(encoding="utf-8")
+    file = row.file.read_text(encoding="utf-8")
     groups: Any = OmegaConf.merge(
         OmegaConf.create(file), OmegaConf.from_dotlist([change.lstrip("+") for change in row.overrides])
     )

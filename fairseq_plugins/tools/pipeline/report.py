@@ -140,11 +140,11 @@ def legend(shown: Report) -> Iterator[str]:
     yield f"{deviations}Valid loss: negative log-likelihood in bits per target token."
     yield "Tokens/s: target tokens in training, median over the log's intervals and over the seeds."
     yield from dict.fromkeys(
-        f"{metric.name}: {metric.signature}"
+        f"{column.metric}: {metric['signature']}"
         for column in shown.columns
         for group in shown.groups
         for evaluation in group.evaluations(column.test_set)
-        if (metric := evaluation.metrics.get(column.metric)) and metric.signature
+        if (metric := evaluation.metrics.get(column.metric)) and metric.get("signature")
     )
     signatures = dict.fromkeys(test.signature for _, test in shown.tests if test.signature)
     if signatures:

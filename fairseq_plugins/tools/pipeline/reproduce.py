@@ -9,12 +9,12 @@ import shlex
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.tools.pipeline import commands, evaluate
-from fairseq_plugins.tools.pipeline.checkout import CONFIGS, checkout
+from fairseq_plugins.tools.pipeline.checkout import checkout
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.compare import (
     CompareOptions,
@@ -30,42 +30,22 @@ from fairseq_plugins.tools.pipeline.published import PublishedRow, rows_by_table
 from fairseq_plugins.tools.pipeline.workspace import Workspace
 
 
-class Wanted(NamedTuple):
-    """One training of a table, with the seeds of the paper and the overrides of its row."""
-
-    config: str
-    seeds: tuple[int, ...]
-    overrides: tuple[str, ...]
-
-    @property
-    def corpus(self) -> str:
-        """The folder of the configuration."""
-        return self.config.partition("/")[0]
-
-    @property
-    def file(self) -> Path:
-        """The YAML file."""
-        return CONFIGS / f"{self.config}.yaml"
-
-    @property
-    def words(self) -> set[str]:
-        """The words that may select it: its configuration, the parts of that, and the parts of its run's directory."""
-        place = run_directory(Path(), self.file, 0, self.overrides).parent
-        return {self.config, *self.config.split("/"), *place.name.split(",")}
-
-
-def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[Wanted]:
-    """The trainings of the rows of one table, each once, in their order; a UserError if ``only`` has an unknown name.
+def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[PublishedRow]:
+    """A row for each training of one table, in their order; a UserError if ``only`` has an unknown name.
 
     ``only`` are corpora or configurations (``iwslt14_de_en``, ``admin_6e6d``, ``iwslt14_de_en/admin_6e6d``), or several
     words with commas between them that all hold, such as the points of a sweep by the names of their directories.
     """
-    wanted = [Wanted(*key) for key in dict.fromkeys((row.config, row.seeds, row.overrides) for row in rows)]
-    chosen = {name: [one for one in wanted if one.words.issuperset(name.split(","))] for name in only}
-    legal = set().union(*(training.words for training in wanted))
-    if problems := [unknown_name("row", name, legal) for name, found in chosen.items() if not found]:
+    first: dict[tuple[object, ...], PublishedRow] = {}
+    words: dict[PublishedRow, set[str]] = {}
+    for row in rows:
+        if row is first.setdefault((row.config, row.seeds, row.overrides), row):
+            place = run_directory(Path(), row.file, 0, row.overrides).parent
+            words[row] = {row.config, *row.config.split("/"), *place.name.split(",")}
+    chosen = {name: {row for row in words if words[row].issuperset(name.split(","))} for name in only}
+    if problems := [unknown_name("row", name, set().union(*words.values())) for name in only if not chosen[name]]:
         raise UserError(problems)
-    return [training for training in wanted if not only or any(training in found for found in chosen.values())]
+    return [row for row in words if not only or any(row in found for found in chosen.values())]
 
 
 # --- the corpora ----------------------------------------------------------------------------------------------------
@@ -151,10 +131,10 @@ def _reproduce(args: Namespace, options: CompareOptions) -> None:
         raise UserError(unknown_name("table", f"{args.paper} {args.table}", [" ".join(key) for key in tables]))
     rows = tables[args.paper, args.table]
     wanted = trainings(rows, args.only)
-    corpora = dict.fromkeys(row.config.partition("/")[0] for row in rows)
+    corpora = dict.fromkeys(row.corpus for row in rows)
     if unknown := [unknown_name("corpus of --prepare", of, corpora) for of, _, _ in args.prepare if of not in corpora]:
         raise UserError(unknown)
-    out = args.out or (checkout() or Path()) / "runs" / (Path(rows[0].script).stem)
+    out = args.out or (checkout() or Path()) / "runs" / Path(rows[0].script).stem
     require_slurm(options.nodes)
     evaluations = [] if args.train_only else args.evaluate or [[]]
     corpora = dict.fromkeys(training.corpus for training in wanted)
