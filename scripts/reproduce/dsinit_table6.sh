@@ -3,5 +3,4 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # Test14 is the filtered newstest2014, Test14-18 the mean of it and the four years after.
 replaced_by reproduce DS-Init 'Table 6' "$@" \
-    --prepare wmt14_en_de:VARIANT=dsinit \
     --evaluate 'newstest2014-filtered newstest2015 newstest2016 newstest2017 newstest2018'

@@ -92,6 +92,11 @@ class PublishedRow:
         return CONFIGS / f"{self.config}.yaml"
 
     @property
+    def prepared_by(self) -> str:
+        """The call of the script that prepares its text, such as ``VARIANT=admin scripts/prepare_wmt14_en_de.sh``."""
+        return "".join(re.findall(r"^# Data: (.*?);", self.file.read_text(encoding="utf-8"), re.MULTILINE))
+
+    @property
     def failed(self) -> bool:
         """Whether the paper reports that the training failed."""
         return self.printed == FAIL
@@ -182,7 +187,7 @@ def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     )
     groups = OmegaConf.to_container(groups)
     recipe = {f"{group}.{key}": value for group, values in groups.items() for key, value in values.items()}
-    text, papers = run.settings.get("prepared_by"), "".join(re.findall(r"^# Data: (.*?);", file, re.MULTILINE))
+    text, papers = run.settings.get("prepared_by"), row.prepared_by
     if text != papers:
         yield Difference("other text" if text else "text unknown", f"text by {text or 'an unknown call'}, not {papers}")
     changed = {change.lstrip("+").partition("=")[0] for change in run.changes}

@@ -6,10 +6,9 @@ without a checkout, ``--data`` must hold them. The same command continues where 
 
 import os
 import shlex
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import OneLineParser, at_least
@@ -51,20 +50,18 @@ def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[Pu
 # --- the corpora ----------------------------------------------------------------------------------------------------
 
 
-def script_of(corpus: str, place: Path) -> Path | None:
-    """The script that prepares a corpus; None if ``place`` holds the prepared corpus; a UserError without either."""
+def script_of(row: PublishedRow, place: Path) -> Path | None:
+    """The script that prepares the text of ``row``; None if ``place`` holds the text; a UserError without either."""
     top = checkout()
-    # Google's text is one of those that papers call WMT'14.
-    name = "wmt14_en_de" if corpus == "wmt16_en_de" else corpus
-    script = top / "scripts" / f"prepare_{name}.sh" if top else None
+    script = top / row.prepared_by.rpartition(" ")[2] if top else None
     if script is not None and script.is_file():
         return script
     if (place / "data-bin").is_dir():
         return None
-    why = f"no script prepares {corpus}" if top else "the scripts that prepare corpora are in a checkout"
+    why = f"no script prepares {row.corpus}" if top else "the scripts that prepare corpora are in a checkout"
     raise UserError(
         f"{place}: no such directory, and {why}; prepare the text with fairseq-deep prepare, and give the directory "
-        f"above {corpus} with --data"
+        f"above {row.corpus} with --data"
     )
 
 
@@ -94,16 +91,14 @@ def main(argv: Sequence[str]) -> int:
         "a corpus, a configuration, or a point of a sweep, such as iwslt14_de_en, admin_6e6d or "
         "admin_6e6d_no_warmup,lr=0.0003; default: all"
     )
-    prepare = "a setting of the script that prepares CORPUS, such as wmt14_en_de:VARIANT=admin"
     tests = "arguments for fairseq-deep evaluate; repeat for several calls; default: all test sets at once"
-    several: dict[str, Any] = {"action": "append", "default": []}
     add = flags.add_argument
     add("only", nargs="*", default=[], metavar="NAME", help=only)
     add("--out", type=Path, metavar="DIR", help="output directory; default: runs/PAPER_TABLE")
     add("--data", type=Path, metavar="DIR", help="directory of prepared corpora; default: OUT/data")
     add("--seeds", nargs="+", type=at_least(0), default=[], metavar="N", help="seeds to run; default: the paper's")
-    add("--prepare", type=_setting, **several, metavar="CORPUS:NAME=VALUE", help=prepare)
-    add("--evaluate", type=_evaluation, **several, metavar="'TEST_SET ... [OPTION ...]'", help=tests)
+    form = "'TEST_SET ... [OPTION ...]'"
+    add("--evaluate", type=_evaluation, action="append", default=[], metavar=form, help=tests)
     add("--train-only", action="store_true", help="only train, for a table of losses")
     read_how = add_options(flags)
     args = flags.read(argv)
@@ -117,41 +112,30 @@ def _evaluation(text: str) -> list[str]:
     return words
 
 
-def _setting(text: str) -> tuple[str, str, str]:
-    corpus, _, setting = text.partition(":")
-    name, equals, value = setting.partition("=")
-    if not equals:
-        raise ArgumentTypeError("not CORPUS:NAME=VALUE, for example wmt14_en_de:VARIANT=admin")
-    return corpus, name, value
-
-
 def _reproduce(args: Namespace, options: CompareOptions) -> None:
     tables = rows_by_table()
     if (args.paper, args.table) not in tables:
         raise UserError(unknown_name("table", f"{args.paper} {args.table}", [" ".join(key) for key in tables]))
     rows = tables[args.paper, args.table]
     wanted = trainings(rows, args.only)
-    corpora = dict.fromkeys(row.corpus for row in rows)
-    if unknown := [unknown_name("corpus of --prepare", of, corpora) for of, _, _ in args.prepare if of not in corpora]:
-        raise UserError(unknown)
     out = args.out or (checkout() or Path()) / "runs" / Path(rows[0].script).stem
     require_slurm(options.nodes)
     evaluations = [] if args.train_only else args.evaluate or [[]]
-    corpora = dict.fromkeys(training.corpus for training in wanted)
-    places = {corpus: (args.data or out / "data") / corpus for corpus in corpora}
-    scripts = {corpus: script_of(corpus, place) for corpus, place in places.items()}
+    places = {row.corpus: (args.data or out / "data") / row.corpus for row in wanted}
+    scripts = {row.corpus: script_of(row, places[row.corpus]) for row in wanted}
     workspace = Workspace(out, dry_run=options.dry_run)
     runs: list[Path] = []
     with interruptible(), workspace.claimed():
         for corpus, data in places.items():
+            of_corpus = [row for row in wanted if row.corpus == corpus]
             if script := scripts[corpus]:
-                usual = {"VARIANT": os.environ.get("VARIANT") or "wmt16-google"} if corpus == "wmt16_en_de" else {}
-                given = {name: value for of, name, value in args.prepare if of == corpus}
-                dry_run = {"DRY_RUN": str(int(options.dry_run))}
+                settings = dict(word.split("=") for word in of_corpus[0].prepared_by.split() if "=" in word)
+                if corpus == "wmt16_en_de":  # Google's text is off the web; wmt16-raw is nearly the same
+                    settings["VARIANT"] = os.environ.get("VARIANT") or settings["VARIANT"]
                 # The script skips finished stages.
-                commands.run(script, data, environment={**usual, **given, **dry_run})
+                commands.run(script, data, environment={**settings, "DRY_RUN": str(int(options.dry_run))})
             seeded: list[Training] = []
-            for training in (training for training in wanted if training.corpus == corpus):
+            for training in of_corpus:
                 for seed in dict.fromkeys(args.seeds or training.seeds):
                     run = run_directory(out / corpus, training.file, seed, training.overrides)
                     seeded.append(Training(training.file, data, run, (f"common.seed={seed}", *training.overrides)))
