@@ -17,25 +17,18 @@ No p-value is corrected for the number of systems compared, and below a hundred 
 """
 
 import itertools
-import os
 import statistics
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from unittest import mock
 
 from sacrebleu.significance import PairedTest
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.scoring.metrics import METRICS, Metric
 from fairseq_plugins.tools.scoring.text import Forms, Outputs, Text
 
 T = TypeVar("T")
-
-SEED = 12345
-"""Default seed of sacreBLEU."""
-
 
 TESTS: Mapping[str, tuple[str, str, int]] = {
     "bootstrap": ("paired bootstrap", "bs", 1000),
@@ -83,9 +76,8 @@ def compare(
     tests: Sequence[str] = tuple(TESTS),
     samples: Mapping[str, int] | None = None,
     lower_case: bool = False,
-    seed: int | None = None,
 ) -> tuple[Comparison, ...]:
-    """Test every system against ``baseline`` (by default the first).
+    """Test every system against ``baseline`` (by default the first); SACREBLEU_SEED of the environment is the seed.
 
     Args:
         systems: outputs in the form of text that ``metric`` reads; a list of lists for several runs.
@@ -95,28 +87,20 @@ def compare(
         tests: keys of :data:`TESTS`. Welch's test is added if both systems have several runs.
         samples: resamples or trials by test; by default sacreBLEU's 1000 and 10000.
         lower_case: lower-case both sides first.
-        seed: seed of the random numbers; by default the environment's SACREBLEU_SEED or 12345.
 
     Raises:
-        UserError: unequal counts, or a seed with which sacreBLEU draws other numbers each time.
+        UserError: unequal counts.
     """
     assert metric.sacre is not None
-    value = str(os.environ.get("SACREBLEU_SEED", SEED) if seed is None else seed)
-    if not value.isdecimal() or int(value) == 0:
-        raise UserError(
-            f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED): "
-            "without one, or with 0, sacreBLEU draws other numbers each time"
-        )
     text = Forms(Text.of(systems, references)).plain
     first = next(iter(systems)) if baseline is None else baseline
     scorer = metric.sacre(lowercase=lower_case)
-    with mock.patch.dict(os.environ, SACREBLEU_SEED=value):
-        return tuple(
-            comparison
-            for name in systems
-            if name != first
-            for comparison in _compare_two(text, name, first, metric.name, scorer, tests, samples or {})
-        )
+    return tuple(
+        comparison
+        for name in systems
+        if name != first
+        for comparison in _compare_two(text, name, first, metric.name, scorer, tests, samples or {})
+    )
 
 
 def _compare_two(
