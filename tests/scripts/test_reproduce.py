@@ -105,10 +105,18 @@ def test_a_mistake_is_one_line_before_anything_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_only_prepared_test_sets_are_evaluated_and_options_for_all_are_kept(tmp_path: Path) -> None:
-    (tmp_path / "test_sets").write_text("test\ttest14\n")
-    given = [["test14", "test15"], ["--beam", "10"], ["test15"]]
-    assert reproduce.of_prepared(given, tmp_path) == [["test14"], ["--beam", "10"]]
+def test_the_printed_test_sets_are_evaluated_with_their_length_penalties_if_they_were_prepared() -> None:
+    tables = rows_by_table()
+    others = ["newstest2010", "newstest2011", "newstest2012", "newstest2013", "newstest2015", "newstest2016"]
+    penalty = ["newstest2014", "--length-penalty=0.6"]
+    for table, prepared, calls in (
+        (("B2T", "Table 1"), None, [others, penalty]),
+        (("B2T", "Table 1"), {"valid", "newstest2014"}, [penalty]),
+        (("B2T", "Table 1"), {"valid", "test"}, [[]]),
+        (("B2T", "Table 4"), {"valid", "test"}, [["valid", "test"]]),
+        (("B2T", "Figure 8"), None, []),
+    ):
+        assert reproduce.evaluations(tables[table], prepared) == calls
 
 
 def test_a_dry_run_names_every_training(tmp_path: Path) -> None:
@@ -142,11 +150,11 @@ def test_table_4_of_dsinit_validates_the_runs_of_the_place_that_is_given(tmp_pat
     script, settings = "reproduce/dsinit_table4.sh", {"PYTHON": stand_in, "OUT": "", "DATA": ""}
     completed(script, "--out", place, "--dry-run", **settings)
     assert not (run / "evaluation" / "valid" / "validate.log").exists()
-    assert f" --out {place} --data /data " in completed(script, "--out", place, "--data", "/data", **settings)
+    assert f" --out {place} --data /data\n" in completed(script, "--out", place, "--data", "/data", **settings)
     validated = (run / "evaluation" / "valid" / "validate.log").read_text()
     assert " validate /data/wmt14_en_de/data-bin --path " in validated
     usual = f"{ROOT}/runs/dsinit_table4"
-    assert f" --out {usual} --data {usual}/data " in completed(script, **settings)
+    assert f" --out {usual} --data {usual}/data\n" in completed(script, **settings)
 
 
 def test_without_a_checkout_the_text_must_be_there(
@@ -189,7 +197,7 @@ TEST14_18 = ("newstest2014-filtered", "newstest2015", "newstest2016", "newstest2
 def test_from_archives_to_a_report(script: str, name: str, test_sets: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "with spaces"
     words = (name, "--out", out, "--seeds", "1", "--quiet", "--precision", "fp32", "--average", "last-updates=2")
-    settings = toy(name, tmp_path)
+    settings = {"TABLE": "3", **toy(name, tmp_path)}
     completed(f"reproduce/{script}", *words, **settings)
     (row,) = report_of(out)
     assert (row["method"], row["updates"]) == (name.rpartition("/")[2], str(UPDATES))

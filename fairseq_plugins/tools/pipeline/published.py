@@ -97,6 +97,12 @@ class PublishedRow:
         return "".join(re.findall(r"^# Data: (.*?);", self.file.read_text(encoding="utf-8"), re.MULTILINE))
 
     @property
+    def penalties(self) -> dict[str, float]:
+        """The test sets with another length penalty than ``generation.lenpen``, as a comment of the YAML file says."""
+        found = re.findall(r"lenpen: .*# ([\d.]+) for (\w+):", self.file.read_text(encoding="utf-8"))
+        return {name: float(value) for value, name in found}
+
+    @property
     def failed(self) -> bool:
         """Whether the paper reports that the training failed."""
         return self.printed == FAIL
@@ -181,9 +187,8 @@ def differences(runs: Sequence[Run], row: PublishedRow) -> tuple[Difference, ...
 def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     from omegaconf import OmegaConf
 
-    file = row.file.read_text(encoding="utf-8")
     groups: Any = OmegaConf.merge(
-        OmegaConf.create(file), OmegaConf.from_dotlist([change.lstrip("+") for change in row.overrides])
+        OmegaConf.load(row.file), OmegaConf.from_dotlist([change.lstrip("+") for change in row.overrides])
     )
     groups = OmegaConf.to_container(groups)
     recipe = {f"{group}.{key}": value for group, values in groups.items() for key, value in values.items()}
@@ -207,10 +212,8 @@ def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     if (own := run.settings.get("tokens_per_update")) != tokens:
         yield Difference(f"{own} tokens per update", f"{own} tokens per update, not {tokens}")
     yield from _unfinished(run, row, recipe)
-    # B2T decodes one of its test sets with another length penalty; the file names it in a comment.
-    penalties = {name: float(value) for value, name in re.findall(r"lenpen: .*# ([\d.]+) for (\w+):", file)}
     for name in (name for name in row.test if name in run.evaluations):
-        penalty = penalties.get(name, recipe.get("generation.lenpen"))
+        penalty = row.penalties.get(name, recipe.get("generation.lenpen"))
         search = {"average": row.average, "beam": recipe.get("generation.beam"), "lenpen": penalty}
         for key, value in search.items():
             wanted = f"{value:g}" if isinstance(value, (int, float)) else value

@@ -5,16 +5,14 @@ without a checkout, ``--data`` must hold them. The same command continues where 
 """
 
 import os
-import shlex
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.options import OneLineParser, at_least
-from fairseq_plugins.tools.pipeline import commands, evaluate
+from fairseq_plugins.tools.pipeline import commands
 from fairseq_plugins.tools.pipeline.checkout import checkout
-from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.compare import (
     CompareOptions,
     Training,
@@ -25,8 +23,12 @@ from fairseq_plugins.tools.pipeline.compare import (
     train_all,
 )
 from fairseq_plugins.tools.pipeline.decoding import test_sets
+from fairseq_plugins.tools.pipeline.leaderboard import FROM_LOG
 from fairseq_plugins.tools.pipeline.published import PublishedRow, rows_by_table
 from fairseq_plugins.tools.pipeline.workspace import Workspace
+
+LOSSES = (*FROM_LOG, "negative log-likelihood")
+"""Printed quantities that need no evaluation."""
 
 
 def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[PublishedRow]:
@@ -65,16 +67,18 @@ def script_of(row: PublishedRow, place: Path) -> Path | None:
     )
 
 
-def of_prepared(evaluations: Sequence[Sequence[str]], data: Path) -> Sequence[Sequence[str]]:
-    """Reduce evaluations (test sets, then flags) to the prepared test sets; if none of theirs was prepared, to all."""
-    prepared = {"valid", *(test_set.name for test_set in test_sets(data, []))}
-    kept = []
-    for words in evaluations:
-        flags = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
-        sets = [word for word in words[:flags] if word in prepared]
-        if sets or not flags:
-            kept.append([*sets, *words[flags:]])
-    return kept or [[]]
+def evaluations(rows: Sequence[PublishedRow], prepared: Collection[str] | None) -> list[list[str]]:
+    """Arguments for ``fairseq-deep evaluate``: the printed test sets, a call for each length penalty; none for losses.
+
+    ``prepared`` are the names of the test sets that exist; None if unknown. Without a printed one, all are evaluated.
+    """
+    printed = dict.fromkeys(name for row in rows if row.metric not in LOSSES for name in row.test)
+    calls: dict[str, list[str]] = {}
+    for name in printed:
+        if prepared is None or name in prepared:
+            penalty = rows[0].penalties.get(name)
+            calls.setdefault("" if penalty is None else f"--length-penalty={penalty:g}", []).append(name)
+    return [[*names, *filter(None, [flag])] for flag, names in calls.items()] or [[]] * bool(printed)
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
@@ -91,25 +95,15 @@ def main(argv: Sequence[str]) -> int:
         "a corpus, a configuration, or a point of a sweep, such as iwslt14_de_en, admin_6e6d or "
         "admin_6e6d_no_warmup,lr=0.0003; default: all"
     )
-    tests = "arguments for fairseq-deep evaluate; repeat for several calls; default: all test sets at once"
     add = flags.add_argument
     add("only", nargs="*", default=[], metavar="NAME", help=only)
     add("--out", type=Path, metavar="DIR", help="output directory; default: runs/PAPER_TABLE")
     add("--data", type=Path, metavar="DIR", help="directory of prepared corpora; default: OUT/data")
     add("--seeds", nargs="+", type=at_least(0), default=[], metavar="N", help="seeds to run; default: the paper's")
-    form = "'TEST_SET ... [OPTION ...]'"
-    add("--evaluate", type=_evaluation, action="append", default=[], metavar=form, help=tests)
-    add("--train-only", action="store_true", help="only train, for a table of losses")
     read_how = add_options(flags)
     args = flags.read(argv)
     _reproduce(args, read_how(args))
     return 0
-
-
-def _evaluation(text: str) -> list[str]:
-    words = shlex.split(text)
-    evaluate.parser().read(["RUN", "DATA", *words])
-    return words
 
 
 def _reproduce(args: Namespace, options: CompareOptions) -> None:
@@ -120,12 +114,10 @@ def _reproduce(args: Namespace, options: CompareOptions) -> None:
     wanted = trainings(rows, args.only)
     out = args.out or (checkout() or Path()) / "runs" / Path(rows[0].script).stem
     require_slurm(options.nodes)
-    evaluations = [] if args.train_only else args.evaluate or [[]]
     places = {row.corpus: (args.data or out / "data") / row.corpus for row in wanted}
     scripts = {row.corpus: script_of(row, places[row.corpus]) for row in wanted}
-    workspace = Workspace(out, dry_run=options.dry_run)
     runs: list[Path] = []
-    with interruptible(), workspace.claimed():
+    with commands.interruptible(), Workspace(out, dry_run=options.dry_run).claimed():
         for corpus, data in places.items():
             of_corpus = [row for row in wanted if row.corpus == corpus]
             if script := scripts[corpus]:
@@ -139,7 +131,7 @@ def _reproduce(args: Namespace, options: CompareOptions) -> None:
                 for seed in dict.fromkeys(args.seeds or training.seeds):
                     run = run_directory(out / corpus, training.file, seed, training.overrides)
                     seeded.append(Training(training.file, data, run, (f"common.seed={seed}", *training.overrides)))
-            prepared = evaluations if options.dry_run or not any(evaluations) else of_prepared(evaluations, data)
-            train_all(seeded, options, evaluations=prepared)
+            prepared = None if options.dry_run else {"valid", *(test_set.name for test_set in test_sets(data, []))}
+            train_all(seeded, options, evaluations([row for row in rows if row.corpus == corpus], prepared))
             runs += [training.run for training in seeded]
         report(runs, out, options)

@@ -1,19 +1,13 @@
-"""Test whether one system is better than another, by sacreBLEU's paired tests and, over seeds, by Welch's test.
+"""Test whether one system is better than another: paired tests over the sentences, and Welch's t-test over seeds.
 
-A score is uncertain for two reasons, and each needs its own test.
-
-- *Would another test set turn the order?* Paired bootstrap (Koehn 2004) and paired approximate randomisation (Riezler
-  and Maxwell 2005) resample the sentences of two given outputs. sacreBLEU does both.
-- *Would another seed?* With several runs of each system, Welch's t-test on the runs' scores answers it. (Clark et al.
-  2011 show that one run per system is not enough to call a gain real.)
+sacreBLEU makes the paired bootstrap (Koehn 2004) and the paired approximate randomisation (Riezler and Maxwell 2005).
+One run per system is not enough to call a gain real (Clark et al. 2011).
 
 With several runs the paired tests are made for each pair of runs, the k-th of one system with the k-th of the other
-(all pairs if one has more), and the largest p-value counts: the difference is called significant if it is in every
-pair, and in the same direction. (Pairs that contradict each other show nothing, however sure each is: p is 1.) The
-outputs of all runs are *not* concatenated into one long output: that counts every test sentence once for each seed, as
-if the test set were that much larger, and the p-values come out too small.
+(all pairs if one has more). The largest p-value counts, or 1 if two pairs contradict each other. The outputs of all
+runs are *not* concatenated: each test sentence would count once for each seed, and the p-values come out too small.
 
-No p-value is corrected for the number of systems compared, and below a hundred sentences a paired test says little.
+No p-value is corrected for the number of systems compared.
 """
 
 import itertools
