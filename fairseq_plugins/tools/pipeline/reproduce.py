@@ -132,6 +132,7 @@ def _reproduce(args: Namespace, options: CompareOptions) -> None:
                     run = run_directory(out / corpus, training.file, seed, training.overrides)
                     seeded.append(Training(training.file, data, run, (f"common.seed={seed}", *training.overrides)))
             prepared = None if options.dry_run else {"valid", *(test_set.name for test_set in test_sets(data, []))}
-            train_all(seeded, options, evaluations([row for row in rows if row.corpus == corpus], prepared))
+            configs = {row.config for row in of_corpus}
+            train_all(seeded, options, evaluations([row for row in rows if row.config in configs], prepared))
             runs += [training.run for training in seeded]
         report(runs, out, options)
