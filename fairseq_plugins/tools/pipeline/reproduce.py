@@ -124,7 +124,6 @@ def _reproduce(args: Namespace, options: CompareOptions) -> None:
                 settings = dict(word.split("=") for word in of_corpus[0].prepared_by.split() if "=" in word)
                 if corpus == "wmt16_en_de":  # Google's text is off the web; wmt16-raw is nearly the same
                     settings["VARIANT"] = os.environ.get("VARIANT") or settings["VARIANT"]
-                # The script skips finished stages.
                 commands.run(script, data, environment={**settings, "DRY_RUN": str(int(options.dry_run))})
             seeded: list[Training] = []
             for training in of_corpus:
