@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
@@ -156,46 +155,6 @@ def make_one_line(parser: argparse.ArgumentParser, words: Sequence[str] | None =
         # fairseq-validate alone has none, and fails with a KeyError.
         if action.dest == "task" and action.default is None:
             action.default = "translation"
-
-
-class ScriptParser(OneLineParser):
-    """Parser of a command that a script in ``scripts/`` calls with the settings that it was given.
-
-    ``--from-environment`` reads each option that is not on the command line from the environment variable of its name:
-    ``BEAM=4`` is ``--beam 4``. Without it nothing is read there: variables of such names may mean other things.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.add_argument(
-            FROM_ENVIRONMENT,
-            action="store_true",
-            help="read missing options from the environment (BEAM for --beam); used by scripts/",
-        )
-
-    def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """Read the command line, and the environment where the command line says so; a UserError names a mistake."""
-        words = list(sys.argv[1:] if argv is None else argv)
-        if FROM_ENVIRONMENT in words:
-            given = {word.partition("=")[0] for word in words}
-            for action in self._actions:
-                name, flags = action.dest.upper(), action.option_strings
-                value = os.environ.get(name, "")
-                if not (value and flags and given.isdisjoint(flags)):
-                    continue
-                if action.nargs == "+":
-                    words += (flags[0], *value.split())
-                elif action.nargs != 0:
-                    words.append(f"{flags[0]}={value}")
-                elif value in ("0", "1"):
-                    # An option that can be switched off has a second name for that.
-                    words += flags[:1] if value == "1" else flags[1:]
-                else:
-                    raise UserError(unknown_name(name, value, ("0", "1")))
-        return super().read(words)
-
-
-FROM_ENVIRONMENT = "--from-environment"
 
 
 def given_again(args: argparse.Namespace, actions: Iterable[argparse.Action]) -> list[str]:

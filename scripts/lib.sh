@@ -9,7 +9,7 @@ set -euo pipefail
 if [[ " $* " == *" -h "* || " $* " == *" --help "* ]]; then
     sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p;}' "$0"
     [[ $0 != */reproduce/* || $0 == */multi30k* || $0 == */tatoeba* ]] ||
-        printf 'Usage: [OUT=DIR SMOKE=1 ...] %s [NAME ...]; settings: fairseq-deep reproduce --help\n' "$0"
+        printf 'Usage: %s [NAME ...] [OPTION ...]; options: fairseq-deep reproduce --help\n' "$0"
     exit 0
 fi
 
@@ -48,8 +48,11 @@ require_numbers() {
 require_switch DRY_RUN
 trap interrupted INT TERM
 
-# from_environment COMMAND [ARGUMENT ...]: fairseq-deep COMMAND in place of this script; it reads its settings itself.
-from_environment() { exec "$PYTHON" -m fairseq_plugins.tools.cli "$1" --from-environment "${@:2}"; }
+# replaced_by COMMAND [ARGUMENT ...]: fairseq-deep COMMAND in place of this script.
+replaced_by() {
+    ((!DRY_RUN)) || set -- "$@" --dry-run
+    exec "$PYTHON" -m fairseq_plugins.tools.cli "$@"
+}
 
 # run COMMAND [ARGUMENT ...]: run it; under DRY_RUN=1 only print it, as one could type it.
 run() {

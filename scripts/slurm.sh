@@ -22,11 +22,11 @@ source "$FAIRSEQ_DEEP/scripts/lib.sh"
 [[ -n ${SLURM_JOB_ID:-} ]] || die "this is no Slurm job; submit it: sbatch [OPTION ...] scripts/slurm.sh $*"
 nodes=${SLURM_JOB_NUM_NODES:-${SLURM_NNODES:-1}}
 # Each training of a comparison comes back here.
-[[ $1 != compare && $1 != *.sh ]] || export FAIRSEQ_DEEP NODES=$nodes
-[[ $1 != compare ]] || from_environment "$@"
+[[ $1 != compare && $1 != *.sh ]] || export FAIRSEQ_DEEP
+[[ $1 != compare ]] || replaced_by "$@" --nodes "$nodes"
 if [[ $1 == *.sh ]]; then
     [[ -f $1 ]] || die "$1: no such file"
-    exec bash "$@"
+    exec bash "$@" --nodes "$nodes"
 fi
 
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || die "scontrol does not know the nodes '$SLURM_JOB_NODELIST'"

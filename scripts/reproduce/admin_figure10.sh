@@ -3,4 +3,4 @@
 # De-En.
 # 45 trainings. Those that diverge are part of the figure.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-from_environment reproduce Admin 'Figure 10' "$@"
+replaced_by reproduce Admin 'Figure 10' "$@"

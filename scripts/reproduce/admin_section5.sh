@@ -3,4 +3,4 @@
 # Post-LN with a longer warm-up (5.2), ReZero, FixUp and LookLinear (5.3).
 # All but the first fail in the paper.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-from_environment reproduce Admin 'Section 5' "$@" --prepare wmt14_en_de:VARIANT=admin
+replaced_by reproduce Admin 'Section 5' "$@"

@@ -3,4 +3,4 @@
 # on WMT'14 English-German.
 # The paper reports that only Pre-LN converges.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-from_environment reproduce Admin 'Table 1' "$@" --prepare wmt14_en_de:VARIANT=admin
+replaced_by reproduce Admin 'Table 1' "$@"

@@ -4,4 +4,4 @@
 # Put Google's wmt16_en_de.tar.gz, whose link is dead, into ARCHIVE_DIR, or set VARIANT=wmt16-raw (docs/data.md).
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # A figure of validation losses: the report draws them, and nothing is translated.
-from_environment reproduce B2T 'Figure 10' "$@" --train-only
+replaced_by reproduce B2T 'Figure 10' "$@"

@@ -2,7 +2,4 @@
 # B2T connection (Takase et al., Findings of ACL 2023), README: 18 layers with word dropout.
 # Put Google's wmt16_en_de.tar.gz, whose link is dead, into ARCHIVE_DIR, or set VARIANT=wmt16-raw (docs/data.md).
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-# Length penalty 0.6 for newstest2014 and 1 for all others.
-from_environment reproduce B2T README "$@" \
-    --evaluate 'newstest2014 --length-penalty 0.6' \
-    --evaluate 'newstest2010 newstest2011 newstest2012 newstest2013 newstest2015 newstest2016'
+replaced_by reproduce B2T README "$@"

@@ -4,4 +4,4 @@
 # pairs of Rush et al. (2015); DATA/headline_extended for 18, these and the authors' 13 million, which are not public.
 # The report has the paper's numbers if the prepared_by of these says: text of your own, by fairseq-deep prepare.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-from_environment reproduce B2T 'Table 3' "$@"
+replaced_by reproduce B2T 'Table 3' "$@"

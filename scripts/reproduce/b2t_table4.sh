@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
 # B2T connection (Takase et al., Findings of ACL 2023), Table 4: language models of WikiText-103, 6 and 16 layers.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-# The perplexity of both sets is printed.
-from_environment reproduce B2T 'Table 4' "$@" --evaluate 'valid test'
+replaced_by reproduce B2T 'Table 4' "$@"

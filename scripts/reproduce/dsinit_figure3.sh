@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 # DS-Init and merged attention (Zhang et al., EMNLP 2019), Figure 3: WMT'14 English-German, base size, 6 to 30 layers.
-# OUT=runs/dsinit_table3 does not train again what Table 3 has, 6, 12 and 20 layers.
+# --out runs/dsinit_table3 does not train again what Table 3 has, 6, 12 and 20 layers.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-from_environment reproduce DS-Init 'Figure 3' "$@" --prepare wmt14_en_de:VARIANT=dsinit
+replaced_by reproduce DS-Init 'Figure 3' "$@"

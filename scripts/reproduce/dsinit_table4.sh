@@ -3,13 +3,11 @@
 # set, of seven trainings of Table 3.
 # With the OUT of a finished dsinit_table3.sh nothing is trained again. The perplexity is in evaluation/valid/validate.log
 # of each run. The columns on training text are left out: the 3,000 pairs were drawn at random.
-# Settings: OUT, DATA, SMOKE, MAX_TOKENS.
+# Settings: OUT, DATA, MAX_TOKENS.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-read_settings "${@/%--smoke/--smoke=1}"
-[[ ${SMOKE:-0} == 0 ]] && name=dsinit_table4 || name=dsinit_table4_smoke
-export OUT=${OUT:-$ROOT/runs/$name}
-export DATA=${DATA:-$OUT/data}
-(from_environment reproduce DS-Init 'Table 4' "${words[@]}" --prepare wmt14_en_de:VARIANT=dsinit --evaluate valid)
+read_settings "$@"
+OUT=${OUT:-$ROOT/runs/dsinit_table4} DATA=${DATA:-$OUT/data}
+(replaced_by reproduce DS-Init 'Table 4' "${words[@]}" --out "$OUT" --data "$DATA")
 for run in "$OUT"/wmt14_en_de/*/seed*; do
     log=$run/evaluation/valid/validate.log
     # A training that diverged has no average, and those of Table 3 alone are not evaluated here.

@@ -19,7 +19,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         module = ModuleType(command.module)
         module.cli_main = lambda: seen.append(" ".join(sys.argv))  # type: ignore[attr-defined]
         module.main = lambda argv: seen.append(" ".join([str(len(argv)), *argv]))  # type: ignore[attr-defined]
-        module._hydra_main = lambda cfg: 1.5  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, command.module, module)
     return seen
 
@@ -38,7 +37,7 @@ GIVEN = {
     "preprocess -s de": "fairseq-deep preprocess -s de",
     "score h r": "2 h r",
     "average --output x": "2 --output x",
-    "hydra-train -m a=b,c": "fairseq-deep hydra-train -m a=b,c",
+    "hydra-train -m a=b,c": "2 -m a=b,c",
 }
 REFUSED = {
     "": "error: no command given; one of: train, ",

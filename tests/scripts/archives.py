@@ -1,8 +1,7 @@
-"""Small archives with the layout of the published ones, for ``SMOKE=1`` and for the tests of the preparations.
+"""Small archives with the layout of the published ones, for the tests of the preparations and of whole chains.
 
 :func:`write_archives` writes the archives that the preparation script of a corpus downloads, with the same names and
 files, so the script runs unchanged with ``ARCHIVE_DIR``. The text is always the demo's German-English corpus.
-``fairseq-deep reproduce --smoke`` calls it in a checkout.
 """
 
 import bz2

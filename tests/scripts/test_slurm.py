@@ -83,8 +83,7 @@ exec {sys.executable} "$@"
 """
     python = program(tmp_path / "python", f"#!/usr/bin/env bash\n{watched}")
     own = {"MASTER_PORT": str(get_free_port()), "PYTHON": python, "PYTHONPATH": str(ROOT)}
-    quiet = {"QUIET": "1", "AVERAGE": "none", "DEVICE": "cpu", "BEAM": "1", "SEEDS": "3"}
-    return {**slurm_of_two_nodes(tmp_path), "SLURM_SUBMIT_DIR": str(ROOT), **own, **quiet}
+    return {**slurm_of_two_nodes(tmp_path), "SLURM_SUBMIT_DIR": str(ROOT), **own}
 
 
 @needs_cpu
@@ -93,8 +92,9 @@ def test_a_chain_trains_on_all_machines_and_does_all_else_once(job: dict[str, st
     """Each machine takes one of the two batches of an update: the weights are those of one process that takes both."""
     data, out = prepare(tmp_path / "data"), tmp_path / "out"
     changes = (*SMALL, "optimization.update_freq=[2]", "optimization.max_update=7", "model.dropout=0")
-    chain = ("compare", str(data), str(out), str(POST_LN))
-    done = call(job, *chain, *changes, cwd=tmp_path)
+    chain = ("compare", str(data), str(out), str(POST_LN), *changes)
+    options = ("--quiet", "--average", "none", "--device", "cpu", "--beam", "1", "--seeds", "3")
+    done = call(job, *chain, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
     run = out / "post_ln_3e3d" / "seed3"

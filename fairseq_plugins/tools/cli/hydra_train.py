@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq.dataclass.configs import FairseqConfig
+from fairseq_cli import hydra_train
 from hydra._internal import utils as hydra_utils
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
@@ -35,19 +36,19 @@ from fairseq_plugins.tools.pipeline.configuration import (
 from fairseq_plugins.wrapping import replaced
 
 
-def run(name: str, module: Any, argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run ``fairseq-hydra-train``; a UserError if the YAML file is missing, where fairseq would use its defaults."""
     # fairseq reads Hydra's own options in a way that hides a misspelt one.
     parser = hydra_utils.get_args_parser()
-    parser.prog = f"fairseq-deep {name}"
+    parser.prog = "fairseq-deep hydra-train"
     make_one_line(parser)
     given = parser.parse_args(list(argv))
     _refuse_unreadable(given.config_name, given.config_dir, given.config_path)
-    job = replaced(module, _hydra_main=partial(run_job, module._hydra_main))
+    job = replaced(hydra_train, _hydra_main=partial(run_job, hydra_train._hydra_main))
     # Errors are reported at the end of every command.
     with job, replaced(hydra_utils, run_and_report=lambda function: function()):
         try:
-            return plain(name, module, argv)
+            return plain("hydra-train", hydra_train, argv)
         except Exception as error:
             raise configuration_error(error) or error from error.__cause__
 
@@ -69,20 +70,15 @@ def _refuse_unreadable(name: str | None, directory: str | None, package: str | N
 
 
 def run_job(job: Callable[..., Any], cfg: Any, **options: Any) -> Any:
-    """Run fairseq's ``job`` in the user's directory and with the user directory of this package."""
+    """Run fairseq's ``job`` in the user's directory and with the user directory of this package.
+
+    A UserError for missing values, groups that fairseq does not have, and parts of a training that are not registered.
+    """
     # Hydra enters a new directory, where a relative `task.data` is not found. Not in a sweep, whose runs would resume
     # from each other's checkpoints, nor if hydra.job.chdir=True asks for the change.
     if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN and not HydraConfig.get().job.chdir:
         os.chdir(get_original_cwd())
     refuse_other_user_dir(cfg.common.user_dir)
-    _refuse_incomplete(cfg)
-    with open_dict(cfg):
-        cfg.common.user_dir = USER_DIR
-    return job(cfg, **options)
-
-
-def _refuse_incomplete(cfg: Any) -> None:
-    """Refuse missing values, groups that fairseq does not have, and parts of a training that are not registered."""
     if missing := sorted(OmegaConf.missing_keys(cfg).difference(GROUPS_BY_NAME)):
         raise UserError([f"{key} is missing: add {key}=VALUE to the command" for key in missing])
     for group in cfg:
@@ -90,6 +86,9 @@ def _refuse_incomplete(cfg: Any) -> None:
             raise UserError(unknown_name("group of settings", group, FairseqConfig.__dataclass_fields__))
     if problems := list(unknown_choices(cfg)):
         raise UserError(problems)
+    with open_dict(cfg):
+        cfg.common.user_dir = USER_DIR
+    return job(cfg, **options)
 
 
 def configuration_error(error: Exception) -> UserError | None:

@@ -13,18 +13,12 @@ from fairseq_plugins.process import at_once, exit_code, importing
 from fairseq_plugins.tools.cli import stock
 
 
-def own(name: str, module: Any, argv: Sequence[str]) -> int:
-    """Run a command of this package: ``main(argv)`` of ``module``."""
-    code: int = module.main(list(argv))
-    return code
-
-
 class Command(NamedTuple):
-    """One word after ``fairseq-deep``: a line of the help, a module, and what runs the module with the arguments."""
+    """One word after ``fairseq-deep``: a line of the help, a module, and what runs the module if it has no ``main``."""
 
     summary: str
     module: str
-    runner: Callable[[str, Any, Sequence[str]], int] = own
+    runner: Callable[[str, Any, Sequence[str]], int] | None = None
 
 
 OWN = {
@@ -55,7 +49,7 @@ OWN = {
 COMMANDS: Mapping[str, Command] = {
     "train": Command("train a model", "fairseq_cli.train", stock.with_user_dir),
     "hydra-train": Command(
-        "train a model from a YAML config by fairseq's Hydra program", "fairseq_cli.hydra_train", stock.hydra_train
+        "train a model from a YAML config by fairseq's Hydra program", "fairseq_plugins.tools.cli.hydra_train"
     ),
     "generate": Command("translate a binarised test set", "fairseq_cli.generate", stock.with_user_dir),
     "interactive": Command("translate lines of text", "fairseq_cli.interactive", stock.with_user_dir),
@@ -100,7 +94,8 @@ def _dispatch(argv: list[str]) -> int:
         warnings.filterwarnings("ignore", stock.CHATTER)
         with at_once(), importing():
             module = import_module(command.module)
-        return command.runner(name, module, rest)
+        code: int = command.runner(name, module, rest) if command.runner else module.main(rest)
+        return code
 
 
 def usage() -> str:
@@ -108,7 +103,7 @@ def usage() -> str:
     width = max(map(len, COMMANDS)) + 2
     shown: dict[bool, list[str]] = {False: [], True: []}
     for name, command in COMMANDS.items():
-        shown[command.runner is own].append(f"  {name:<{width}}{command.summary}\n")
+        shown[name in OWN].append(f"  {name:<{width}}{command.summary}\n")
     return (
         "usage: fairseq-deep COMMAND [OPTION ...]\n\n"
         "fairseq's commands with the architectures of this package (no --user-dir needed):\n"

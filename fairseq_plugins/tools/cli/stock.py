@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -31,8 +30,3 @@ def with_user_dir(name: str, module: Any, argv: Sequence[str]) -> int:
     given, rest = parser.parse_known_args(argv)
     refuse_other_user_dir(given.user_dir)
     return plain(name, module, ["--user-dir", USER_DIR, *rest])
-
-
-def hydra_train(name: str, module: Any, argv: Sequence[str]) -> int:
-    """Run ``fairseq-hydra-train``, whose modules other commands need not import."""
-    return int(import_module("fairseq_plugins.tools.cli.hydra_train").run(name, module, argv))

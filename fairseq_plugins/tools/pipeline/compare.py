@@ -17,7 +17,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.options import ScriptParser, at_least, given_again
+from fairseq_plugins.options import OneLineParser, at_least, given_again
 from fairseq_plugins.process import end_children, start_child
 from fairseq_plugins.tools.pipeline import corpus, evaluate
 from fairseq_plugins.tools.pipeline import run as run_command
@@ -120,12 +120,12 @@ def run_directory(out: Path, config: Path, seed: int, changes: Iterable[str] = (
     return out / name / f"seed{seed}"
 
 
-def report(runs: Sequence[Path], out: Path, options: CompareOptions, notes: Sequence[str] = ()) -> None:
-    """Print the report on the runs and write it to ``OUT/report``, with ``notes`` before its own."""
+def report(runs: Sequence[Path], out: Path, options: CompareOptions) -> None:
+    """Print the report on the runs and write it to ``OUT/report``."""
     if options.dry_run:
         print(shlex.join([*DEEP, "report", *map(str, runs), "--output", str(out / "report")]))
     else:
-        report_on(runs, out / "report", notes=notes)
+        report_on(runs, out / "report")
 
 
 # --- several trainings, some of them at a time ----------------------------------------------------------------------
@@ -231,7 +231,7 @@ def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace]
 
 def main(argv: Sequence[str]) -> int:
     """Compare; the code of a command that failed passes through."""
-    flags = ScriptParser(
+    flags = OneLineParser(
         prog="fairseq-deep compare",
         description="Train, average, decode and score several configurations with several seeds on one prepared "
         "corpus, and compare them. The same command continues where it was stopped.",

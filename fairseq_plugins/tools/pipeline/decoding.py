@@ -2,17 +2,25 @@
 
 import argparse
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.checkpoints.names import (
+    EPOCH_CHECKPOINT,
+    UPDATE_CHECKPOINT,
+    last_checkpoints,
+    numbered_checkpoints,
+)
+from fairseq_plugins.checkpoints.provenance import LAST
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.search import STOCK
-from fairseq_plugins.tools.pipeline import averaging, corpus
+from fairseq_plugins.tools.pipeline import corpus
 from fairseq_plugins.tools.pipeline.prepare_settings import SET
-from fairseq_plugins.tools.pipeline.published import published_rows
+from fairseq_plugins.tools.pipeline.published import PublishedRow, published_rows
 from fairseq_plugins.tools.pipeline.results import Run, read_run
 from fairseq_plugins.tools.scoring.metrics import TASKS
 from fairseq_plugins.tools.text.description import FILE as DESCRIPTION
@@ -22,6 +30,11 @@ TRANSLATION, LANGUAGE_MODEL, SPEECH = "translation", "language_modeling", "speec
 """The tasks of fairseq whose models are evaluated."""
 MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
+MOST = {"last-updates": 5, "last-epochs": 10}
+"""Default for the number of averaged checkpoints, as in most of the papers."""
+_SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
+_COUNTED = re.compile(r"(last-epochs|last-updates)=([1-9]\d*)")
+"""A choice of checkpoints by kind and number."""
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
 """Further settings of ``generation`` that the decoder gets."""
 
@@ -49,7 +62,7 @@ class DecodePlan:
         task: :data:`TRANSLATION`, :data:`LANGUAGE_MODEL` or :data:`SPEECH`.
         run, data, test_sets: the training, the prepared directory and its test sets.
         binarised: the directory that fairseq reads.
-        average: the checkpoints to average, as :func:`~fairseq_plugins.tools.pipeline.averaging.inputs` reads it.
+        average: the checkpoints to average, as :func:`inputs` reads it.
         updates: of the newest checkpoint.
         metrics: names of the scores; empty for the default scores of a translation.
         max_tokens: of a batch; changes no result.
@@ -100,8 +113,8 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
     import_fairseq()
     # fairseq logs everything it loads, on standard output.
     logging.getLogger().setLevel(logging.WARNING)
-    newest = read_checkpoint(averaging.newest(run.checkpoints))
-    config = configuration_of(newest)
+    state = read_checkpoint(newest(run.checkpoints))
+    config = configuration_of(state)
     task = str(config.get("task", {}).get("_name"))
     if task not in MAX_TOKENS:
         raise UserError(f"{args.run}: task '{task}' is not supported; supported tasks: {', '.join(MAX_TOKENS)}")
@@ -115,9 +128,9 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
         data=args.data,
         binarised=binarised,
         test_sets=tuple(sets),
-        average=averaging.choose(run, args.average, rows),
-        updates=num_updates(newest) or run.updates,
-        metrics=metrics_in(args.metrics),
+        average=choose(run, args.average, rows),
+        updates=num_updates(state) or run.updates,
+        metrics=tuple(args.metrics.split(",")) if args.metrics else (),
         max_tokens=args.max_tokens or MAX_TOKENS[task],
         on_gpu=on_gpu,
     )
@@ -125,11 +138,6 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
         # Summaries are trained as translations.
         plan = replace(plan, metrics=TASKS["summarisation"])
     return _DECODINGS[task](plan, args, config)
-
-
-def metrics_in(text: str) -> tuple[str, ...]:
-    """The names in the text of ``--metrics``."""
-    return tuple(map(str.strip, text.split(","))) if text else ()
 
 
 def sets_to_evaluate(data: Path, wanted: Sequence[str] = ()) -> list[TestSet]:
@@ -155,6 +163,54 @@ def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
     if unknown := [name for name in wanted if name not in by_name]:
         raise UserError([f"{data}: {unknown_name('test set', name, by_name)}" for name in unknown])
     return [by_name[name] for name in wanted] if wanted else sets
+
+
+def to_average(text: str) -> str:
+    """The type of ``--average``: ``last-epochs=10``, ``last-updates=5``, ``none``, or the path of a checkpoint."""
+    if text in ("", "none") or _COUNTED.fullmatch(text) or Path(text).is_file():
+        return text
+    raise UserError(
+        f"unknown --average '{text}'; legal values: last-epochs=N, last-updates=N, none, the path of a checkpoint"
+    )
+
+
+def choose(run: Run, requested: str, rows: Sequence[PublishedRow]) -> str:
+    """The checkpoints to average, as ``--average`` names them.
+
+    Without a request, the published ``rows`` decide, else the last :data:`MOST` checkpoints or fewer. A UserError if
+    the rows disagree.
+    """
+    if requested:
+        return requested
+    published = sorted({row.average for row in rows})
+    if len(published) > 1:
+        raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); set --average")
+    if published:
+        return published[0]
+    for kind, pattern in _SAVED.items():
+        if saved := numbered_checkpoints(run.checkpoints, pattern):
+            return f"{kind}={min(len(saved), MOST[kind])}"
+    return "none"
+
+
+def inputs(choice: str, checkpoints: Path) -> list[Path]:
+    """The checkpoints of a result of :func:`choose`, the newest last; a UserError if there are fewer."""
+    counted = _COUNTED.fullmatch(choice)
+    if not counted:
+        return [checkpoints / LAST if choice == "none" else Path(choice)]
+    kind, count = counted[1], int(counted[2])
+    return last_checkpoints(checkpoints, count, _SAVED[kind], kind.removeprefix("last-").removesuffix("s"))
+
+
+def newest(checkpoints: Path) -> Path:
+    """The newest checkpoint of a run; a UserError if there is none."""
+    last = checkpoints / LAST
+    if last.is_file():
+        return last
+    for pattern in _SAVED.values():
+        if saved := numbered_checkpoints(checkpoints, pattern):
+            return saved[-1]
+    raise UserError(f"{checkpoints}: contains no checkpoint")
 
 
 def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -20,28 +20,20 @@ from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.processor import DEVICES, device_name
 from fairseq_plugins.records import read_json
 from fairseq_plugins.sums import require_sums
-from fairseq_plugins.tools.pipeline.averaging import inputs, to_average
 from fairseq_plugins.tools.pipeline.checkout import commit
 from fairseq_plugins.tools.pipeline.commands import interruptible
-from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, DecodePlan, TestSet, make_plan, metrics_in
+from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, DecodePlan, TestSet, inputs, make_plan, to_average
 from fairseq_plugins.tools.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
 from fairseq_plugins.tools.pipeline.self_check import FILE as SELF_CHECK
 from fairseq_plugins.tools.pipeline.self_check import write_check
 from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
-from fairseq_plugins.tools.scoring.metrics import metric_named
+from fairseq_plugins.tools.scoring.metrics import metric_names
 
 LOG, TOKENS, TOKENISED_REFERENCES = "generate.log", "hypotheses.tok", "references.tok"
 WIDE = 1 / 5
 """Share of a training's updates from which the span of an average is worth a warning."""
 
 # --- options --------------------------------------------------------------------------------------------------------
-
-
-def metric_names(text: str) -> str:
-    """The type of ``--metrics``, names with commas between them."""
-    for name in metrics_in(text):
-        metric_named(name)
-    return text
 
 
 def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
@@ -56,7 +48,7 @@ def add_options(flags: argparse.ArgumentParser) -> list[argparse.Action]:
         add("--average", type=to_average, default="", metavar="WHAT", help=average),
         add("--beam", type=at_least(1), metavar="N", help="default: generation.beam of the configuration"),
         add("--length-penalty", type=finite, metavar="X", help="default: generation.lenpen of the configuration"),
-        add("--metrics", type=metric_names, default="", metavar="A,B,...", help="scores; default: by the task"),
+        add("--metrics", type=metric_names, metavar="A,B,...", help="scores; default: by the task"),
         add("--max-tokens", type=at_least(1), metavar="N", help="per batch; default: 4000, for speech 50000 frames"),
         add("--device", type=device_name, choices=DEVICES, default="auto", help="default: auto"),
         add("--accept-references", default="", metavar="REASON", help=accepted),
@@ -120,7 +112,7 @@ def evaluate(args: argparse.Namespace) -> None:
             place.make(place.directory / SELF_CHECK, write)
         workspace.make(model, lambda target: _average(plan, target, workspace.directory / AVERAGE_WARNING))
         for test_set, place in places.items():
-            settings = (*made_with, ("subset", test_set.subset), *plan.settings, ("metrics", args.metrics))
+            settings = (*made_with, ("subset", test_set.subset), *plan.settings, ("metrics", args.metrics or ""))
             _remember(place, settings, place.directory / (TOKENS if plan.search else SCORES))
             _evaluate(plan, test_set, model, place)
 

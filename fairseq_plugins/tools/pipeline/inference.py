@@ -82,7 +82,7 @@ def unit_joiner(task: Any) -> Callable[[str], str]:
 def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Translated]:
     """Return the best translation of each sentence, in the order of the test set."""
     task = task_of(plan)
-    model, config, _ = _loaded(plan, checkpoint, task=task)
+    model, config = _loaded(plan, checkpoint, task)
     task.load_dataset(test_set.subset, task_cfg=config.task)
     model.make_generation_fast_(need_attn=False)
     decoder, source, target = Decoder(task, model, plan.search), task.source_dictionary, task.target_dictionary
@@ -94,8 +94,15 @@ def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Tra
     def string(words: Any, row: torch.Tensor, **options: Any) -> str:
         return plain(words.string(strip_pad(row, target.pad()), subwords, **options))
 
+    # A sentence that is too long for the model is an error.
+    batches = task.get_batch_iterator(
+        task.dataset(test_set.subset),
+        max_tokens=plan.max_tokens,
+        max_positions=resolve_max_positions(task.max_positions(), model.max_positions()),
+        required_batch_size_multiple=MULTIPLE,
+    )
     lines = []
-    for sample in _batches(plan, task, model, test_set.subset):
+    for sample in _shown(batches.next_epoch_itr(shuffle=False)):
         for place, [hypothesis] in enumerate(decoder(sample)):
             joined = post_process(" ".join(token for token in hypothesis.tokens if token not in unspoken), subwords)
             translated = Translated(
@@ -113,7 +120,7 @@ def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Tra
 def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[float, int]:
     """Return the bits per token of a text under a language model, and the number of its tokens."""
     task = task_of(plan)
-    model, *_ = _loaded(plan, checkpoint, task=task)
+    model, _ = _loaded(plan, checkpoint, task)
     model.make_generation_fast_()
     task.load_dataset(test_set.subset)
     batches = task.eval_lm_dataloader(
@@ -128,24 +135,10 @@ def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[f
     return float(result["loss"]), sum(sample["ntokens"] for sample in samples)
 
 
-def _loaded(
-    plan: DecodePlan, checkpoint: Path, overrides: dict[str, Any] | None = None, task: Any = None
-) -> tuple[Any, Any, Any]:
-    """Return the model of a checkpoint, its configuration, and the task, by default its own."""
-    [model], config, task = load_model_ensemble_and_task([str(checkpoint)], overrides, task)
-    return (model.cuda() if plan.on_gpu else model).eval(), config, task
-
-
-def _batches(plan: DecodePlan, task: Any, model: Any, subset: str, skip_long: bool = False) -> Any:
-    """Return the batches of a set; a sentence that is too long for the model is an error, or skipped."""
-    batches = task.get_batch_iterator(
-        task.dataset(subset),
-        max_tokens=plan.max_tokens,
-        max_positions=resolve_max_positions(task.max_positions(), model.max_positions()),
-        ignore_invalid_inputs=skip_long,
-        required_batch_size_multiple=MULTIPLE,
-    )
-    return _shown(batches.next_epoch_itr(shuffle=False))
+def _loaded(plan: DecodePlan, checkpoint: Path, task: Any) -> tuple[Any, Any]:
+    """Return the model of a checkpoint, and its configuration."""
+    [model], config, _ = load_model_ensemble_and_task([str(checkpoint)], task=task)
+    return (model.cuda() if plan.on_gpu else model).eval(), config
 
 
 def _shown(batches: Any) -> Any:

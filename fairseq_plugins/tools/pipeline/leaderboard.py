@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.tools.pipeline.published import Difference, PublishedRow, differences, published_rows, rows_of
@@ -38,11 +38,6 @@ class Column:
     test_set: str
     metric: str
     mean_over: tuple[str, ...] = ()
-
-    @property
-    def header(self) -> str:
-        """Header of the column."""
-        return f"{self.test_set} {self.metric}"
 
     def score(self, run: Run) -> float | None:
         """The score of a run; None without one. A mean needs all of its test sets."""
@@ -107,11 +102,6 @@ class Group:
         return [value for run in self.runs if (value := number(run)) is not None and math.isfinite(value)]
 
 
-def deviation(values: Sequence[float]) -> float | None:
-    """Standard deviation over runs (n - 1); None for a single one."""
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
 # --- rows and columns -----------------------------------------------------------------------------------------------
 
 
@@ -135,7 +125,8 @@ def gather(runs: Sequence[Run]) -> tuple[Group, ...]:
 
 def _distinctions(run: Run) -> tuple[str, ...]:
     """The changes that make a run of a configuration another recipe, as on the command line."""
-    return (*run.changes, *([f"PRECISION={run.precision}"] if run.precision else []))
+    precision = run.settings.get("precision")
+    return (*run.changes, *([f"PRECISION={precision}"] if precision else []))
 
 
 def _labels(firsts: Sequence[Run]) -> list[str]:
@@ -160,7 +151,10 @@ def score_columns(groups: Sequence[Group]) -> tuple[Column, ...]:
     evaluations = [evaluation for group in groups for evaluation in group.evaluations()]
     test_sets = list(dict.fromkeys(evaluation.test_set for evaluation in evaluations))
     present = list(dict.fromkeys(name for evaluation in evaluations for name in evaluation.metrics))
-    printed = [name for group in groups for row in group.published for name in printed_metrics(row)]
+    printed = []
+    for row in (row for group in groups for row in group.published):
+        named = [score.name for score in METRICS.values() if (score.metric, score.scorer) == (row.metric, row.scorer)]
+        printed += named or (row.metric.split(" ") if row.metric.startswith("ROUGE") else [row.metric])
     usual = [FIRST] if FIRST in present else present[:1]
     names = list(dict.fromkeys([*usual, *(name for name in printed if name in present)]))
     columns = [Column(test_set, name) for test_set in test_sets for name in names]
@@ -168,22 +162,6 @@ def score_columns(groups: Sequence[Group]) -> tuple[Column, ...]:
     columns += [Column(AVERAGE, name, averaged) for name in names if len(averaged) > 1]
     columns += [Column(VALID, metric) for metric in FROM_LOG if metric in printed]
     return tuple(column for column in columns if any(group.values(column.score) for group in groups))
-
-
-def printed_metrics(row: PublishedRow) -> list[str]:
-    """Our names of the scores that a published row prints."""
-    named = [metric.name for metric in METRICS.values() if (metric.metric, metric.scorer) == (row.metric, row.scorer)]
-    return named or (row.metric.split(" ") if row.metric.startswith("ROUGE") else [row.metric])
-
-
-def named_baseline(groups: Sequence[Group], name: str = "") -> Group:
-    """The row that the others are tested against, by label or configuration; a UserError if there is none."""
-    wanted = name.removesuffix(".yaml")
-    for group in groups:
-        config = group.runs[0].config or ""
-        if wanted in ("", group.label, config, Path(config).name):
-            return group
-    raise UserError(unknown_name("--baseline", name, [group.label for group in groups]))
 
 
 # --- remarks --------------------------------------------------------------------------------------------------------
@@ -214,7 +192,7 @@ def _unlike(groups: Sequence[Group]) -> Iterator[str]:
     labels_by_value: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
     for label, evaluation in [(group.label, made) for group in groups for made in group.evaluations()]:
         settings = {name: value for name, value in evaluation.decoding.items() if name not in ("updates", "metrics")}
-        settings |= {f"signature of {metric.name}": metric.signature for metric in evaluation.metrics.values()}
+        settings |= {f"signature of {name}": score.get("signature") or "" for name, score in evaluation.metrics.items()}
         for name, value in settings.items():
             by_value = labels_by_value.setdefault((evaluation.test_set, name), {})
             by_value.setdefault(value, {})[label] = None
@@ -254,7 +232,7 @@ def compared(
                     continue
                 outputs.setdefault(group.label, []).append(hypotheses)
                 if group is baseline and column.metric in evaluation.metrics:
-                    lower_case |= "case:lc" in evaluation.metrics[column.metric].signature
+                    lower_case |= "case:lc" in (evaluation.metrics[column.metric].get("signature") or "")
         if len(outputs) > 1 and baseline.label in outputs:
             metric, tested = metrics[column.metric], ("bootstrap",)
             results = compare(

@@ -163,11 +163,18 @@ class Preparation:
         self.workspace.make(output, lambda partial: step(function, given, partial, **options))
 
     def _tokenise(self, name: str, language: str, inputs: Sequence[Path], output: Path) -> None:
-        options = self._settings("aggressive", "escape", "lower_case", "workers") | {"kind": self.settings.tokeniser}
-        self._make(tokenise, inputs, output, language=language, normalise=self._is_normalised(name), **options)
-
-    def _settings(self, *names: str) -> dict[str, Any]:
-        return {name: getattr(self.settings, name) for name in names}
+        self._make(
+            tokenise,
+            inputs,
+            output,
+            language=language,
+            kind=self.settings.tokeniser,
+            normalise=self._is_normalised(name),
+            aggressive=self.settings.aggressive,
+            escape=self.settings.escape,
+            lower_case=self.settings.lower_case,
+            workers=self.settings.workers,
+        )
 
     def _tokenise_and_clean_training(self) -> Path:
         """The directory of the training text and of the validation text that was split off."""
@@ -183,12 +190,14 @@ class Preparation:
 
     def _clean(self, source: Path, name: str, output: Path) -> Path:
         """Both languages of a set, and ``kept``: the numbers of the kept lines."""
+        settings = self.settings
+        limits: Any = {"min_length": settings.min_length, "max_length": settings.max_length, "ratio": settings.ratio}
 
         def clean(partial: Path) -> None:
             partial.mkdir()
-            names = [f"{name}.{end}" for end in self.settings.languages]
+            names = [f"{name}.{end}" for end in settings.languages]
             given, made = ((place / names[0], place / names[1]) for place in (source, partial))
-            step(parallel.clean, given, made, partial / "kept", **self._settings("min_length", "max_length", "ratio"))
+            step(parallel.clean, given, made, partial / "kept", **limits)
 
         self.workspace.make(output, clean)
         return output

@@ -82,6 +82,27 @@ class PublishedRow:
     note: str
 
     @property
+    def corpus(self) -> str:
+        """The folder of the configuration."""
+        return self.config.partition("/")[0]
+
+    @property
+    def file(self) -> Path:
+        """The YAML file."""
+        return CONFIGS / f"{self.config}.yaml"
+
+    @property
+    def prepared_by(self) -> str:
+        """The call of the script that prepares its text, such as ``VARIANT=admin scripts/prepare_wmt14_en_de.sh``."""
+        return "".join(re.findall(r"^# Data: (.*?);", self.file.read_text(encoding="utf-8"), re.MULTILINE))
+
+    @property
+    def penalties(self) -> dict[str, float]:
+        """The test sets with another length penalty than ``generation.lenpen``, as a comment of the YAML file says."""
+        found = re.findall(r"lenpen: .*# ([\d.]+) for (\w+):", self.file.read_text(encoding="utf-8"))
+        return {name: float(value) for value, name in found}
+
+    @property
     def failed(self) -> bool:
         """Whether the paper reports that the training failed."""
         return self.printed == FAIL
@@ -138,7 +159,9 @@ def rows_by_table() -> dict[tuple[str, str], list[PublishedRow]]:
 def published_rows(run: Run) -> list[PublishedRow]:
     """The published rows of a run's configuration whose overrides match most of its changes."""
     changes = {change.lstrip("+") for change in run.overrides}
-    rows = [row for row in rows_of(run.config or "") if _changes(row) <= changes]
+    rows = [
+        row for row in rows_of(run.config or "") if changes.issuperset(change.lstrip("+") for change in row.overrides)
+    ]
     most = max((len(row.overrides) for row in rows), default=0)
     return [row for row in rows if len(row.overrides) == most]
 
@@ -164,11 +187,12 @@ def differences(runs: Sequence[Run], row: PublishedRow) -> tuple[Difference, ...
 def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     from omegaconf import OmegaConf
 
-    file = (CONFIGS / f"{row.config}.yaml").read_text(encoding="utf-8")
-    groups: Any = OmegaConf.merge(OmegaConf.create(file), OmegaConf.from_dotlist(sorted(_changes(row))))
+    groups: Any = OmegaConf.merge(
+        OmegaConf.load(row.file), OmegaConf.from_dotlist([change.lstrip("+") for change in row.overrides])
+    )
     groups = OmegaConf.to_container(groups)
     recipe = {f"{group}.{key}": value for group, values in groups.items() for key, value in values.items()}
-    text, papers = run.settings.get("prepared_by"), "".join(re.findall(r"^# Data: (.*?);", file, re.MULTILINE))
+    text, papers = run.settings.get("prepared_by"), row.prepared_by
     if text != papers:
         yield Difference("other text" if text else "text unknown", f"text by {text or 'an unknown call'}, not {papers}")
     changed = {change.lstrip("+").partition("=")[0] for change in run.changes}
@@ -182,16 +206,14 @@ def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     if others:
         yield Difference(f"{len(others)} setting{'s' * (len(others) > 1)}", "; ".join(others))
     precision = "fp16" if recipe.get("common.fp16") or recipe.get("common.memory_efficient_fp16") else "fp32"
-    if run.precision != precision:
-        yield Difference(run.precision or "precision unknown", f"precision {run.precision}, not {precision}")
+    if (own := run.settings.get("precision")) != precision:
+        yield Difference(own or "precision unknown", f"precision {own}, not {precision}")
     tokens = recipe["dataset.max_tokens"] * recipe.get("optimization.update_freq", [1])[-1]
     if (own := run.settings.get("tokens_per_update")) != tokens:
         yield Difference(f"{own} tokens per update", f"{own} tokens per update, not {tokens}")
     yield from _unfinished(run, row, recipe)
-    # B2T decodes one of its test sets with another length penalty; the file names it in a comment.
-    penalties = {name: float(value) for value, name in re.findall(r"lenpen: .*# ([\d.]+) for (\w+):", file)}
     for name in (name for name in row.test if name in run.evaluations):
-        penalty = penalties.get(name, recipe.get("generation.lenpen"))
+        penalty = row.penalties.get(name, recipe.get("generation.lenpen"))
         search = {"average": row.average, "beam": recipe.get("generation.beam"), "lenpen": penalty}
         for key, value in search.items():
             wanted = f"{value:g}" if isinstance(value, (int, float)) else value
@@ -209,7 +231,3 @@ def _unfinished(run: Run, row: PublishedRow, recipe: Mapping[str, Any]) -> Itera
     if not completed and not (row.failed and finished):
         unit, limit = next(iter(limits.items()))
         yield Difference(*[f"{made[unit]:,} of {limit:,} {unit}s"] * 2)
-
-
-def _changes(row: PublishedRow) -> set[str]:
-    return {change.lstrip("+") for change in row.overrides}

@@ -10,20 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins.errors import visible
+from fairseq_plugins.errors import UserError, unknown_name, visible
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.tables import ABSENT, csv_table, markdown, markdown_table, number, tabulated
-from fairseq_plugins.tools.pipeline.leaderboard import (
-    Column,
-    Group,
-    compared,
-    deviation,
-    gather,
-    named_baseline,
-    remarks,
-    score_columns,
-)
+from fairseq_plugins.tools.pipeline.leaderboard import Column, Group, compared, gather, remarks, score_columns
 from fairseq_plugins.tools.pipeline.published import CURVE
 from fairseq_plugins.tools.pipeline.results import find_runs, read_run
 from fairseq_plugins.tools.pipeline.verdicts import verdict_of
@@ -60,16 +51,22 @@ class Report:
     notes: tuple[str, ...]
 
 
-def make_report(paths: Sequence[Path], baseline: str = "", notes: Sequence[str] = ()) -> Report:
+def make_report(paths: Sequence[Path], baseline: str = "") -> Report:
     """Read the trainings, or directories of trainings, and put the report together.
 
-    ``baseline`` is the row that the others are tested against (default: the first); ``notes`` come before its own.
-    A UserError for a path that is not a run, or an unknown row.
+    ``baseline`` is the row that the others are tested against (default: the first). A UserError for a path that is not
+    a run, or an unknown row.
     """
     groups = gather([read_run(path) for path in find_runs(list(paths))])
-    columns, first = score_columns(groups), named_baseline(groups, baseline)
+    columns, wanted = score_columns(groups), baseline.removesuffix(".yaml")
+    for first in groups:
+        config = first.runs[0].config or ""
+        if wanted in ("", first.label, config, Path(config).name):
+            break
+    else:
+        raise UserError(unknown_name("--baseline", baseline, [group.label for group in groups]))
     tests, untested = compared(groups, columns, first) if len(groups) > 1 else ([], [])
-    lines = dict.fromkeys([*notes, *remarks(groups), *untested])
+    lines = dict.fromkeys([*remarks(groups), *untested])
     return Report(groups, columns, first.label, tuple(tests), tuple(lines))
 
 
@@ -79,7 +76,13 @@ def make_report(paths: Sequence[Path], baseline: str = "", notes: Sequence[str] 
 def table(shown: Report) -> list[list[str]]:
     """The cells, header first. A column without a single entry is left out."""
     header = ["method", "layers", "seeds", "parameters", "updates", "valid loss"]
-    header += [*(column.header for column in shown.columns), "paper", "verdict", "tokens/s", "device"]
+    header += [
+        *(f"{column.test_set} {column.metric}" for column in shown.columns),
+        "paper",
+        "verdict",
+        "tokens/s",
+        "device",
+    ]
     rows = []
     for group in shown.groups:
         speeds = group.values(lambda run: run.log.median_speed)
@@ -101,20 +104,11 @@ def table(shown: Report) -> list[list[str]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def tests_table(shown: Report) -> list[list[str]]:
-    """The cells of the tests, header first."""
-    rows = [
-        [test.system, test_set, test.metric, f"{test.difference:+.2f}", test.test, number(test.p, ".4f")]
-        for test_set, test in shown.tests
-    ]
-    return [["system", "test set", "score", "difference", "test", "p"], *rows]
-
-
 def _mean(group: Group, values: Sequence[float], form: str) -> str:
     """Mean and deviation; with the number of runs if some have no value."""
     if not values:
         return ABSENT
-    spread = deviation(values)
+    spread = statistics.stdev(values) if len(values) > 1 else None
     text = format(statistics.fmean(values), form) + (f" ± {spread:{form}}" if spread else "")
     return text if len(values) == len(group.runs) else f"{text} ({len(values)} of {len(group.runs)})"
 
@@ -146,11 +140,11 @@ def legend(shown: Report) -> Iterator[str]:
     yield f"{deviations}Valid loss: negative log-likelihood in bits per target token."
     yield "Tokens/s: target tokens in training, median over the log's intervals and over the seeds."
     yield from dict.fromkeys(
-        f"{metric.name}: {metric.signature}"
+        f"{column.metric}: {metric['signature']}"
         for column in shown.columns
         for group in shown.groups
         for evaluation in group.evaluations(column.test_set)
-        if (metric := evaluation.metrics.get(column.metric)) and metric.signature
+        if (metric := evaluation.metrics.get(column.metric)) and metric.get("signature")
     )
     signatures = dict.fromkeys(test.signature for _, test in shown.tests if test.signature)
     if signatures:
@@ -180,7 +174,12 @@ def as_markdown(shown: Report) -> str:
     if shown.notes:
         parts.append("Remarks:\n\n" + "\n".join(f"- {markdown(line)}" for line in shown.notes))
     if shown.tests:
-        parts += [f"## Tests against {markdown(shown.baseline)}", markdown_table(tests_table(shown))]
+        rows = [["system", "test set", "score", "difference", "test", "p"]]
+        rows += [
+            [test.system, test_set, test.metric, f"{test.difference:+.2f}", test.test, number(test.p, ".4f")]
+            for test_set, test in shown.tests
+        ]
+        parts += [f"## Tests against {markdown(shown.baseline)}", markdown_table(rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -190,7 +189,7 @@ def as_csv(shown: Report) -> str:
     scored = [Column(evaluation.test_set, name) for evaluation in evaluations for name in evaluation.metrics]
     columns = list(dict.fromkeys([*shown.columns, *scored]))
     header = ["method", "layers", "seed", "parameters", "updates", "valid loss", "verdict"]
-    header += [*(column.header for column in columns), "tokens/s", "device", "directory"]
+    header += [*(f"{column.test_set} {column.metric}" for column in columns), "tokens/s", "device", "directory"]
     rows: list[list[object]] = [[*header]]
     for group in shown.groups:
         for run in group.runs:
@@ -205,10 +204,10 @@ def as_csv(shown: Report) -> str:
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def report_on(paths: Sequence[Path], directory: Path, baseline: str = "", notes: Sequence[str] = ()) -> None:
+def report_on(paths: Sequence[Path], directory: Path, baseline: str = "") -> None:
     """Print the report of :func:`make_report`; write ``report.md`` and ``report.csv`` into ``directory``."""
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
-    shown = make_report(paths, baseline, notes)
+    shown = make_report(paths, baseline)
     files = {directory / "report.md": as_markdown(shown), directory / "report.csv": as_csv(shown)}
     make_directory(directory)
     for path, content in files.items():

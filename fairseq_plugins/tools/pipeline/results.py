@@ -6,7 +6,7 @@ A run can be read in any state. Each missing or damaged file is a line in :attr:
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.errors import UserError
@@ -35,14 +35,6 @@ FORMATS: Mapping[str, Any] = {
 Settings = Mapping[str, Any]
 
 
-class StoredScore(NamedTuple):
-    """One score of a test set: its name (``sacreBLEU``), its value, and how it was computed."""
-
-    name: str
-    value: float
-    signature: str = ""
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """Results of ``fairseq-deep evaluate`` for one test set.
@@ -50,13 +42,13 @@ class Evaluation:
     Attributes:
         test_set: its name.
         directory: place of its files.
-        metrics: the scores by name; empty if they are missing.
+        metrics: the scores of ``score.json`` by name; empty if they are missing.
         decoding: settings by name, such as beam and length penalty.
     """
 
     test_set: str
     directory: Path
-    metrics: Mapping[str, StoredScore] = field(default_factory=dict)
+    metrics: Mapping[str, Settings] = field(default_factory=dict)
     decoding: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -96,11 +88,6 @@ class Run:
         return tuple(sorted(change for change in self.overrides if not sets_seed(change)))
 
     @property
-    def precision(self) -> str | None:
-        """Precision of the training, ``fp32``, ``fp16``, ``bf16`` or ``amp``."""
-        return self.settings.get("precision")
-
-    @property
     def seed(self) -> int | None:
         """The seed of the training."""
         return self.settings.get("seed")
@@ -124,8 +111,7 @@ class Run:
     def score(self, test_set: str, metric: str) -> float | None:
         """A score by the name of its metric, such as ``sacreBLEU``; None without one."""
         evaluation = self.evaluations.get(test_set)
-        scored = evaluation.metrics.get(metric) if evaluation else None
-        return scored.value if scored else None
+        return evaluation.metrics.get(metric, {}).get("value") if evaluation else None
 
     def configured(self, group: str, key: str) -> Any:
         """A value of the complete configuration in ``run.json``; None if it is missing."""
@@ -192,10 +178,9 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
 
 def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
     scores = (_read_object(directory / SCORES, problems) or {}).get("metrics") or []
-    found = [StoredScore(score["name"], score["value"], score.get("signature") or "") for score in scores]
     try:
         decoding = settings_in(directory)
     except UserError as error:
         problems.append(str(error))
         decoding = {}
-    return Evaluation(directory.name, directory, {metric.name: metric for metric in found}, decoding)
+    return Evaluation(directory.name, directory, {metric["name"]: metric for metric in scores}, decoding)

@@ -27,8 +27,6 @@ LEAST_TRUECASED = 95.0
 MOST_DIFFERING = 0.5
 """Maximum share of lines that differ. BLEU splits off punctuation itself, so it does not notice text that was not
 detokenised. In detokenised real text up to a fifth of the lines differ, by quotation marks."""
-MOST_UNKNOWN = 0.2
-"""Maximum share of unknown tokens; the dictionary of another text lacks more."""
 SHOWN = 3
 """Lines that differ, in a message."""
 
@@ -124,7 +122,7 @@ def _language_model(plan: DecodePlan, test_set: TestSet) -> Result:
     else:
         written = list(read_lines(test_set.published))
     sentences = _binarised(plan.binarised / test_set.subset, plan.binarised / "dict.txt")
-    allowed, problem = _unknown(sentences)
+    problem = ""
     if len(sentences) != len(written):
         problem = f"{len(sentences):,} lines were binarised, but {test_set.published} has {len(written):,}"
     differing = [
@@ -134,7 +132,7 @@ def _language_model(plan: DecodePlan, test_set: TestSet) -> Result:
     ]
     if differing and not problem:
         problem = f"{len(differing):,} of {len(sentences):,} binarised lines differ from {test_set.published}"
-    return Result(len(sentences), len(differing), None, tuple(allowed), problem, _examples(differing))
+    return Result(len(sentences), len(differing), None, tuple(_unknown(sentences)), problem, _examples(differing))
 
 
 # --- prepared against published --------------------------------------------------------------------------------------
@@ -158,12 +156,10 @@ def _binarised(prefix: Path, dictionary: Path) -> list[Tokens]:
     ]
 
 
-def _unknown(sentences: Sequence[Tokens]) -> tuple[list[str], str]:
-    """A description of the unknown tokens, and a problem if there are too many."""
+def _unknown(sentences: Sequence[Tokens]) -> list[str]:
+    """A line about the unknown tokens, if there are any."""
     unknown, tokens = sum(line.count(None) for line in sentences), sum(map(len, sentences))
-    count = f"{unknown:,} of {tokens:,} tokens unknown"
-    problem = f"{count}: it is the dictionary of another text"
-    return [count] if unknown else [], problem if unknown > MOST_UNKNOWN * tokens else ""
+    return [f"{unknown:,} of {tokens:,} tokens unknown"] if unknown else []
 
 
 def _compared(
@@ -174,7 +170,7 @@ def _compared(
     how: Description,
 ) -> Result:
     """Compare the sentences without unknown tokens with the published ones; ``joined`` makes plain text of tokens."""
-    allowed, problem = _unknown(sentences)
+    allowed, problem = _unknown(sentences), ""
     text = plan.data / "text" / f"{test_set.name}.{plan.target}"
     if text.is_file():
         # The text before binarising still has the unknown words.
@@ -193,7 +189,7 @@ def _compared(
         prepared, wanted = (list(map(lower_case, lines)) for lines in (prepared, wanted))
         allowed.append(f"truecased text, compared without case ({with_case:.2f} BLEU with it)")
         if with_case < LEAST_TRUECASED:
-            problem = problem or f"{with_case:.2f} BLEU with case: the capitals of truecased text were not restored"
+            problem = f"{with_case:.2f} BLEU with case: the capitals of truecased text were not restored"
     lines = zip(numbers, prepared, wanted, strict=True)
     differing = [(number, text, other) for number, text, other in lines if text.split() != other.split()]
     # Nothing was compared if every line has an unknown token.

@@ -21,7 +21,7 @@ from fairseq_plugins.files import require_no_input, write_whole
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.tools.scoring.metrics import METRICS
+from fairseq_plugins.tools.scoring.metrics import METRICS, metric_names
 from fairseq_plugins.tools.scoring.scores import Scores, score
 from fairseq_plugins.tools.scoring.significance import FEWEST_SENTENCES, compare
 from fairseq_plugins.tools.scoring.tables import as_json, as_text
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--references", **several, type=Path, metavar="REF", help="references for --systems")
     add("--language-pair", metavar="SRC-TGT", help=pair)
     add("--lower-case", action="store_true", help="lower-case both sides, as in the tables of IWSLT'14")
-    add("--metrics", metavar="A,B,...", help=metrics)
+    add("--metrics", type=metric_names, metavar="A,B,...", help=metrics)
     add("--baseline", metavar="NAME", help="system that the others are compared with; default: the first")
     add("--output", type=Path, action="append", default=[], metavar="FILE", help=output)
     # Log lines of sacreBLEU and rouge-score are not meant for users of this command.
@@ -63,7 +63,7 @@ def _score(args: argparse.Namespace) -> None:
         {name: [list(read_lines(file)) for file in files] for name, files in systems.items()},
         [list(read_lines(file)) for file in references],
         language_pair=args.language_pair,
-        metrics=None if args.metrics is None else [name.strip() for name in args.metrics.split(",")],
+        metrics=args.metrics and args.metrics.split(","),
         lower_case=args.lower_case,
     )
     if len(systems) > 1:

@@ -135,9 +135,17 @@ TASKS: Mapping[str, tuple[str, ...]] = {
 
 def metric_named(name: str) -> Metric:
     """Return the score that ``--metrics`` calls ``name``, in any case of letters, or raise a UserError."""
-    if name.lower() not in METRICS:
-        raise UserError(unknown_name("metric", name, METRICS))
-    return METRICS[name.lower()]
+    key = name.strip().lower()
+    if key not in METRICS:
+        raise UserError(unknown_name("metric", name.strip(), METRICS))
+    return METRICS[key]
+
+
+def metric_names(text: str) -> str:
+    """The type of ``--metrics``: names of scores with commas between them."""
+    for name in text.split(","):
+        metric_named(name)
+    return text
 
 
 def value_of(

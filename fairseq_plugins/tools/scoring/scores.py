@@ -27,7 +27,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.tools.arguments import typed
 from fairseq_plugins.tools.scoring.metrics import TASKS, Metric, Value, metric_named, value_of
 from fairseq_plugins.tools.scoring.significance import Comparison
 from fairseq_plugins.tools.scoring.suspicions import reference_suspicions, suspicions
@@ -57,20 +56,6 @@ class SystemScore:
         """The score, with its deviation over several runs."""
         return f"{self.mean:.2f}" + (f" ± {self.deviation:.2f}" if self.deviation is not None else "")
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data in the form that the module's docstring describes."""
-        first = self.values[0]
-        return {
-            "name": self.metric.name,
-            "value": self.mean,
-            "values": [value.value for value in self.values],
-            "deviation": self.deviation,
-            "reference_length": first.reference_length,
-            "signature": first.signature,
-            "higher_is_better": self.metric.higher_is_better,
-            "used_by": self.metric.used_by,
-        }
-
 
 @dataclass(frozen=True)
 class System:
@@ -97,22 +82,30 @@ class Scores:
     warnings: tuple[str, ...]
     significance: tuple[Comparison, ...] = ()
 
-    @property
-    def references(self) -> Sequence[Sequence[str]]:
-        """The reference translations, in plain text."""
-        return self.test_set.plain.references
-
     def as_dict(self) -> dict[str, Any]:
         """Return plain data in the form that the module's docstring describes."""
-        systems = [
-            {"name": system.name, "runs": system.runs, "metrics": [score.as_dict() for score in system.scores.values()]}
-            for system in self.systems
-        ]
+        systems = []
+        for system in self.systems:
+            metrics = [
+                {
+                    "name": score.metric.name,
+                    "value": score.mean,
+                    "values": [value.value for value in score.values],
+                    "deviation": score.deviation,
+                    "reference_length": score.values[0].reference_length,
+                    "signature": score.values[0].signature,
+                    "higher_is_better": score.metric.higher_is_better,
+                    "used_by": score.metric.used_by,
+                }
+                for score in system.scores.values()
+            ]
+            systems.append({"name": system.name, "runs": system.runs, "metrics": metrics})
+        references = self.test_set.plain.references
         return {
             "schema": SCHEMA,
             "made_by": made_by(),
-            "sentences": len(self.references[0]),
-            "references": len(self.references),
+            "sentences": len(references[0]),
+            "references": len(references),
             "language_pair": self.test_set.language_pair,
             "lower_case": self.lower_case,
             "remarks": list(self.remarks),
@@ -132,7 +125,6 @@ def made_by() -> dict[str, str]:
     return {"fairseq-deep": own, "sacrebleu": version("sacrebleu"), "python": platform.python_version()}
 
 
-@typed
 def score(
     systems: Mapping[str, Outputs],
     references: Sequence[Sequence[str]],
@@ -155,8 +147,8 @@ def score(
         lower_case: lower-case both sides first, as for the tables of IWSLT'14.
 
     Raises:
-        TypeError: an argument is of another type, such as a text where a list of texts is meant.
-        UserError: unequal counts, an unknown metric, a metric without the text it reads, a library not installed.
+        UserError: a text where a list of texts is meant, unequal counts, an unknown metric, a metric without the text
+            it reads, a library not installed.
     """
     tokens = None
     if tokenised_systems is not None and tokenised_references is not None:

@@ -1,41 +1,28 @@
-"""Test whether one system is better than another, by sacreBLEU's paired tests and, over seeds, by Welch's test.
+"""Test whether one system is better than another: paired tests over the sentences, and Welch's t-test over seeds.
 
-A score is uncertain for two reasons, and each needs its own test.
-
-- *Would another test set turn the order?* Paired bootstrap (Koehn 2004) and paired approximate randomisation (Riezler
-  and Maxwell 2005) resample the sentences of two given outputs. sacreBLEU does both.
-- *Would another seed?* With several runs of each system, Welch's t-test on the runs' scores answers it. (Clark et al.
-  2011 show that one run per system is not enough to call a gain real.)
+sacreBLEU makes the paired bootstrap (Koehn 2004) and the paired approximate randomisation (Riezler and Maxwell 2005).
+One run per system is not enough to call a gain real (Clark et al. 2011).
 
 With several runs the paired tests are made for each pair of runs, the k-th of one system with the k-th of the other
-(all pairs if one has more), and the largest p-value counts: the difference is called significant if it is in every
-pair, and in the same direction. (Pairs that contradict each other show nothing, however sure each is: p is 1.) The
-outputs of all runs are *not* concatenated into one long output: that counts every test sentence once for each seed, as
-if the test set were that much larger, and the p-values come out too small.
+(all pairs if one has more). The largest p-value counts, or 1 if two pairs contradict each other. The outputs of all
+runs are *not* concatenated: each test sentence would count once for each seed, and the p-values come out too small.
 
-No p-value is corrected for the number of systems compared, and below a hundred sentences a paired test says little.
+No p-value is corrected for the number of systems compared.
 """
 
 import itertools
-import os
 import statistics
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from unittest import mock
 
 from sacrebleu.significance import PairedTest
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.scoring.metrics import METRICS, Metric
 from fairseq_plugins.tools.scoring.text import Forms, Outputs, Text
 
 T = TypeVar("T")
-
-SEED = 12345
-"""Default seed of sacreBLEU."""
-
 
 TESTS: Mapping[str, tuple[str, str, int]] = {
     "bootstrap": ("paired bootstrap", "bs", 1000),
@@ -83,9 +70,8 @@ def compare(
     tests: Sequence[str] = tuple(TESTS),
     samples: Mapping[str, int] | None = None,
     lower_case: bool = False,
-    seed: int | None = None,
 ) -> tuple[Comparison, ...]:
-    """Test every system against ``baseline`` (by default the first).
+    """Test every system against ``baseline`` (by default the first); SACREBLEU_SEED of the environment is the seed.
 
     Args:
         systems: outputs in the form of text that ``metric`` reads; a list of lists for several runs.
@@ -95,28 +81,20 @@ def compare(
         tests: keys of :data:`TESTS`. Welch's test is added if both systems have several runs.
         samples: resamples or trials by test; by default sacreBLEU's 1000 and 10000.
         lower_case: lower-case both sides first.
-        seed: seed of the random numbers; by default the environment's SACREBLEU_SEED or 12345.
 
     Raises:
-        UserError: unequal counts, or a seed with which sacreBLEU draws other numbers each time.
+        UserError: unequal counts.
     """
     assert metric.sacre is not None
-    value = str(os.environ.get("SACREBLEU_SEED", SEED) if seed is None else seed)
-    if not value.isdecimal() or int(value) == 0:
-        raise UserError(
-            f"the seed of a significance test must be a whole number of at least 1, not '{value}' (SACREBLEU_SEED): "
-            "without one, or with 0, sacreBLEU draws other numbers each time"
-        )
     text = Forms(Text.of(systems, references)).plain
     first = next(iter(systems)) if baseline is None else baseline
     scorer = metric.sacre(lowercase=lower_case)
-    with mock.patch.dict(os.environ, SACREBLEU_SEED=value):
-        return tuple(
-            comparison
-            for name in systems
-            if name != first
-            for comparison in _compare_two(text, name, first, metric.name, scorer, tests, samples or {})
-        )
+    return tuple(
+        comparison
+        for name in systems
+        if name != first
+        for comparison in _compare_two(text, name, first, metric.name, scorer, tests, samples or {})
+    )
 
 
 def _compare_two(

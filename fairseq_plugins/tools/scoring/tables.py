@@ -16,8 +16,9 @@ def as_text(scores: Scores) -> str:
     for metric in scores.metrics:
         values = [str(system.scores[metric.name]) for system in scores.systems]
         rows.append([metric.name, *values, metric.used_by or ABSENT])
+    references = scores.test_set.plain.references
     parts = [
-        f"sentences: {len(scores.references[0])}, references: {len(scores.references)}{case}",
+        f"sentences: {len(references[0])}, references: {len(references)}{case}",
         tabulated(rows, left=(0, len(names) + 1)),
     ]
     if scores.significance:

@@ -30,6 +30,8 @@ class Text:
         """Put sentences in memory together; a system may have one run or a list of them."""
         if not systems or not references:
             raise UserError("a system and a reference are needed, and there is none")
+        if any(isinstance(side, str) for side in (*systems.values(), *references)):
+            raise UserError("give lists of sentences, not a text")
         runs: dict[str, list[list[str]]] = {}
         for name, outputs in systems.items():
             is_one = all(isinstance(sentence, str) for sentence in outputs)

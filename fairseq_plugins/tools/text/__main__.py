@@ -9,8 +9,9 @@ from pkgutil import resolve_name
 
 from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.process import exit_code
-from fairseq_plugins.tools.text.command import Step, call
+from fairseq_plugins.tools.text.command import call
 
+PLACE = "fairseq_plugins.tools.text."
 STEPS: Mapping[str, str] = {
     "unpack": "archives.unpack",
     "ted": "markup.extract_ted",
@@ -43,20 +44,14 @@ def _run(argv: Sequence[str]) -> int:
     if name in ("-h", "--help"):
         print("usage: python -m fairseq_plugins.tools.text STEP [OPTION ...]\n")
         for step in STEPS:
-            summary = " ".join((function_of(step).__doc__ or "").partition("\n\n")[0].split())
+            summary = " ".join((resolve_name(PLACE + STEPS[step]).__doc__ or "").partition("\n\n")[0].split())
             print(f"  {step:<20}  {summary}")
         return 0
     if name not in STEPS:
         raise UserError(unknown_name("step", name, STEPS))
-    if line := call(name, function_of(name), rest):
+    if line := call(name, resolve_name(PLACE + STEPS[name]), rest):
         print(line)
     return 0
-
-
-def function_of(name: str) -> Step:
-    """The function of a step."""
-    step: Step = resolve_name(f"fairseq_plugins.tools.text.{STEPS[name]}")
-    return step
 
 
 if __name__ == "__main__":

@@ -19,9 +19,8 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.sums import QUICK, require_sums
-from fairseq_plugins.tools.pipeline import averaging
 from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of
-from fairseq_plugins.tools.pipeline.decoding import TRANSLATION, configuration_of, test_sets, text_of
+from fairseq_plugins.tools.pipeline.decoding import TRANSLATION, configuration_of, newest, test_sets, text_of
 from fairseq_plugins.tools.pipeline.results import AVERAGED, read_run
 from fairseq_plugins.tools.pipeline.resume import finished
 from fairseq_plugins.tools.pipeline.workspace import settings_in
@@ -63,7 +62,7 @@ def package(args: argparse.Namespace) -> None:
     run = read_run(args.run) if args.run.is_dir() else None
     checkpoint: Path = args.run / AVERAGED if run else args.run
     if run and not checkpoint.is_file():
-        checkpoint = averaging.newest(run.checkpoints)
+        checkpoint = newest(run.checkpoints)
     state = read_checkpoint(checkpoint)
     config = configuration_of(state)
     task = config.get("task", {}).get("_name")

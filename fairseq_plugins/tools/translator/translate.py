@@ -17,7 +17,6 @@ from fairseq_plugins.lines import decoded, grouped, raw_lines, write_lines
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.process import at_once, exit_code, importing, log_as_fairseq_does
 from fairseq_plugins.processor import DEVICES, device_name
-from fairseq_plugins.tools.arguments import typed
 from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.translator.engines import AUTO, FAIRSEQ, CTranslate2Engine, SearchOptions, choose
 from fairseq_plugins.tools.translator.package import checked_search, open_package
@@ -84,11 +83,9 @@ class Translator:
         processes: number of processes that share the work of :meth:`stream`; each loads the model.
 
     Raises:
-        TypeError: an argument has another type.
         UserError: the directory is not a complete package, or an option is not legal.
     """
 
-    @typed
     def __init__(
         self,
         model: str | Path,
@@ -146,13 +143,11 @@ class Translator:
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Translator, **self._given), (self.package.directory.resolve(),)
 
-    @typed
     def translate(self, texts: Iterable[str]) -> list[Translation]:
         """Translate each text of a list, in order."""
         best = (line.candidates[0] for line in self._lines(texts))
         return [Translation(candidate.text, candidate.score) for candidate in best]
 
-    @typed
     def nbest(self, texts: Iterable[str], count: int = 1, alignment: bool = False) -> list[NBest]:
         """Translate each text into its ``count`` best translations, with the log-probability of each token.
 
@@ -181,6 +176,8 @@ class Translator:
         return map_lines(lambda: work, groups, self._options.processes, at_once=1)
 
     def _lines(self, texts: Iterable[str], nbest: int = 1, alignment: bool = False) -> list[NBest]:
+        if isinstance(texts, str):
+            raise UserError("give a list of texts, not a text")
         lines = list(texts)
         encoded = map(self._encode, lines)
         parts = [list(self._text.cut(tokens, self.longest)) if tokens else [] for tokens in encoded]
