@@ -212,7 +212,5 @@ norms_at(
 )
 
 
-@part(Axis.NORM_TYPE, "layer_norm", summary="LayerNorm, as in the original Transformer")
-def plain_module(site: Site | None, design: StackDesign) -> NormFactory:
-    """LayerNorm with gain and bias. Ba et al. 2016, https://arxiv.org/abs/1607.06450."""
-    return layer_norm
+# Ba et al. 2016, https://arxiv.org/abs/1607.06450.
+part(Axis.NORM_TYPE, "layer_norm", summary="LayerNorm, as in the original Transformer")(lambda site, design: layer_norm)

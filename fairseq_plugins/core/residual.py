@@ -126,7 +126,6 @@ def only_branches(design: StackDesign, config: Any) -> list[str]:
     return problems + ([f"{what} --layer-aggregation last, not {history}"] if history != "last" else [])
 
 
-@part(Axis.RESIDUAL, "plain", summary="stream + branch, as in the original Transformer")
-def plain(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """A plain sum at every site."""
-    return {site: PlainResidual() for site in sites}
+part(Axis.RESIDUAL, "plain", summary="stream + branch, as in the original Transformer")(
+    lambda sites, depth, design: {site: PlainResidual() for site in sites}
+)

@@ -10,12 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.initialisation import StackWeights, attentions, linear_maps
 from fairseq_plugins.core.linear_maps import AffineMap
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
-from fairseq_plugins.core.norm import AffineNorm, NormPlace, NormPlaces, no_other_norm
+from fairseq_plugins.core.norm import AffineNorm, NormPlace, no_other_norm
 from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS, sites_of
 
 RELEASED_CROSS_BRANCHES = 12
@@ -86,18 +85,10 @@ def _take_bias_away(linear: nn.Linear) -> None:
     linear.bias = None  # type: ignore[assignment]
 
 
-def branch_factor(branches: int, matrices: int) -> float:
-    """Return the factor on all but the last of a branch's ``matrices``, L^(-1/(2m-2)), L ``branches`` in the model.
-
-    The rule has no factor for a single matrix, which is the last one: 1.
-    """
-    return float(branches ** (-1 / (2 * matrices - 2))) if matrices > 1 else 1.0
-
-
 SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
 
 
-@part(
+part(
     Axis.NORM_POSITION,
     "fixup",
     summary="no LayerNorm; a trained scalar is subtracted before each branch and on top of each stack",
@@ -108,10 +99,7 @@ SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
     conflicts=no_other_norm,
     no_fold="stock fairseq has no Transformer without LayerNorm",
     top=lambda design: lambda width: ScaledShift() if design.stack is Stack.ENCODER else ScalarShift(),
-)
-def place_shifts(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Build a shift before each branch."""
-    return {NormPlace.BEFORE: lambda width: ScalarShift()}
+)(lambda site, depth, design: {NormPlace.BEFORE: lambda width: ScalarShift()})
 
 
 @part(
@@ -124,13 +112,12 @@ def place_shifts(site: Site, depth: int, design: StackDesign) -> NormPlaces:
 def replace_biases(layer: Any, design: StackDesign) -> None:
     """Remove every bias; the two maps of the feed-forward sub-layer get their scalars."""
     layer.fc1, layer.fc2 = LinearThenShift(layer.fc1), ShiftThenLinear(layer.fc2)
-    for module in list(layer.modules()):
-        if isinstance(module, Attention):
-            for projection in (module.q_proj, module.k_proj, module.v_proj):
-                # Neither trained nor stored: stock attention concatenates these three biases.
-                if projection.bias is not None:
-                    del projection.bias
-                    projection.register_buffer("bias", torch.zeros(projection.out_features), persistent=False)
+    for module in attentions([layer]):
+        for projection in (module.q_proj, module.k_proj, module.v_proj):
+            # Neither trained nor stored: stock attention concatenates these three biases.
+            if projection.bias is not None:
+                del projection.bias
+                projection.register_buffer("bias", torch.zeros(projection.out_features), persistent=False)
     for _, linear in linear_maps(layer):
         if isinstance(linear.bias, nn.Parameter):
             _take_bias_away(linear)
@@ -148,7 +135,8 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Zero the last matrices and an untied output projection; scale the other matrices by their factor.
 
     L counts the branches that exist, 2 N + 3 M in a translation model with softmax attention. A branch that does not
-    end in a linear map has all its matrices scaled and none at zero.
+    end in a linear map has all its matrices scaled and none at zero. The factor is L^(-1/(2m-2)) for a branch of m
+    matrices. The rule has none for a single matrix, which is the last one: 1.
     """
     for layer in weights.layers:
         for site in sites_of(layer):
@@ -156,7 +144,8 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
             maps = [layer.fc1, layer.fc2] if branch is None else [linear for _, linear in linear_maps(branch)]
             last = layer.fc2 if branch is None else getattr(branch, "out_proj", None)
             released = site is Site.CROSS and design.options.fixup_rule == "released"
-            factor = branch_factor(RELEASED_CROSS_BRANCHES if released else weights.branches, len(maps))
+            branches = RELEASED_CROSS_BRANCHES if released else weights.branches
+            factor = float(branches ** (-1 / (2 * len(maps) - 2))) if len(maps) > 1 else 1.0
             for linear in maps:
                 linear.weight.mul_(0.0 if linear is last else factor)
     if weights.output is not None:

@@ -134,11 +134,8 @@ class SpectralLinear(AffineMap):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
         # On a GPU the factor would only be known after waiting for the device; compiled code cannot read it at all.
-        if not (self.is_fixed or x.is_cuda or torch.compiler.is_compiling()):
-            return self._scaled_product(x)
-        return F.linear(x, self.matrix(), self.bias)
-
-    def _scaled_product(self, x: Tensor) -> Tensor:
+        if self.is_fixed or x.is_cuda or torch.compiler.is_compiling():
+            return F.linear(x, self.matrix(), self.bias)
         sigma, v, u = self._follow(self.weight.detach())
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype

@@ -103,29 +103,27 @@ class RunningAverage(FairseqIncrementalState, nn.Module):
         return incremental_state
 
 
-def average_feed_forward(width: int, ffn_width: int, activation_dropout: float) -> nn.Module:
-    """Make W_2 dropout(relu(W_1 a + b_1)) + b_2 with W_1 ``(F, C)``. Shapes ``(T, B, C)``.
-
-    Always relu, as in the paper, for any activation of the layer's own feed-forward sub-layer.
-    """
-    fc1, fc2 = nn.Linear(width, ffn_width), nn.Linear(ffn_width, width)
-    dropout = FairseqDropout(activation_dropout, module_name="AverageFeedForward")
-    return nn.Sequential(OrderedDict(fc1=fc1, relu=nn.ReLU(), activation_dropout_module=dropout, fc2=fc2))
-
-
 class AverageAttention(nn.Module):
     """sigmoid(i) * z + sigmoid(f) * g with [i; f] = W [z; g] + b; g is the mean of the inputs z so far.
 
     Zhang, Xiong and Su, ACL 2018, https://arxiv.org/abs/1805.00631, equations 1 to 3; with an ``ffn_width`` g is the
     output of a feed-forward network for the mean. W, ``(2C, 2C)``, is drawn from Xavier's uniform distribution and b
-    starts at zero. ``heads`` is kept because layers read the number from their self-attention.
+    starts at zero. ``heads`` is kept because layers read the number from their self-attention; ``unused`` are further
+    arguments of an attention. The network always has relu, as in the paper, for any activation of the layer's own.
     """
 
-    def __init__(self, width: int, heads: int, ffn_width: int = 0, activation_dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, heads: int, ffn_width: int = 0, activation_dropout: float = 0.0, **unused: Any
+    ) -> None:
         super().__init__()
         self.num_heads, self.head_dim = heads, width // heads
         self.average = RunningAverage()
-        self.ffn = average_feed_forward(width, ffn_width, activation_dropout) if ffn_width else nn.Identity()
+        self.ffn: nn.Module = nn.Identity()
+        if ffn_width:
+            fc1, fc2 = nn.Linear(width, ffn_width), nn.Linear(ffn_width, width)
+            dropout = FairseqDropout(activation_dropout, module_name="AverageFeedForward")
+            parts = OrderedDict(fc1=fc1, relu=nn.ReLU(), activation_dropout_module=dropout, fc2=fc2)
+            self.ffn = nn.Sequential(parts)
         self.gate = nn.Linear(2 * width, 2 * width)
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
