@@ -89,13 +89,6 @@ def draw_cross_attention_apart(weights: StackWeights) -> None:
             module.xavier_input_gain = 1.0
 
 
-def without_cross_attention(design: StackDesign, config: Any) -> list[str]:
-    """Refuse ``xavier_apart`` where it would equal ``xavier``."""
-    if not config.no_cross_attention:
-        return []
-    return ["--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier"]
-
-
 part(Axis.INIT, "keep", summary="the base initialisation, unchanged")(lambda weights, design: None)
 part(Axis.BASE_INIT, "fairseq", summary="what fairseq draws today")(lambda weights, design: None)
 
@@ -143,7 +136,11 @@ def xavier_biased(weights: StackWeights, design: StackDesign) -> None:
     Axis.BASE_INIT,
     "xavier_apart",
     summary="xavier, but q, k and v of the cross-attention are three matrices of gain 1: DS-Init's Post-LN",
-    conflicts=without_cross_attention,
+    conflicts=lambda design, config: (
+        ["--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier"]
+        if config.no_cross_attention
+        else []
+    ),
 )
 def xavier_apart(weights: StackWeights, design: StackDesign) -> None:
     """Draw as :func:`xavier` does, with :func:`draw_cross_attention_apart`."""

@@ -68,18 +68,6 @@ def at_each_site(name: str, shape: str, initial: str, buffer: bool = False) -> t
     return tuple(NewParameter(f"{site.value}_residual.{name}", shape, initial, buffer) for site in Site)
 
 
-class PlainResidual(Residual):
-    """stream + branch. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
-
-    def stream_scale(self) -> Tensor | None:
-        """Return a scale of 1."""
-        return torch.ones(1)
-
-    def branch_scale(self) -> Tensor | None:
-        """Return a scale of 1."""
-        return torch.ones(1)
-
-
 class ConstantSum(Residual):
     """a * stream + b * branch with constants, which are not in the state dict. Shapes ``(T, B, C)``."""
 
@@ -104,6 +92,12 @@ class ConstantSum(Residual):
     def branch_scale(self) -> Tensor | None:
         """Return the constant, ``(1)``."""
         return torch.full((1,), self.branch) if self.stream == 1 else None
+
+
+class PlainResidual(ConstantSum):
+    """stream + branch. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
+
+    forward = Residual.forward
 
 
 def needs_norm_after(design: StackDesign, config: Any) -> list[str]:

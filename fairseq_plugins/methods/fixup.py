@@ -22,35 +22,21 @@ RELEASED_CROSS_BRANCHES = 12
 
 
 class ScalarShift(AffineNorm):
-    """x - b with one trained scalar b that starts at 0. Any shape."""
+    """s (x - b) with trained scalars that start at 1 and 0; s is 1 unless ``scaled``. Any shape."""
 
-    def __init__(self) -> None:
+    def __init__(self, scaled: bool = False) -> None:
         super().__init__()
         self.shift = nn.Parameter(torch.zeros(1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Subtract the shift from ``(..., C)``."""
-        return x - self.shift
-
-    def affine(self) -> tuple[Tensor, Tensor]:
-        """Return scale 1 and shift -b."""
-        return torch.ones_like(self.shift), -self.shift
-
-
-class ScaledShift(ScalarShift):
-    """s (x - b) with trained scalars that start at 1 and 0. Any shape."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1))
+        self.scale = nn.Parameter(torch.ones(1)) if scaled else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Shift ``(..., C)``, then scale it."""
-        return self.scale * (x - self.shift)
+        return x - self.shift if self.scale is None else self.scale * (x - self.shift)
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """S and -s b."""
-        return self.scale, -self.scale * self.shift
+        """Return scale s and shift -s b."""
+        scale = torch.ones_like(self.shift) if self.scale is None else self.scale
+        return scale, -scale * self.shift
 
 
 class LinearThenShift(AffineMap):
@@ -98,7 +84,7 @@ part(
     ),
     conflicts=no_other_norm,
     no_fold="stock fairseq has no Transformer without LayerNorm",
-    top=lambda design: lambda width: ScaledShift() if design.stack is Stack.ENCODER else ScalarShift(),
+    top=lambda design: lambda width: ScalarShift(scaled=design.stack is Stack.ENCODER),
 )(lambda site, depth, design: {NormPlace.BEFORE: lambda width: ScalarShift()})
 
 

@@ -1,19 +1,10 @@
 """T-Fixup: no LayerNorm and no warm-up; embeddings, values, outputs and feed-forward start smaller in deeper stacks."""
 
-from typing import Any
-
 from torch import nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, attentions
 from fairseq_plugins.core.method import Axis, Option, Stack, method, part
-
-
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse language models: the constants are for an encoder-decoder; nobody has derived any for a decoder alone."""
-    if design.encoder_layers > 0:
-        return []
-    return ["--init t_fixup has no published rule for a language model: choose another --init"]
 
 
 @part(
@@ -23,7 +14,12 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     options=(
         Option("t_fixup_rule", "paper", "Xavier's gain of q and k: 1, or 1/sqrt(2) as released", ("paper", "released")),
     ),
-    conflicts=conflicts,
+    # The constants are for an encoder-decoder; nobody has derived any for a decoder alone.
+    conflicts=lambda design, config: (
+        ["--init t_fixup has no published rule for a language model: choose another --init"]
+        if design.encoder_layers == 0
+        else []
+    ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Scale the matrices of the layers and the token table; biases and positions are unchanged.
