@@ -44,7 +44,6 @@ class LinearThenShift(AffineMap):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__(linear)
-        _take_bias_away(self)
         self.shift = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -63,12 +62,6 @@ class ShiftThenLinear(LinearThenShift):
         """Map ``(..., in)`` to ``(..., out)``."""
         # Autograd then keeps x, which the activation below keeps anyway, and not x - b besides.
         return F.linear(x, self.weight, -self.shift * self.weight.sum(dim=1))
-
-
-def _take_bias_away(linear: nn.Linear) -> None:
-    """Set the bias to None as a plain attribute: fairseq's trainer logs parameters that are None as shared ones."""
-    del linear.bias
-    linear.bias = None  # type: ignore[assignment]
 
 
 SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
@@ -106,7 +99,9 @@ def replace_biases(layer: Any, design: StackDesign) -> None:
                 projection.register_buffer("bias", torch.zeros(projection.out_features), persistent=False)
     for _, linear in linear_maps(layer):
         if isinstance(linear.bias, nn.Parameter):
-            _take_bias_away(linear)
+            del linear.bias
+            # A plain attribute: fairseq's trainer logs parameters that are None as shared ones.
+            linear.bias = None  # type: ignore[assignment]
 
 
 @part(

@@ -24,13 +24,6 @@ def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor,
     return (values.float() * valid).cumsum(dim=0), valid.cumsum(dim=0)
 
 
-def blank_pads(average: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Set the rows of pads to zero, as in the released code."""
-    if padding_mask is None:
-        return average
-    return average.masked_fill(padding_mask.transpose(0, 1).unsqueeze(-1), 0.0)
-
-
 def causal_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Return the mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero.
 
@@ -46,13 +39,6 @@ def causal_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
     average = (weights @ (values * valid).reshape(length, batch * width)).view(length, batch, width)
     counts = valid.float().cumsum(dim=0).clamp(min=1)
     return average * (valid * (steps.unsqueeze(-1) / counts).type_as(values))
-
-
-def full_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Return the mean over all valid positions, for each of them: whole-sequence attention without a future mask."""
-    totals, counts = running_totals(values, padding_mask)
-    average = (totals[-1:] / counts[-1:].clamp(min=1)).type_as(values).expand(values.size(0), -1, -1)
-    return blank_pads(average, padding_mask)
 
 
 class RunningAverage(FairseqIncrementalState, nn.Module):
@@ -83,14 +69,20 @@ class RunningAverage(FairseqIncrementalState, nn.Module):
         Returns:
             ``(T, B, C)``, zero in the rows of pads.
         """
-        if incremental_state is None:
-            return (causal_average if causal else full_average)(values, padding_mask)
+        if incremental_state is None and causal:
+            return causal_average(values, padding_mask)
         totals, counts = running_totals(values, padding_mask)
-        state = self.get_incremental_state(incremental_state, "average_state")
-        if state is not None:
-            totals, counts = totals + state["sum"], counts + state["count"]
-        self.set_incremental_state(incremental_state, "average_state", {"sum": totals[-1], "count": counts[-1]})
-        return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
+        if incremental_state is None:
+            totals, counts = totals[-1:], counts[-1:]
+        else:
+            state = self.get_incremental_state(incremental_state, "average_state")
+            if state is not None:
+                totals, counts = totals + state["sum"], counts + state["count"]
+            self.set_incremental_state(incremental_state, "average_state", {"sum": totals[-1], "count": counts[-1]})
+        average = (totals / counts.clamp(min=1)).type_as(values).expand(values.size(0), -1, -1)
+        if padding_mask is None:
+            return average
+        return average.masked_fill(padding_mask.transpose(0, 1).unsqueeze(-1), 0.0)
 
     def reorder_incremental_state(
         self, incremental_state: dict[str, dict[str, Tensor | None]] | None, new_order: Tensor
