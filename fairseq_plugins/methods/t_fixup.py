@@ -30,13 +30,13 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     """
     small = (9 * design.layers) ** -0.25
     factor = 0.67 * design.layers**-0.25 if design.stack is Stack.ENCODER else small
-    for module in attentions(weights.layers):
-        gain = module.xavier_input_gain if module.qkv_same_dim else 1.0
-        module.out_proj.weight.mul_(factor)
-        module.v_proj.weight.mul_(factor / gain)
+    for attention in attentions(weights.layers):
+        gain = attention.xavier_input_gain if attention.qkv_same_dim else 1.0
+        attention.out_proj.weight.mul_(factor)
+        attention.v_proj.weight.mul_(factor / gain)
         if design.options.t_fixup_rule == "paper":
-            module.q_proj.weight.div_(gain)
-            module.k_proj.weight.div_(gain)
+            attention.q_proj.weight.div_(gain)
+            attention.k_proj.weight.div_(gain)
     for layer in weights.layers:
         for linear in (layer.fc1, layer.fc2):
             linear.weight.mul_(factor)

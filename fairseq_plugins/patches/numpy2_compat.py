@@ -17,7 +17,7 @@ def apply() -> None:
         older = ModuleType("numpy")
         vars(older).update(
             compat=SimpleNamespace(long=int),
-            percentile=lambda *args, interpolation: np.percentile(*args, method=interpolation),
+            percentile=lambda *args, interpolation: np.percentile(*args, method=interpolation),  # type: ignore[call-overload]
             __getattr__=functools.partial(getattr, np),  # all other names
         )
         for module in (data_utils, language_pair_dataset, token_block_dataset):
