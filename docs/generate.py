@@ -22,7 +22,8 @@ from torch import Tensor, nn
 import fairseq_plugins  # noqa: F401  (patches fairseq and registers the methods)
 from fairseq_plugins import patches
 from fairseq_plugins.checkpoints.fold import obstacles
-from fairseq_plugins.core.architectures import fill_architecture, method_preset, preset_of, stock_sizes
+from fairseq_plugins.core.architectures import method_preset, preset_of, stock_sizes
+from fairseq_plugins.core.architectures import refusals as refusals_in
 from fairseq_plugins.core.config import UNSUPPORTED, design_of, value_of
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family
@@ -32,7 +33,7 @@ from fairseq_plugins.core.model import DEPTHS, SIZES, TRANSLATION, DeepTransform
 from fairseq_plugins.core.norm import AffineNorm, ScaledLayerNorm
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
-from fairseq_plugins.errors import UserError, flag
+from fairseq_plugins.errors import flag
 from fairseq_plugins.tables import markdown_table
 from fairseq_plugins.tools.pipeline.published import ROWS, PublishedRow, rows_by_table
 
@@ -85,15 +86,6 @@ def architecture_presets(family: Family, method: Method | None) -> dict[str, dic
         known = {name: preset[name] for name in family.presettable if name in preset}
         presets[suffix] = {**stock_sizes(family, stock_arch, known), **preset}
     return presets
-
-
-def refusals_in(config_class: Any, method: Method) -> list[str]:
-    """Return why a family cannot have ``method``; empty if it can."""
-    try:
-        fill_architecture(config_class, method, "", Namespace())
-    except UserError as error:
-        return list(error.problems)
-    return []
 
 
 def tiny_model(method: Method, **settings: Any) -> DeepTransformerModel:

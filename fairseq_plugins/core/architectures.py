@@ -94,6 +94,15 @@ def fill_architecture(config_class: Any, method: Method | None, suffix: str, con
     resolve(plain_namespace(config, config_class), family)
 
 
+def refusals(config_class: Any, method: Method) -> list[str]:
+    """Return why a family cannot have ``method``; empty if it can."""
+    try:
+        fill_architecture(config_class, method, "", Namespace())
+    except UserError as error:
+        return list(error.problems)
+    return []
+
+
 def register_family(model: Any) -> None:
     """Register a model and the architectures of its family with fairseq. Call after the methods are imported.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_plugins.core.architectures import fill_architecture
+from fairseq_plugins.core.architectures import refusals
 from fairseq_plugins.core.config import SIZE_FIELDS, plain_namespace, resolve
 from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel as LM
@@ -39,8 +39,8 @@ def test_methods_that_make_no_language_model_are_refused_when_they_are_asked_for
         by_parts = problems_of(tiny, "deep_transformer_lm", **axes)
         assert problems_of(settings, f"{method}_transformer_lm_gpt") == by_parts
     foreign = Method("", "", "", "", options={"encoder_layers": 30})
-    problems = problems_of(fill_architecture, LM.config_class, foreign, "", argparse.Namespace())
-    assert problems == ("deep_transformer_lm has no setting 'encoder_layers'",)
+    config_class = LM.config_class
+    assert refusals(config_class, foreign) == ["deep_transformer_lm has no setting 'encoder_layers'"]
 
 
 def test_choices_and_depths_of_translation() -> None:
