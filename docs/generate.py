@@ -24,7 +24,7 @@ from fairseq_plugins import patches
 from fairseq_plugins.checkpoints.fold import obstacles
 from fairseq_plugins.core.architectures import method_preset, preset_of, stock_sizes
 from fairseq_plugins.core.architectures import refusals as refusals_in
-from fairseq_plugins.core.config import UNSUPPORTED, design_of, option_values, value_of
+from fairseq_plugins.core.config import UNSUPPORTED, design_of, value_of
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
@@ -214,9 +214,8 @@ def _objections(config: Namespace) -> list[str]:
     """Return the messages of all parts of a configuration about the others."""
     messages = []
     for stack in Stack:
-        parts = {axis: find_part(axis, value_of(config, axis.value, stack)) for axis in Axis}
-        design = design_of(config, stack, parts, option_values(config, stack))
-        messages += [message for part in parts.values() for message in part.conflicts(design, config)]
+        design = design_of(config, stack)
+        messages += [message for part in design.parts.values() for message in part.conflicts(design, config)]
     return messages
 
 

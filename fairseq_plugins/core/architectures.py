@@ -25,7 +25,8 @@ def stock_sizes(family: Family, arch: str, user_values: Mapping[str, Any] | None
     """Return the presettable settings, as fairseq's architecture ``arch`` completes those that the user has set."""
     filled = Namespace(**(user_values or {}))
     ARCH_CONFIG_REGISTRY[arch](filled)
-    return {name: getattr(filled, name, family.defaults[name]) for name in family.presettable}
+    values = {name: getattr(filled, name, stock.default) for name, _, stock in family.stock}
+    return {name: values[name] for name in family.presettable}
 
 
 def method_preset(method: Method | None) -> Preset:

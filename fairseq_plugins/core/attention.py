@@ -155,7 +155,4 @@ def needs_cross_attention(design: StackDesign, config: Any) -> list[str]:
     return [f"{lives}, which language models and --no-cross-attention lack: use --attention softmax"]
 
 
-@part(Axis.ATTENTION, "softmax", summary="stock multi-head softmax attention")
-def softmax(depth: int, design: StackDesign) -> AttentionPlan:
-    """Plan stock attention at every site."""
-    return AttentionPlan()
+part(Axis.ATTENTION, "softmax", summary="stock multi-head softmax attention")(lambda depth, design: AttentionPlan())

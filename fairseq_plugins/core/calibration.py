@@ -6,13 +6,15 @@ copies of the parameters back at the first step. Buffers are saved, so that the 
 """
 
 import contextlib
+import functools
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from fairseq.modules import LayerDropModuleList
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from fairseq_plugins.core.residual import Residual
 
@@ -56,6 +58,11 @@ def pending(model: nn.Module) -> bool:
     return any(float(m.calibrated) < 0.5 for m in model.modules() if isinstance(m, Calibrated))
 
 
+def _see(carried: dict[str, float], residual: Any, inputs: tuple[Tensor, ...]) -> None:
+    branch, stream, _ = inputs
+    carried["value"] = residual.observe(branch, stream, carried["value"])
+
+
 def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Callable[[], object]) -> None:
     """Run ``forward`` once under observation.
 
@@ -66,26 +73,17 @@ def calibrate(stacks: list[tuple[str, nn.Module]], model: nn.Module, forward: Ca
     """
     device = next(model.parameters()).device
     forked = [device] if device.type == "cuda" else []
+    observers = [[m for m in stack.modules() if isinstance(m, Calibrated)] for _, stack in stacks]
     with torch.no_grad(), torch.random.fork_rng(devices=forked), contextlib.ExitStack() as after:
         for layers in model.modules():
             if isinstance(layers, LayerDropModuleList):  # a skipped layer would never be calibrated
                 after.callback(setattr, layers, "p", layers.p)
                 layers.p = -1.0
-        for handle in (handle for _, stack in stacks for handle in _observers(stack)):
-            after.callback(handle.remove)
+        for of_stack in observers:
+            see = functools.partial(_see, {"value": 1.0})
+            for residual in of_stack:
+                after.callback(residual.register_forward_pre_hook(see).remove)
         forward()
-        for m in (module for _, stack in stacks for module in stack.modules()):
-            if isinstance(m, Calibrated):
-                m.settle()
-                m.calibrated.fill_(1.0)
-
-
-def _observers(stack: nn.Module) -> list[RemovableHandle]:
-    carried = {"value": 1.0}
-
-    def see(residual: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        assert isinstance(residual, Calibrated)
-        branch, stream, _ = inputs
-        carried["value"] = residual.observe(branch, stream, carried["value"])
-
-    return [m.register_forward_pre_hook(see) for m in stack.modules() if isinstance(m, Calibrated)]
+        for residual in itertools.chain(*observers):
+            residual.settle()
+            residual.calibrated.fill_(1.0)

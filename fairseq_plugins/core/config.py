@@ -7,7 +7,7 @@ built. Its flat dataclass is made in :mod:`fairseq_plugins.core.fields`.
 import contextlib
 import math
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
@@ -78,38 +78,6 @@ def value_of(config: Namespace, name: str, stack: Stack) -> str:
     return values[-1 if stack is Stack.DECODER else 0]
 
 
-def choose(config: Namespace, stack: Stack) -> dict[Axis, Part]:
-    """Return the parts of one stack, by axis.
-
-    Raises:
-        UserError: names that are not registered, all together, each with the nearest legal one.
-    """
-    parts: dict[Axis, Part] = {}
-    problems: list[str] = []
-    for axis in Axis:
-        with _noting(problems):
-            parts[axis] = find_part(axis, value_of(config, axis.value, stack))
-    if problems:
-        raise UserError(problems)
-    return parts
-
-
-def option_values(config: Namespace, stack: Stack) -> SimpleNamespace:
-    """Return every option's value for one stack, in its type.
-
-    Raises:
-        UserError: values that are not legal, all together.
-    """
-    values = SimpleNamespace()
-    problems: list[str] = []
-    for option in all_options():
-        with _noting(problems):
-            setattr(values, option.name, _option_value(config, option, stack))
-    if problems:
-        raise UserError(problems)
-    return values
-
-
 def _option_value(config: Namespace, option: Option, stack: Stack) -> Any:
     text = value_of(config, option.name, stack)
     if option.choices:
@@ -138,36 +106,32 @@ def _noting(problems: list[str]) -> Iterator[None]:
         problems += error.problems
 
 
-def _size_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
+def _number_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
     problems = []
-    for stack in stacks:
-        of = stack.value
+    for of in (stack.value for stack in stacks):
         sizes = {f"{of}_{name}": getattr(config, f"{of}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim")}
         problems += [f"{flag(name)} must be at least 1, not {value}" for name, value in sizes.items() if value < 1]
         width, heads = sizes[f"{of}_embed_dim"], getattr(config, f"{of}_attention_heads")
         if heads < 1 or width % heads:
             problems.append(f"--{of}-embed-dim {width} is not a multiple of --{of}-attention-heads {heads}")
-    return problems
-
-
-def _rate_problems(config: Namespace) -> list[str]:
     rates = ["dropout", "attention_dropout", "activation_dropout", "relu_dropout", "adaptive_softmax_dropout"]
     rates += ["embedding_dropout", "encoder_layerdrop", "decoder_layerdrop"]
-    return [
-        f"{flag(name)} must be at least 0 and below 1, not {getattr(config, name)}"
-        for name in rates
-        if not 0 <= (getattr(config, name) or 0) < 1
+    values = {name: getattr(config, name) for name in rates}
+    return problems + [
+        f"{flag(name)} must be at least 0 and below 1, not {value}"
+        for name, value in values.items()
+        if not 0 <= (value or 0) < 1
     ]
 
 
-def _idle_problems(chosen: Mapping[Stack, Mapping[Axis, Part]], options: Mapping[Stack, SimpleNamespace]) -> list[str]:
+def _idle_problems(designs: Collection[StackDesign]) -> list[str]:
     """Options that were set but that no part of either stack reads."""
-    read = {option for parts in chosen.values() for part in parts.values() for option in part.options}
+    read = {option for design in designs for part in design.parts.values() for option in part.options}
     problems = []
     for option in all_options():
         if option.name in GENERAL_OPTIONS:
             continue
-        is_set = any(getattr(values, option.name) != option.default for values in options.values())
+        is_set = any(getattr(design.options, option.name) != option.default for design in designs)
         if is_set and option not in read:
             owners = [part for parts in PARTS.values() for part in parts.values() if option in part.options]
             names = " and ".join(f"{flag(part.axis.value)} {part.name}" for part in owners)
@@ -194,14 +158,11 @@ def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> 
 
 def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
     """Two different values for a model with only one stack."""
-    if len(stacks) > 1:
-        return []
     names = [*(axis.value for axis in Axis), *(option.name for option in all_options())]
-    values = {name: {value.strip() for value in str(getattr(config, name)).split(",")} for name in names}
     return [
         f"{flag(name)} takes one value here, not {getattr(config, name)}: the model has only a {stacks[0].value}"
         for name in names
-        if len(values[name]) > 1
+        if len(stacks) == 1 and len({value.strip() for value in str(getattr(config, name)).split(",")}) > 1
     ]
 
 
@@ -212,21 +173,13 @@ def resolve(config: Namespace, family: Family) -> dict[Stack, StackDesign]:
         UserError: every problem of the configuration, all reported together, before a module is built.
     """
     stacks, problems = family.stacks, family.problems(config)
-    chosen: dict[Stack, dict[Axis, Part]] = {}
-    options: dict[Stack, SimpleNamespace] = {}
-    for stack in stacks:
-        with _noting(problems):
-            chosen[stack] = choose(config, stack)
-        with _noting(problems):
-            options[stack] = option_values(config, stack)
-    problems += _size_problems(config, stacks) + _rate_problems(config)
-    problems += _one_stack_problems(config, stacks)
-    if len(chosen) == len(options) == len(stacks):
-        problems += _idle_problems(chosen, options)
     designs: dict[Stack, StackDesign] = {}
     for stack in stacks:
-        if stack in chosen and stack in options:
-            designs[stack] = design_of(config, stack, chosen[stack], options[stack], designs.get(Stack.ENCODER))
+        with _noting(problems):
+            designs[stack] = design_of(config, stack, designs.get(Stack.ENCODER))
+    problems += _number_problems(config, stacks) + _one_stack_problems(config, stacks)
+    if len(designs) == len(stacks):
+        problems += _idle_problems(designs.values())
     problems += _stock_problems(config, designs)
     for design in designs.values():
         for part in design.parts.values():
@@ -236,14 +189,23 @@ def resolve(config: Namespace, family: Family) -> dict[Stack, StackDesign]:
     return designs
 
 
-def design_of(
-    config: Namespace,
-    stack: Stack,
-    parts: Mapping[Axis, Part],
-    options: SimpleNamespace,
-    below: StackDesign | None = None,
-) -> StackDesign:
-    """Return the design of one stack, a decoder above the stack ``below``."""
+def design_of(config: Namespace, stack: Stack, below: StackDesign | None = None) -> StackDesign:
+    """Return the design of one stack, a decoder above the stack ``below``.
+
+    Raises:
+        UserError: names of parts and values of options that are not legal, all together, each with the nearest one.
+    """
+    parts: dict[Axis, Part] = {}
+    options = SimpleNamespace()
+    problems: list[str] = []
+    for axis in Axis:
+        with _noting(problems):
+            parts[axis] = find_part(axis, value_of(config, axis.value, stack))
+    for option in all_options():
+        with _noting(problems):
+            setattr(options, option.name, _option_value(config, option, stack))
+    if problems:
+        raise UserError(problems)
     return StackDesign(
         stack=stack,
         parts=parts,

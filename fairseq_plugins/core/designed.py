@@ -1,7 +1,6 @@
 """Code that all models share: configuration to designs, first weights, first batch."""
 
 from argparse import Namespace
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -43,10 +42,25 @@ class DesignedModel(BaseFairseqModel):
         return flat, nested_config(flat, resolve(flat, cls.family))
 
     def init_weights(self) -> None:
-        """Draw the first weights."""
+        """Draw the first weights, the encoder's first."""
+        branches = sum(isinstance(module, Residual) for module in self.modules())
+        encoder, decoder = getattr(self, "encoder", None), self.decoder
+        source, target, output = getattr(encoder, "embed_tokens", None), decoder.embed_tokens, decoder.output_projection
+        # An adaptive input has several tables, and an adaptive softmax has no projection.
+        tied = output is not None and output.weight is getattr(target, "weight", None)
         with torch.no_grad():
-            for stack, weights in stack_weights(self):
-                initialise(weights, stack.design)
+            # The children of a list are all layers: with LayerDrop an iteration leaves some out, in a new model too.
+            if encoder is not None:
+                layers = list(encoder.layers.children())
+                initialise(StackWeights(layers, source, None, branches, encoder.layer_norm), encoder.design)
+            weights = StackWeights(
+                list(decoder.layers.children()),
+                embedding=None if source is not None and target.weight is source.weight else target,
+                output=None if tied else output,
+                branches=branches,
+                top_norm=decoder.layer_norm,
+            )
+            initialise(weights, decoder.design)
         self.scaled_parameters = sum(bool(factors_of(parameter)) for parameter in self.parameters())
 
     def stacks(self) -> list[tuple[str, Any]]:
@@ -70,10 +84,9 @@ class DesignedModel(BaseFairseqModel):
         self.data_seen = True
 
     def run_stacks(self, *inputs: Any) -> None:
-        """Run :meth:`forward` up to the output projection."""
+        """Run :meth:`forward` up to the output projection; ``inputs`` are the encoder's, then the decoder's."""
         *source, target = inputs
-        encoder_out = self.encoder(*source)
-        self.decoder(target, encoder_out=encoder_out, features_only=True)
+        self.decoder(target, encoder_out=self.encoder(*source) if source else None, features_only=True)
 
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
@@ -81,27 +94,3 @@ class DesignedModel(BaseFairseqModel):
         """Load as fairseq does; the new buffers then tell whether data has been seen."""
         self.data_seen = False
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
-
-
-def stack_weights(model: DesignedModel) -> Iterator[tuple[Any, StackWeights]]:
-    """Yield each stack with its weights, the encoder first."""
-    branches = sum(isinstance(module, Residual) for module in model.modules())
-    encoder, decoder = getattr(model, "encoder", None), model.decoder
-    # The children of a list are all layers: with LayerDrop an iteration leaves some out, in a new model too.
-    source = getattr(encoder, "embed_tokens", None)
-    if encoder is not None:
-        layers = list(encoder.layers.children())
-        yield encoder, StackWeights(layers, source, branches=branches, top_norm=encoder.layer_norm)
-    target, output = decoder.embed_tokens, decoder.output_projection
-    # An adaptive input has several tables, and an adaptive softmax has no projection.
-    tied = output is not None and output.weight is getattr(target, "weight", None)
-    yield (
-        decoder,
-        StackWeights(
-            list(decoder.layers.children()),
-            embedding=None if source is not None and target.weight is source.weight else target,
-            output=None if tied else output,
-            branches=branches,
-            top_norm=decoder.layer_norm,
-        ),
-    )

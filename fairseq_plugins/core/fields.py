@@ -104,11 +104,6 @@ class Family:
             for of_depth, depth in self.depths.items()
         }
 
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """Defaults of the stock settings in fairseq."""
-        return {name: stock.default for name, _, stock in self.stock}
-
 
 def flat_fields(config: type[FairseqDataclass], nested: Mapping[str, type[Any]] | None = None) -> tuple[Field, ...]:
     """Return every setting of a fairseq dataclass; those of ``nested`` dataclasses have the group's name in front."""

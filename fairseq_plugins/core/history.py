@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, part
 from fairseq_plugins.core.norm import layer_norms
 
@@ -52,7 +51,4 @@ def mixing_weights(stack: Any) -> Tensor:
     return torch.stack(rows)
 
 
-@part(Axis.LAYER_AGGREGATION, "last", summary="the output of the layer below")
-def build_last(design: StackDesign) -> History:
-    """The history of a plain Transformer."""
-    return LastState()
+part(Axis.LAYER_AGGREGATION, "last", summary="the output of the layer below")(lambda design: LastState())

@@ -58,6 +58,11 @@ def linear_maps(layer: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
             yield name, module
 
 
+def attentions(layers: Iterable[nn.Module]) -> list[Attention]:
+    """Return every softmax attention of ``layers``."""
+    return [module for layer in layers for module in layer.modules() if isinstance(module, Attention)]
+
+
 def scale_rates(parameters: Iterable[nn.Parameter], **factors: float) -> None:
     """Set multipliers of ``lr`` or ``eps`` of parameters; training/param_groups.py applies them."""
     named = {name: factor for name, factor in factors.items() if factor != 1}
@@ -77,25 +82,15 @@ def draw_cross_attention_apart(weights: StackWeights) -> None:
     DS-Init's authors draw them so, but those of self-attention as one matrix: func.dot_attention of
     github.com/bzhangGo/zero.
     """
-    for layer in weights.layers:
-        for module in layer.modules():
-            if isinstance(module, Attention) and module.encoder_decoder_attention and module.qkv_same_dim:
-                for projection in (module.q_proj, module.k_proj, module.v_proj):
-                    projection.weight.div_(module.xavier_input_gain)
-                module.xavier_input_gain = 1.0
+    for module in attentions(weights.layers):
+        if module.encoder_decoder_attention and module.qkv_same_dim:
+            for projection in (module.q_proj, module.k_proj, module.v_proj):
+                projection.weight.div_(module.xavier_input_gain)
+            module.xavier_input_gain = 1.0
 
 
-def without_cross_attention(design: StackDesign, config: Any) -> list[str]:
-    """Refuse ``xavier_apart`` where it would equal ``xavier``."""
-    if not config.no_cross_attention:
-        return []
-    return ["--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier"]
-
-
-@part(Axis.INIT, "keep", summary="the base initialisation, unchanged")
-@part(Axis.BASE_INIT, "fairseq", summary="what fairseq draws today")
-def keep(weights: StackWeights, design: StackDesign) -> None:
-    """Keep the weights as the base initialisation drew them."""
+part(Axis.INIT, "keep", summary="the base initialisation, unchanged")(lambda weights, design: None)
+part(Axis.BASE_INIT, "fairseq", summary="what fairseq draws today")(lambda weights, design: None)
 
 
 @part(Axis.BASE_INIT, "xavier", summary="Xavier uniform, zero biases: what the papers assume")
@@ -105,13 +100,13 @@ def xavier(weights: StackWeights, design: StackDesign) -> None:
     Glorot and Bengio 2010: U(-b, b) with b = gain * sqrt(6 / (fan_in + fan_out)). The gain is 1, but for the q, k
     and v maps :attr:`Attention.xavier_input_gain` where all three are square, as in fairseq.
     """
+    gains = {
+        id(projection): module.xavier_input_gain
+        for module in attentions(weights.layers)
+        if module.qkv_same_dim
+        for projection in (module.q_proj, module.k_proj, module.v_proj)
+    }
     for layer in weights.layers:
-        gains = {
-            id(projection): module.xavier_input_gain
-            for module in layer.modules()
-            if isinstance(module, Attention) and module.qkv_same_dim
-            for projection in (module.q_proj, module.k_proj, module.v_proj)
-        }
         for _, linear in linear_maps(layer):
             nn.init.xavier_uniform_(linear.weight, gain=gains.get(id(linear), 1.0))
             if linear.bias is not None:
@@ -130,20 +125,22 @@ def xavier_biased(weights: StackWeights, design: StackDesign) -> None:
     which is what ``nn.Linear`` does and what fairseq did not override.
     """
     xavier(weights, design)
-    for layer in weights.layers:
-        for module in layer.modules():
-            if isinstance(module, Attention):
-                for projection in (module.q_proj, module.k_proj, module.v_proj):
-                    if isinstance(projection.bias, nn.Parameter):
-                        bound = 1 / math.sqrt(projection.in_features)
-                        nn.init.uniform_(projection.bias, -bound, bound)
+    for module in attentions(weights.layers):
+        for projection in (module.q_proj, module.k_proj, module.v_proj):
+            if isinstance(projection.bias, nn.Parameter):
+                bound = 1 / math.sqrt(projection.in_features)
+                nn.init.uniform_(projection.bias, -bound, bound)
 
 
 @part(
     Axis.BASE_INIT,
     "xavier_apart",
     summary="xavier, but q, k and v of the cross-attention are three matrices of gain 1: DS-Init's Post-LN",
-    conflicts=without_cross_attention,
+    conflicts=lambda design, config: (
+        ["--base-init xavier_apart applies to the cross-attention, and this model has none: use --base-init xavier"]
+        if config.no_cross_attention
+        else []
+    ),
 )
 def xavier_apart(weights: StackWeights, design: StackDesign) -> None:
     """Draw as :func:`xavier` does, with :func:`draw_cross_attention_apart`."""

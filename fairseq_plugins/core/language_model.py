@@ -118,17 +118,11 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
         flat, nested = cls.parse_config(cfg)
         if flat.decoder_layers_to_keep:
             nested.decoder.layers = len(flat.decoder_layers_to_keep.split(","))
-        embed_tokens = cls._embedding(flat, task.source_dictionary)
-        design = nested.designs[Stack.DECODER]
-        model = cls(Decoder(nested, task.target_dictionary, embed_tokens, design, no_encoder_attn=True))
-        model.init_weights()
-        return model
-
-    @classmethod
-    def _embedding(cls, flat: Namespace, dictionary: Dictionary) -> nn.Module:
-        """Build the embedding as fairseq's builder does, which has no separate method for that."""
+        dictionary: Dictionary = task.source_dictionary
+        embed_tokens: nn.Module
+        # As fairseq's builder, which has no separate method for this.
         if flat.adaptive_input:
-            return AdaptiveInput(
+            embed_tokens = AdaptiveInput(
                 len(dictionary),
                 dictionary.pad(),
                 flat.decoder_input_dim,
@@ -136,7 +130,12 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
                 flat.decoder_embed_dim,
                 list(cutoffs(flat.adaptive_input_cutoff) or ()),
             )
-        return cls.build_embedding(flat, dictionary, flat.decoder_input_dim)
+        else:
+            embed_tokens = cls.build_embedding(flat, dictionary, flat.decoder_input_dim)
+        design = nested.designs[Stack.DECODER]
+        model = cls(Decoder(nested, task.target_dictionary, embed_tokens, design, no_encoder_attn=True))
+        model.init_weights()
+        return model
 
     def forward(self, src_tokens: Tensor, **kwargs: Any) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict the next token at every position of ``(B, T)``; further arguments are those of fairseq's decoder.
@@ -145,7 +144,3 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
         """
         self.see_first_batch(src_tokens)
         return self.decoder(src_tokens, **kwargs)
-
-    def run_stacks(self, src_tokens: Tensor) -> None:
-        """Run :meth:`forward` up to the output projection."""
-        self.decoder(src_tokens, features_only=True)

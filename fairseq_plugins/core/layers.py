@@ -16,7 +16,7 @@ from fairseq_plugins.core.attention import Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Site
 from fairseq_plugins.core.norm import NormPlace, layer_norm, norm_inside, placed_norms
-from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, RESIDUAL_OF, later_norm
+from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, RESIDUAL_OF
 
 
 def contiguous_output(x: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class Layer(nn.Module):
         names: dict[NormPlace, str] = {}
         for place in NormPlace:
             if place in norms:
-                names[place] = later_norm(site, place) if names else NORM_OF[site]
+                names[place] = f"{site.value}_{place.value}_norm" if names else NORM_OF[site]
                 if names[place] != NORM_OF[site] or norms[place] is not layer_norm:  # fairseq has built that one
                     setattr(self, names[place], norms[place](self.embed_dim))
         if not names:

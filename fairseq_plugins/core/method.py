@@ -165,7 +165,7 @@ METHODS: dict[str, Method] = {}
 
 
 def part(axis: Axis, name: str, **record: Any) -> Callable[[Build], Build]:
-    """Make ``name`` a legal value of ``axis``, built by the function that this decorates.
+    """Make ``name`` a legal value of ``axis``, built by the function that this decorates; a short one is a lambda.
 
     Args:
         axis: where the part can be chosen.

@@ -169,12 +169,11 @@ def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign
         call_maps(owner)
 
 
-TOP_NORM = Option("norm_on_top", "no", "one LayerNorm on top of each stack", choices=("no", "yes"))
-"""Option of norms whose places include no norm on top."""
-
-
-def _top_if_asked(design: StackDesign) -> NormFactory | None:
-    return layer_norm if design.options.norm_on_top == "yes" else None
+TOP_IF_ASKED: dict[str, Any] = {
+    "top": lambda design: layer_norm if design.options.norm_on_top == "yes" else None,
+    "options": (Option("norm_on_top", "no", "one LayerNorm on top of each stack", choices=("no", "yes")),),
+}
+"""Records of norms whose places include no norm on top."""
 
 
 def no_other_norm(design: StackDesign, config: Any) -> list[str]:
@@ -198,21 +197,17 @@ norms_at(
     "branch",
     NormPlace.BRANCH,
     summary="LayerNorm on the branch, after its dropout and before the sum",
-    top=_top_if_asked,
-    options=(TOP_NORM,),
+    **TOP_IF_ASKED,
     no_fold="stock fairseq has no LayerNorm between a branch and its sum",
 )
 norms_at(
     "none",
     summary="no LayerNorm in the layers",
-    top=_top_if_asked,
-    options=(TOP_NORM,),
+    **TOP_IF_ASKED,
     conflicts=no_other_norm,
     no_fold="stock fairseq has no Transformer without LayerNorm",
 )
 
 
-@part(Axis.NORM_TYPE, "layer_norm", summary="LayerNorm, as in the original Transformer")
-def plain_module(site: Site | None, design: StackDesign) -> NormFactory:
-    """LayerNorm with gain and bias. Ba et al. 2016, https://arxiv.org/abs/1607.06450."""
-    return layer_norm
+# Ba et al. 2016, https://arxiv.org/abs/1607.06450.
+part(Axis.NORM_TYPE, "layer_norm", summary="LayerNorm, as in the original Transformer")(lambda site, design: layer_norm)

@@ -68,18 +68,6 @@ def at_each_site(name: str, shape: str, initial: str, buffer: bool = False) -> t
     return tuple(NewParameter(f"{site.value}_residual.{name}", shape, initial, buffer) for site in Site)
 
 
-class PlainResidual(Residual):
-    """stream + branch. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
-
-    def stream_scale(self) -> Tensor | None:
-        """Return a scale of 1."""
-        return torch.ones(1)
-
-    def branch_scale(self) -> Tensor | None:
-        """Return a scale of 1."""
-        return torch.ones(1)
-
-
 class ConstantSum(Residual):
     """a * stream + b * branch with constants, which are not in the state dict. Shapes ``(T, B, C)``."""
 
@@ -105,6 +93,12 @@ class ConstantSum(Residual):
         return torch.full((1,), self.branch.number) if self.stream.number == 1 else None
 
 
+class PlainResidual(ConstantSum):
+    """stream + branch. Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.1."""
+
+    forward = Residual.forward
+
+
 def needs_norm_after(design: StackDesign, config: Any) -> list[str]:
     """``Part.conflicts`` where a LayerNorm has to follow each sum: that of Post-LN, or of a norm place of that name."""
     name, place = design.choice(Axis.RESIDUAL), design.choice(Axis.NORM_POSITION)
@@ -125,7 +119,6 @@ def only_branches(design: StackDesign, config: Any) -> list[str]:
     return problems + ([f"{what} --layer-aggregation last, not {history}"] if history != "last" else [])
 
 
-@part(Axis.RESIDUAL, "plain", summary="stream + branch, as in the original Transformer")
-def plain(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """A plain sum at every site."""
-    return {site: PlainResidual() for site in sites}
+part(Axis.RESIDUAL, "plain", summary="stream + branch, as in the original Transformer")(
+    lambda sites, depth, design: {site: PlainResidual() for site in sites}
+)

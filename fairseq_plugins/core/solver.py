@@ -16,17 +16,11 @@ Layer = Callable[[Tensor], Tensor]
 
 
 class Solver(nn.Module):
-    """Combines several evaluations of a layer."""
+    """Combines several evaluations of a layer.
 
-    def forward(self, layer: Layer, x: Tensor, past: list[Tensor]) -> Tensor:
-        """Return the next state, ``(T, B, C)``.
-
-        Args:
-            layer: evaluates the layer.
-            x: the state, ``(T, B, C)``.
-            past: what this solver has kept from the layers below, at first the embedding; it may add to it.
-        """
-        raise NotImplementedError
+    ``forward(layer, x, past)`` returns the next state, ``(T, B, C)``, like the state ``x``. ``layer`` evaluates the
+    layer. ``past`` is what this solver has kept from the layers below, at first the embedding; it may add to it.
+    """
 
 
 def only_encoders(design: StackDesign, config: Any) -> list[str]:
@@ -42,6 +36,4 @@ def only_encoders(design: StackDesign, config: Any) -> list[str]:
     return []
 
 
-@part(Axis.SOLVER, "euler", summary="one evaluation of each layer, as in the original Transformer")
-def euler(design: StackDesign) -> None:
-    """No solver: the output of a layer is the next state."""
+part(Axis.SOLVER, "euler", summary="one evaluation of each layer, as in the original Transformer")(lambda design: None)

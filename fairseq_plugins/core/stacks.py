@@ -56,11 +56,6 @@ def assemble(stack: Any, design: StackDesign, has_top: bool = True) -> None:
     design.parts[Axis.REPARAM].ends(stack)
 
 
-def carried_from(stack: Any, x: Tensor) -> Carried:
-    """Return the tensors that the first layer takes besides its input, from the embedding ``(T, B, C)``."""
-    return Carried(extra=None if stack.side_stream is None else stack.side_stream.start(x))
-
-
 def finish(stack: Any, x: Tensor, carried: Carried) -> Tensor:
     """Return the output of ``stack``, ``(T, B, C)``, from its last state and the tensors of its last layer."""
     if carried.extra is not None:
@@ -73,7 +68,7 @@ class EncoderLoop(FairseqEncoder):
 
     def run_layers(self, x: Tensor, encoder_padding_mask: Tensor | None, outputs: list[Tensor], keep: bool) -> Tensor:
         """Map the embedding to the stack's output, both ``(T, B, C)``; ``keep`` adds each layer's to ``outputs``."""
-        carried: Sequence[Tensor | None] = carried_from(self, x)
+        carried: Sequence[Tensor | None] = Carried(extra=self.side_stream.start(x) if self.side_stream else None)
         states: list[Tensor] = [x]
         past: list[Tensor] = [x]
         for layer in self.layers:
@@ -224,7 +219,7 @@ class Decoder(TransformerDecoderBase):
         future_mask, pads = self.masks(prev_output_tokens, x, incremental_state, full_context_alignment)
 
         attn: Tensor | None = None
-        carried: Sequence[Tensor | None] = carried_from(self, x)
+        carried: Sequence[Tensor | None] = Carried(extra=self.side_stream.start(x) if self.side_stream else None)
         inner_states: list[Tensor | None] = [x]
         states: list[Tensor] = [x]
         for idx, layer in enumerate(self.layers):

@@ -22,11 +22,6 @@ RESIDUAL_OF = {site: f"{site.value}_residual" for site in Site}
 """Name of the residual connection of each site."""
 
 
-def later_norm(site: Site, place: NormPlace) -> str:
-    """Return the name of a norm of a sub-layer that is not its first."""
-    return f"{site.value}_{place.value}_norm"
-
-
 LAST_MAP = {Site.SELF: ("self_attn", "out_proj"), Site.CROSS: ("encoder_attn", "out_proj"), Site.FFN: ("", "fc2")}
 """Module and linear map at the end of the branch of each site."""
 

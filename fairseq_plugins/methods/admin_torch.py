@@ -31,19 +31,6 @@ class AdminTorchResidual(Residual):
         return self.omega
 
 
-def omega_of(sub_layers: int, change: str) -> float:
-    """Return the initial omega of a stack of n residual sub-layers.
-
-    ``logn``: omega^2 = (n + 1) / ln(n + 1) - 1; ``constant``: omega^2 = n; ``linear``: omega = 1, which is Post-LN.
-    Their names say how the output change of a new stack after a change of its weights grows with n.
-    """
-    if change == "linear":
-        return 1.0
-    if change == "constant":
-        return math.sqrt(sub_layers)
-    return math.sqrt((sub_layers + 1) / math.log(sub_layers + 1) - 1)
-
-
 @part(
     Axis.RESIDUAL,
     "admin_torch",
@@ -62,8 +49,14 @@ def omega_of(sub_layers: int, change: str) -> float:
     ),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Build an omega for each residual connection, all equal at first; a layer has as many sub-layers as sites."""
-    omega = omega_of(design.layers * len(sites), design.options.admin_torch_change)
+    """Build an omega for each residual connection, all equal at first, from the number n of sub-layers of the stack.
+
+    ``logn``: omega^2 = (n + 1) / ln(n + 1) - 1; ``constant``: omega^2 = n; ``linear``: omega = 1, which is Post-LN.
+    Their names say how the output change of a new stack after a change of its weights grows with n.
+    """
+    n = design.layers * len(sites)
+    squares = {"logn": (n + 1) / math.log(n + 1) - 1, "constant": n, "linear": 1.0}
+    omega = math.sqrt(squares[design.options.admin_torch_change])
     trained = design.options.admin_torch_omega == "trained"
     return {site: AdminTorchResidual(omega, design.width, trained) for site in sites}
 

@@ -116,10 +116,6 @@ class AttentionResidual(Residual):
         # In mixed precision the stream is in float32, a branch is not.
         return branch.type_as(stream) if self.begins else stream + branch
 
-    def post(self, branch: Tensor, stream: Tensor, extra: Tensor) -> Tensor:
-        """Return the blocks with that below this sub-layer, if it is finished."""
-        return extra
-
 
 class Blocks(ExtraStreams):
     """No finished block at first, as the embedding is in the stream; at the end one more mixture."""

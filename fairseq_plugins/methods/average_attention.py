@@ -1,8 +1,6 @@
 """AAN, average attention: a gate between the target word and the mean of all so far, instead of self-attention."""
 
-from typing import Any
-
-from torch import nn
+from functools import partial
 
 from fairseq_plugins.core.attention import AttentionPlan
 from fairseq_plugins.core.design import StackDesign
@@ -24,10 +22,7 @@ from fairseq_plugins.methods.shared.averages import AverageAttention
 def build(depth: int, design: StackDesign) -> AttentionPlan:
     """Build average attention for the decoder; the encoder and the cross-attention keep softmax."""
     ffn_width = design.ffn_width if design.options.aan_ffn == "yes" else 0
-
-    def average(width: int, heads: int, **unused: Any) -> nn.Module:
-        return AverageAttention(width, heads, ffn_width, design.activation_dropout)
-
+    average = partial(AverageAttention, ffn_width=ffn_width, activation_dropout=design.activation_dropout)
     return AttentionPlan(decoder_self=average)
 
 

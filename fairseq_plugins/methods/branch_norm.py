@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, Option, Site, method, part
+from fairseq_plugins.core.method import Axis, Option, method, part
 from fairseq_plugins.core.residual import Residual, at_each_site
 
 
@@ -41,7 +40,7 @@ class GrowingBranch(Residual):
         return torch.ones(1) if float(self.grown) == 1.0 else None
 
 
-@part(
+part(
     Axis.RESIDUAL,
     "branch_norm",
     summary="stream + a * branch, a growing from 0 to 1 with the updates",
@@ -52,10 +51,7 @@ class GrowingBranch(Residual):
         "$`1 / T`$ with `--branch-norm-updates` $`T`$; grows by as much with each update, and ends at 1",
         buffer=True,
     ),
-)
-def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """The same at every site."""
-    return {site: GrowingBranch(design.options.branch_norm_updates) for site in sites}
+)(lambda sites, depth, design: {site: GrowingBranch(design.options.branch_norm_updates) for site in sites})
 
 
 method(

@@ -2,8 +2,8 @@
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.method import Axis, Option, Site, Stack, method, part
-from fairseq_plugins.core.residual import ConstantSum, Residual, needs_norm_after
+from fairseq_plugins.core.method import Axis, Option, Stack, method, part
+from fairseq_plugins.core.residual import ConstantSum, needs_norm_after
 from fairseq_plugins.core.sub_layers import sites_of
 from fairseq_plugins.methods.shared.scaled_draw import draw
 
@@ -40,16 +40,12 @@ def _of_both_depths(design: StackDesign) -> float:
     return float((design.encoder_layers**4 * design.decoder_layers) ** (1 / 16))
 
 
-@part(
+part(
     Axis.RESIDUAL,
     "deepnorm",
     summary="alpha * stream + branch, alpha a constant of the depths of both stacks",
     conflicts=needs_norm_after,
-)
-def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Build residual connections with one constant alpha for the whole stack."""
-    scale = alpha(design, len(sites))
-    return {site: ConstantSum(scale) for site in sites}
+)(lambda sites, depth, design: {site: ConstantSum(alpha(design, len(sites))) for site in sites})
 
 
 @part(

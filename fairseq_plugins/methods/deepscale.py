@@ -20,8 +20,10 @@ TABLES = 2
 """Tables whose rows are added up below the first layer: tokens and positions."""
 
 
-def branch_share(design: StackDesign, layers: int, sub_layers: int) -> float:
-    """Return beta^2, the share of a branch in the variance of a sum; at most a half."""
+def branch_share(design: StackDesign, layers: int, sub_layers: int) -> float | None:
+    """Return beta^2, the share of a branch in the variance of a sum, at most a half; None for another residual."""
+    if design.choice(Axis.RESIDUAL) != "deepscale":
+        return None
     return min(0.5, float(design.options.deepscale_k) / (layers * sub_layers))
 
 
@@ -73,6 +75,7 @@ def correlations(
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """The same constants everywhere in a stack."""
     share = branch_share(design, design.layers, len(sites))
+    assert share is not None
     return {site: ConstantSum(math.sqrt(1 - share), math.sqrt(share)) for site in sites}
 
 
@@ -104,18 +107,13 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
 
 def _seen(design: StackDesign, sites: tuple[Site, ...], dropout: float) -> list[dict[Site, float]]:
     """Return the correlations in the layers of a stack; a decoder's begin above the encoder."""
-    below, share = 0.0, _share(design, design.layers, len(sites))
+    below, share = 0.0, branch_share(design, design.layers, len(sites))
     if Site.CROSS in sites:
         encoder = design.below or design
         places, layers = (Site.SELF, Site.FFN), design.encoder_layers
-        shared = _share(encoder, layers, len(places))
+        shared = branch_share(encoder, layers, len(places))
         _, below = correlations(places, layers, dropout, shared, embedding_dropout=encoder.embedding_dropout)
     return correlations(sites, design.layers, dropout, share, below, design.embedding_dropout)[0]
-
-
-def _share(design: StackDesign, layers: int, sites: int) -> float | None:
-    """Return beta^2 of a stack; None if it has another residual connection."""
-    return branch_share(design, layers, sites) if design.choice(Axis.RESIDUAL) == "deepscale" else None
 
 
 def _draw_tables(embedding: nn.Module, variance: float) -> None:

@@ -5,9 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
-from fairseq_plugins.core.norm import NormFactory, needs_norms
+from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
+from fairseq_plugins.core.norm import needs_norms
 from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
 from fairseq_plugins.methods.shared.bounded import BoundedNorm
 
@@ -31,7 +30,7 @@ class DynamicErf(BoundedNorm):
         return (by_value * z.square_().neg_().exp_()).mul_(2 / math.sqrt(math.pi))
 
 
-@part(
+part(
     Axis.NORM_TYPE,
     "derf",
     summary="weight * erf(alpha x + shift) + bias at every place of `--norm-position` and on top, alpha and shift "
@@ -44,10 +43,7 @@ class DynamicErf(BoundedNorm):
     ),
     conflicts=needs_norms,
     no_fold="stock fairseq has LayerNorms alone",
-)
-def build(site: Site | None, design: StackDesign) -> NormFactory:
-    """Use Derf at every place."""
-    return lambda width: DynamicErf(width, design.options.derf_alpha)
+)(lambda site, design: lambda width: DynamicErf(width, design.options.derf_alpha))
 
 
 method(

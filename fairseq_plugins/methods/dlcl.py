@@ -52,24 +52,23 @@ class LinearCombination(History):
         self.weight = nn.Parameter(initial_weights(layers + 1, window, start).unsqueeze(2).repeat(1, 1, size))
         self.layer_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
 
-    def mix(self, states: list[Tensor]) -> Tensor:
-        """Multiply the states by the row of W for their number: ``(T, B, C)``."""
-        if isinstance(states, BufferedStates):
-            return states.mix()
-        row = len(states) - 1
-        first = max(0, len(states) - self.window)
-        weights = self.weight[row, first : row + 1]
-        if self.normalised:
-            weights = torch.softmax(weights, dim=0)
-        factors = weights.unbind(0)
-        mixture = states[first] * factors[0]
-        for number in range(1, len(factors)):
-            mixture = torch.addcmul(mixture, states[first + number], factors[number])
-        return mixture
-
     def forward(self, states: list[Tensor]) -> Tensor:
-        """Mix; under Post-LN then normalise. The mixture of y_0 alone has number -1, hence no LayerNorm."""
-        mixture = self.mix(states)
+        """Multiply the states by the row of W for their number: ``(T, B, C)``; under Post-LN then normalise.
+
+        The mixture of y_0 alone has number -1, hence no LayerNorm.
+        """
+        if isinstance(states, BufferedStates):
+            mixture = states.mix()
+        else:
+            row = len(states) - 1
+            first = max(0, len(states) - self.window)
+            weights = self.weight[row, first : row + 1]
+            if self.normalised:
+                weights = torch.softmax(weights, dim=0)
+            factors = weights.unbind(0)
+            mixture = states[first] * factors[0]
+            for number in range(1, len(factors)):
+                mixture = torch.addcmul(mixture, states[first + number], factors[number])
         return mixture if self.is_pre else self.normalise(mixture, len(states) - 2)
 
     def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:

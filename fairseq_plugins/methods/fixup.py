@@ -10,12 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.initialisation import StackWeights, linear_maps
+from fairseq_plugins.core.initialisation import StackWeights, attentions, linear_maps
 from fairseq_plugins.core.linear_maps import AffineMap
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, Stack, method, part
-from fairseq_plugins.core.norm import AffineNorm, NormPlace, NormPlaces, no_other_norm
+from fairseq_plugins.core.norm import AffineNorm, NormPlace, no_other_norm
 from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS, sites_of
 
 RELEASED_CROSS_BRANCHES = 12
@@ -23,35 +22,21 @@ RELEASED_CROSS_BRANCHES = 12
 
 
 class ScalarShift(AffineNorm):
-    """x - b with one trained scalar b that starts at 0. Any shape."""
+    """s (x - b) with trained scalars that start at 1 and 0; s is 1 unless ``scaled``. Any shape."""
 
-    def __init__(self) -> None:
+    def __init__(self, scaled: bool = False) -> None:
         super().__init__()
         self.shift = nn.Parameter(torch.zeros(1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Subtract the shift from ``(..., C)``."""
-        return x - self.shift
-
-    def affine(self) -> tuple[Tensor, Tensor]:
-        """Return scale 1 and shift -b."""
-        return torch.ones_like(self.shift), -self.shift
-
-
-class ScaledShift(ScalarShift):
-    """s (x - b) with trained scalars that start at 1 and 0. Any shape."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1))
+        self.scale = nn.Parameter(torch.ones(1)) if scaled else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Shift ``(..., C)``, then scale it."""
-        return self.scale * (x - self.shift)
+        return x - self.shift if self.scale is None else self.scale * (x - self.shift)
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """S and -s b."""
-        return self.scale, -self.scale * self.shift
+        """Return scale s and shift -s b."""
+        scale = torch.ones_like(self.shift) if self.scale is None else self.scale
+        return scale, -scale * self.shift
 
 
 class LinearThenShift(AffineMap):
@@ -59,7 +44,6 @@ class LinearThenShift(AffineMap):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__(linear)
-        _take_bias_away(self)
         self.shift = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -80,24 +64,10 @@ class ShiftThenLinear(LinearThenShift):
         return F.linear(x, self.weight, -self.shift * self.weight.sum(dim=1))
 
 
-def _take_bias_away(linear: nn.Linear) -> None:
-    """Set the bias to None as a plain attribute: fairseq's trainer logs parameters that are None as shared ones."""
-    del linear.bias
-    linear.bias = None  # type: ignore[assignment]
-
-
-def branch_factor(branches: int, matrices: int) -> float:
-    """Return the factor on all but the last of a branch's ``matrices``, L^(-1/(2m-2)), L ``branches`` in the model.
-
-    The rule has no factor for a single matrix, which is the last one: 1.
-    """
-    return float(branches ** (-1 / (2 * matrices - 2))) if matrices > 1 else 1.0
-
-
 SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
 
 
-@part(
+part(
     Axis.NORM_POSITION,
     "fixup",
     summary="no LayerNorm; a trained scalar is subtracted before each branch and on top of each stack",
@@ -107,11 +77,8 @@ SHIFT, SCALE = "0, one trained scalar", "1, one trained scalar"
     ),
     conflicts=no_other_norm,
     no_fold="stock fairseq has no Transformer without LayerNorm",
-    top=lambda design: lambda width: ScaledShift() if design.stack is Stack.ENCODER else ScalarShift(),
-)
-def place_shifts(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Build a shift before each branch."""
-    return {NormPlace.BEFORE: lambda width: ScalarShift()}
+    top=lambda design: lambda width: ScalarShift(scaled=design.stack is Stack.ENCODER),
+)(lambda site, depth, design: {NormPlace.BEFORE: lambda width: ScalarShift()})
 
 
 @part(
@@ -124,16 +91,17 @@ def place_shifts(site: Site, depth: int, design: StackDesign) -> NormPlaces:
 def replace_biases(layer: Any, design: StackDesign) -> None:
     """Remove every bias; the two maps of the feed-forward sub-layer get their scalars."""
     layer.fc1, layer.fc2 = LinearThenShift(layer.fc1), ShiftThenLinear(layer.fc2)
-    for module in list(layer.modules()):
-        if isinstance(module, Attention):
-            for projection in (module.q_proj, module.k_proj, module.v_proj):
-                # Neither trained nor stored: stock attention concatenates these three biases.
-                if projection.bias is not None:
-                    del projection.bias
-                    projection.register_buffer("bias", torch.zeros(projection.out_features), persistent=False)
+    for module in attentions([layer]):
+        for projection in (module.q_proj, module.k_proj, module.v_proj):
+            # Neither trained nor stored: stock attention concatenates these three biases.
+            if projection.bias is not None:
+                del projection.bias
+                projection.register_buffer("bias", torch.zeros(projection.out_features), persistent=False)
     for _, linear in linear_maps(layer):
         if isinstance(linear.bias, nn.Parameter):
-            _take_bias_away(linear)
+            del linear.bias
+            # A plain attribute: fairseq's trainer logs parameters that are None as shared ones.
+            linear.bias = None  # type: ignore[assignment]
 
 
 @part(
@@ -148,7 +116,8 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Zero the last matrices and an untied output projection; scale the other matrices by their factor.
 
     L counts the branches that exist, 2 N + 3 M in a translation model with softmax attention. A branch that does not
-    end in a linear map has all its matrices scaled and none at zero.
+    end in a linear map has all its matrices scaled and none at zero. The factor is L^(-1/(2m-2)) for a branch of m
+    matrices. The rule has none for a single matrix, which is the last one: 1.
     """
     for layer in weights.layers:
         for site in sites_of(layer):
@@ -156,7 +125,8 @@ def initialise(weights: StackWeights, design: StackDesign) -> None:
             maps = [layer.fc1, layer.fc2] if branch is None else [linear for _, linear in linear_maps(branch)]
             last = layer.fc2 if branch is None else getattr(branch, "out_proj", None)
             released = site is Site.CROSS and design.options.fixup_rule == "released"
-            factor = branch_factor(RELEASED_CROSS_BRANCHES if released else weights.branches, len(maps))
+            branches = RELEASED_CROSS_BRANCHES if released else weights.branches
+            factor = float(branches ** (-1 / (2 * len(maps) - 2))) if len(maps) > 1 else 1.0
             for linear in maps:
                 linear.weight.mul_(0.0 if linear is last else factor)
     if weights.output is not None:

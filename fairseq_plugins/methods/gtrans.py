@@ -41,7 +41,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     return [f"--gtrans-group must divide {layers}, not {group}"] if design.layers % group else []
 
 
-@part(
+part(
     Axis.LAYER_AGGREGATION,
     "gtrans",
     summary="the output of the layer below, and on top of the stack a trained mean of the outputs of groups of layers",
@@ -49,10 +49,7 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     parameters=(NewParameter("history.weight", "(G)", "0 for each of the G groups, whose factor is its sigmoid"),),
     conflicts=conflicts,
     no_fold="stock fairseq has no layer that reads more than the one below it",
-)
-def build(design: StackDesign) -> History:
-    """Build the fusion of a stack."""
-    return GroupFusion(design.layers, design.options.gtrans_group)
+)(lambda design: GroupFusion(design.layers, design.options.gtrans_group))
 
 
 method(

@@ -1,6 +1,6 @@
 """HybridNorm: norms on queries, keys and values instead of one before attention, and a norm after its sum."""
 
-from fairseq_plugins.core.attention import AttentionPlan, head_norms, plan_with_normed_heads
+from fairseq_plugins.core.attention import head_norms, plan_with_normed_heads
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Site, method, part
 from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_top_norm
@@ -18,16 +18,13 @@ def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
     return {} if site is Site.FFN else {NormPlace.AFTER: layer_norm}
 
 
-@part(
+part(
     Axis.ATTENTION,
     "qkv_norm",
     summary="softmax attention with a norm on queries, keys and values of each head, the norm module of the stack",
     parameters=head_norms("q_proj", "k_proj", "v_proj"),
     no_fold="stock fairseq has no norm on queries, keys and values",
-)
-def build(depth: int, design: StackDesign) -> AttentionPlan:
-    """The same in self- and cross-attention. All heads of an attention share the norm."""
-    return plan_with_normed_heads(("q_proj", "k_proj", "v_proj"), design)
+)(lambda depth, design: plan_with_normed_heads(("q_proj", "k_proj", "v_proj"), design))
 
 
 method(

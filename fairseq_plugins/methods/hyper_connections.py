@@ -167,7 +167,7 @@ def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     return build(kind, design.options.hyper_streams, sites, depth, design.width)
 
 
-@part(
+part(
     Axis.RESIDUAL,
     "mhc",
     summary="several streams, mixed by trained doubly stochastic matrices",
@@ -180,10 +180,7 @@ def hyper(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     conflicts=only_branches,
     no_fold="stock fairseq has one stream",
     extra_streams=lambda design: CopiedStreams(design.options.mhc_streams),
-)
-def manifold(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Build the mHC connections of one layer."""
-    return build(ManifoldConnection, design.options.mhc_streams, sites, depth, design.width)
+)(lambda sites, depth, design: build(ManifoldConnection, design.options.mhc_streams, sites, depth, design.width))
 
 
 method(

@@ -6,12 +6,6 @@ from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, layer_n
 from fairseq_plugins.core.residual import ConstantSum, PlainResidual, Residual, needs_norm_after
 
 
-def first_site(design: StackDesign) -> Site:
-    """Return the site of the first sub-layer of a stack; a decoder may be without self-attention."""
-    plan = design.parts[Axis.ATTENTION].build(1, design)
-    return Site.CROSS if design.stack is Stack.DECODER and plan.decoder_self is None else Site.SELF
-
-
 @part(
     Axis.NORM_POSITION,
     "keel",
@@ -20,8 +14,10 @@ def first_site(design: StackDesign) -> Site:
     no_fold="stock fairseq has one LayerNorm a sub-layer",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Both places, except in the first sub-layer of the stack."""
-    if depth == 1 and site is first_site(design):
+    """Both places, except in the first sub-layer of the stack; a decoder may be without self-attention."""
+    plan = design.parts[Axis.ATTENTION].build(1, design)
+    first = Site.CROSS if design.stack is Stack.DECODER and plan.decoder_self is None else Site.SELF
+    if depth == 1 and site is first:
         return {NormPlace.BEFORE: layer_norm}
     return {NormPlace.BEFORE: layer_norm, NormPlace.AFTER: layer_norm}
 

@@ -2,20 +2,15 @@
 
 import math
 
-from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.method import Axis, Site, method, part
-from fairseq_plugins.core.norm import NormPlace, NormPlaces, scaled, stock_top_norm
+from fairseq_plugins.core.method import Axis, method, part
+from fairseq_plugins.core.norm import NormPlace, scaled, stock_top_norm
 
-
-@part(
+part(
     Axis.NORM_POSITION,
     "layernorm_scaling",
     summary="LayerNorm before the branch, divided by the square root of the layer's depth; a plain one on top",
     top=lambda design: stock_top_norm,
-)
-def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """The same at every site of a layer."""
-    return {NormPlace.BEFORE: scaled(1 / math.sqrt(depth))}
+)(lambda site, depth, design: {NormPlace.BEFORE: scaled(1 / math.sqrt(depth))})
 
 
 method(

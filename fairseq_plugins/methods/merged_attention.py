@@ -8,7 +8,7 @@ is one LayerNorm, so both attentions keep all their maps.
 Legend: T target time, S source time, N sentences, W hypotheses of each, C width, H heads, D width of a head.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -78,16 +78,13 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     return problems
 
 
-@part(
+part(
     Axis.ATTENTION,
     "matt",
     summary="no decoder self-attention; the cross-attention also averages the target's values so far",
     conflicts=conflicts,
     no_fold="stock fairseq has no average attention",
-)
-def build(depth: int, design: StackDesign) -> AttentionPlan:
-    """Build merged attention, which replaces both attentions of the decoder."""
-    return AttentionPlan(decoder_self=None, cross=MergedAttention)
+)(lambda depth, design: AttentionPlan(decoder_self=None, cross=MergedAttention))
 
 
 class JoinedAttention(ThreeMapsAttention):
@@ -97,15 +94,18 @@ class JoinedAttention(ThreeMapsAttention):
     state. The authors draw q, k and v of a cross-attention as three matrices.
 
     Args:
-        args, kwargs: those of :class:`fairseq.modules.MultiheadAttention`, for the cross-attention.
-        inner: the attention to the target; it has :meth:`Attention.attend`.
+        width, heads, dropout, others: those of :class:`fairseq.modules.MultiheadAttention`, for the cross-attention.
+        inner: class of the attention to the target.
     """
 
     attends_by_forward = True
 
-    def __init__(self, *args: Any, inner: nn.Module, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.self_attn: Any = inner
+    def __init__(
+        self, width: int, heads: int, dropout: float = 0.0, inner: type[nn.Module] = Attention, **others: Any
+    ) -> None:
+        target = inner(width, heads, dropout=dropout, self_attention=True)  # which draws its weights first
+        super().__init__(width, heads, dropout=dropout, **others)
+        self.self_attn: Any = target
 
     def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
         """See :meth:`Attention.attend`; the weights are those of the cross-attention."""
@@ -116,16 +116,7 @@ class JoinedAttention(ThreeMapsAttention):
         return source + target, weights, logits
 
 
-def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:
-    """Plan without self-attention sub-layer; what ``inner(width, heads, dropout)`` builds joins the cross-attention."""
-
-    def cross(width: int, heads: int, dropout: float = 0.0, **others: Any) -> nn.Module:
-        return JoinedAttention(width, heads, dropout=dropout, inner=inner(width, heads, dropout), **others)
-
-    return AttentionPlan(decoder_self=None, cross=cross)
-
-
-@part(
+part(
     Axis.ATTENTION,
     "matt_self",
     summary="self-attention and cross-attention side by side in one sub-layer of the decoder",
@@ -136,13 +127,10 @@ def joined(inner: Callable[..., nn.Module]) -> AttentionPlan:
     ),
     conflicts=needs_cross_attention,
     no_fold="stock fairseq never has two attentions in one sub-layer",
-)
-def build_self(depth: int, design: StackDesign) -> AttentionPlan:
-    """Plan a stock self-attention next to the cross-attention."""
-    return joined(lambda width, heads, dropout: Attention(width, heads, dropout=dropout, self_attention=True))
+)(lambda depth, design: AttentionPlan(decoder_self=None, cross=JoinedAttention))
 
 
-@part(
+part(
     Axis.ATTENTION,
     "matt_aan",
     summary="gated average attention and cross-attention side by side in one sub-layer of the decoder",
@@ -152,10 +140,7 @@ def build_self(depth: int, design: StackDesign) -> AttentionPlan:
     ),
     conflicts=needs_cross_attention,
     no_fold="stock fairseq has no average attention",
-)
-def build_average(depth: int, design: StackDesign) -> AttentionPlan:
-    """Plan a gated average next to the cross-attention; it has no feed-forward network, and no weights to drop."""
-    return joined(lambda width, heads, dropout: AverageAttention(width, heads))
+)(lambda depth, design: AttentionPlan(decoder_self=None, cross=partial(JoinedAttention, inner=AverageAttention)))
 
 
 PAPER = "Zhang et al., EMNLP 2019, https://arxiv.org/abs/1908.11365"

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
 from fairseq_plugins.core.solver import Layer, Solver, only_encoders
 from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, evaluations
@@ -43,7 +42,7 @@ WHOLE = Option("ode_function", *FUNCTION, choices=("change", "layer"))
 NO_FOLD = "stock fairseq evaluates each layer once"
 
 
-@part(
+part(
     Axis.SOLVER,
     "ode",
     summary="two evaluations of each layer, added up as in a Runge-Kutta method of order 2",
@@ -61,23 +60,17 @@ NO_FOLD = "stock fairseq evaluates each layer once"
     ),
     conflicts=only_encoders,
     no_fold=NO_FOLD,
-)
-def second_order(design: StackDesign) -> Solver:
-    """Build the solver of a stack, whose parameters all its layers share."""
-    return RungeKutta(design.width, 2, design.options.ode_coefficients, design.options.ode_function == "layer")
+)(lambda design: RungeKutta(design.width, 2, design.options.ode_coefficients, design.options.ode_function == "layer"))
 
 
-@part(
+part(
     Axis.SOLVER,
     "ode_rk4",
     summary="four evaluations of each layer, added up as in a Runge-Kutta method of order 4",
     options=(WHOLE,),
     conflicts=only_encoders,
     no_fold=NO_FOLD,
-)
-def fourth_order(design: StackDesign) -> Solver:
-    """Build the solver of a stack, which has no parameters."""
-    return RungeKutta(design.width, 4, "standard", design.options.ode_function == "layer")
+)(lambda design: RungeKutta(design.width, 4, "standard", design.options.ode_function == "layer"))
 
 
 DEPARTURES = (

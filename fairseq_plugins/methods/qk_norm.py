@@ -10,17 +10,13 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, Site, method, part
 from fairseq_plugins.methods.shared.precision import unit
 
-
-@part(
+part(
     Axis.ATTENTION,
     "qk_norm",
     summary="softmax attention with the stack's norm on the queries and on the keys of each head",
     parameters=head_norms("q_proj", "k_proj"),
     no_fold="stock fairseq has no norm on queries and keys",
-)
-def build(depth: int, design: StackDesign) -> AttentionPlan:
-    """The same in self- and cross-attention. All heads of an attention share gain and bias."""
-    return plan_with_normed_heads(("q_proj", "k_proj"), design)
+)(lambda depth, design: plan_with_normed_heads(("q_proj", "k_proj"), design))
 
 
 class UnitLength(nn.Module):

@@ -39,8 +39,14 @@ class ResidualAttention(Attention):
         sentences, keys, values = len(keys), keys.flatten(0, 1), values.flatten(0, 1)
         queries = by_sentence(self, self.q_proj(query) * self.scaling, sentences).flatten(0, 1)
         logits = self.accumulate(queries, keys, given.prev_logits)
-        future_mask = None if self.encoder_decoder_attention else given.future_mask
-        probabilities = torch.softmax(self.masked(logits, pads, future_mask), dim=-1)
+        masked = logits / self.terms if self.terms > 1 else logits
+        if given.future_mask is not None and not self.encoder_decoder_attention:
+            masked = masked + given.future_mask
+        if pads is not None:
+            forbidden = pads.to(torch.bool).unsqueeze(1).unsqueeze(1)  # B 1 1 S
+            heads = masked.view(pads.size(0), self.num_heads, *masked.shape[1:])
+            masked = heads.masked_fill(forbidden, float("-inf")).view(masked.size())
+        probabilities = torch.softmax(masked, dim=-1)
         context = torch.bmm(self.dropout_module(probabilities.type_as(values)), values)
         output = self.out_proj(by_position(context.view(sentences, -1, *context.shape[1:]), length))
         weights: Tensor | None = None
@@ -60,17 +66,6 @@ class ResidualAttention(Attention):
             logits = logits.float()
         if prev_logits is not None:
             logits.add_(prev_logits)
-        return logits
-
-    def masked(self, logits: Tensor, pads: Tensor | None, future_mask: Tensor | None) -> Tensor:
-        """Return the logits, or their mean, with minus infinity where attention is masked; ``logits`` is unchanged."""
-        logits = logits / self.terms if self.terms > 1 else logits
-        if future_mask is not None:
-            logits = logits + future_mask
-        if pads is not None:
-            heads = logits.view(pads.size(0), self.num_heads, logits.size(1), logits.size(2))
-            forbidden = pads.to(torch.bool).unsqueeze(1).unsqueeze(1)  # B 1 1 S
-            logits = heads.masked_fill(forbidden, float("-inf")).view(logits.size())
         return logits
 
 

@@ -63,13 +63,7 @@ class SiameseResidual(ConstantSum):
         return extra + branch
 
 
-def dual_stream(design: StackDesign) -> ExtraStreams:
-    """Return ResiDual's extra stream."""
-    norm, options = LayerNorm(design.width, eps=EPSILON), design.options
-    return DualStream(norm, options.resi_dual_scale, options.resi_dual_alpha)
-
-
-@part(
+part(
     Axis.RESIDUAL,
     "resi_dual",
     summary="stream + branch, and beside it the sum of all branches, normalised and added on top",
@@ -80,11 +74,10 @@ def dual_stream(design: StackDesign) -> ExtraStreams:
     parameters=layer_norm_parameters("side_stream.norm"),
     conflicts=needs_norm_after,
     no_fold="stock fairseq has one stream",
-    extra_streams=dual_stream,
-)
-def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """The same at every site."""
-    return {site: DualResidual(design.options.resi_dual_scale) for site in sites}
+    extra_streams=lambda design: DualStream(
+        LayerNorm(design.width, eps=EPSILON), design.options.resi_dual_scale, design.options.resi_dual_alpha
+    ),
+)(lambda sites, depth, design: {site: DualResidual(design.options.resi_dual_scale) for site in sites})
 
 
 norms_at(

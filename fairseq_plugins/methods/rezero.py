@@ -43,13 +43,9 @@ class ReZeroResidual(Residual):
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
     """Build the residual connections of one layer: one alpha for all (the paper and its package), or one each."""
-
-    def new_alpha() -> nn.Parameter:
-        return nn.Parameter(torch.full((1,), float(design.options.rezero_alpha)))
-
-    shared = new_alpha()
+    alphas = [nn.Parameter(torch.full((1,), design.options.rezero_alpha)) for _ in sites]
     own = design.options.rezero_alpha_per == "sublayer"
-    return {site: ReZeroResidual(new_alpha() if own else shared) for site in sites}
+    return {site: ReZeroResidual(alpha if own else alphas[0]) for site, alpha in zip(sites, alphas, strict=True)}
 
 
 def layer_scale_start(layers: int) -> float:

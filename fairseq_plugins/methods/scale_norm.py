@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.linear_maps import AffineMap, Made
-from fairseq_plugins.core.method import Axis, NewParameter, Site, method, part
-from fairseq_plugins.core.norm import NormFactory, needs_norms
+from fairseq_plugins.core.method import Axis, NewParameter, method, part
+from fairseq_plugins.core.norm import needs_norms
 from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
 from fairseq_plugins.errors import flag
 from fairseq_plugins.methods.shared.precision import unit
@@ -77,7 +77,7 @@ class UnitRows(AffineMap):
         self.is_fixed = True
 
 
-@part(
+part(
     Axis.NORM_TYPE,
     "scale_norm",
     summary="ScaleNorm at every place of `--norm-position` and on top: vectors of one trained length",
@@ -86,10 +86,7 @@ class UnitRows(AffineMap):
     ),
     conflicts=needs_norms,
     no_fold="stock fairseq has LayerNorms alone",
-)
-def build(site: Site | None, design: StackDesign) -> NormFactory:
-    """Use ScaleNorm at every place."""
-    return ScaleNorm
+)(lambda site, design: ScaleNorm)
 
 
 def fix_ends(stack: Any) -> None:
@@ -99,22 +96,17 @@ def fix_ends(stack: Any) -> None:
             setattr(stack, name, kind(old))
 
 
-def one_table(design: StackDesign, config: Any) -> list[str]:
-    """Refuse embeddings without a single table, and an output without a projection."""
-    names = ("adaptive_softmax_cutoff", "adaptive_input")
-    asked = [flag(name) for name in names if getattr(config, name, None)]
-    return [f"--reparam fix_norm fixes the length of the rows of one table: drop {name}" for name in asked]
-
-
-@part(
+part(
     Axis.REPARAM,
     "fix_norm",
     summary="plain matrices in the layers, and vectors of length 1 in the embedding and the output projection",
-    conflicts=one_table,
+    conflicts=lambda design, config: [  # embeddings without a single table, an output without a projection
+        f"--reparam fix_norm fixes the length of the rows of one table: drop {flag(name)}"
+        for name in ("adaptive_softmax_cutoff", "adaptive_input")
+        if getattr(config, name, None)
+    ],
     ends=fix_ends,
-)
-def keep_layers(layer: nn.Module, design: StackDesign) -> None:
-    """The maps of the layers stay as they are."""
+)(lambda layer, design: None)
 
 
 @part(

@@ -24,20 +24,6 @@ SMALLEST = 1e-4
 STD = Option("sigma_std", 0.02, "standard deviation of the first weights of --init sigma")
 
 
-def iterate(weight: Tensor, u: Tensor, smallest: float = SMALLEST) -> tuple[Tensor, Tensor, Tensor]:
-    """Make one power iteration for ``weight`` ``(out, in)`` from ``u`` ``(in)``.
-
-    Returns:
-        the norm ``()``, v ``(out)`` and the new u ``(in)``; for a weight of zeros ``smallest`` and zeros.
-    """
-    v = torch.mv(weight.detach(), u)
-    v = v / torch.linalg.vector_norm(v).clamp(min=1e-12)
-    # u has the direction of W^T v, so v^T W u is its length: a product less, and the same gradient, v u^T.
-    along_u = torch.mv(weight.t(), v)
-    length = torch.linalg.vector_norm(along_u)
-    return length.clamp(min=smallest), v, along_u.detach() / length.detach().clamp(min=1e-12)
-
-
 class _ScaledProduct(torch.autograd.Function):
     """gamma / sigma W x + b, the factor inside the products: the scaled matrix is neither made nor kept.
 
@@ -123,22 +109,29 @@ class SpectralLinear(AffineMap):
         return self.weight * (self.gamma.float() / sigma).to(self.weight.dtype)
 
     def _follow(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Iterate in float32, under autocast too."""
+        """Make one power iteration for ``weight`` ``(out, in)`` from u, in float32, under autocast too.
+
+        Returns:
+            the norm ``()``, v ``(out)`` and the new u ``(in)``; for a weight of zeros :data:`SMALLEST` and zeros.
+        """
         with without_autocast(weight.device.type):
-            sigma, v, u = iterate(weight.float(), self.u.float())
+            weight = weight.float()
+            v = torch.mv(weight.detach(), self.u.float())
+            v = v / torch.linalg.vector_norm(v).clamp(min=1e-12)
+            # u has the direction of W^T v, so v^T W u is its length: a product less, and the same gradient, v u^T.
+            along_u = torch.mv(weight.t(), v)
+            length = torch.linalg.vector_norm(along_u)
+            u = along_u.detach() / length.detach().clamp(min=1e-12)
         # Layers that are computed again in the backward pass must start from the same u as the first time.
         if self.training and torch.is_grad_enabled():
             self.u.copy_(torch.where(u.any(), u, self.u))
-        return sigma, v, u
+        return length.clamp(min=SMALLEST), v, u
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., in)`` to ``(..., out)``."""
         # On a GPU the factor would only be known after waiting for the device; compiled code cannot read it at all.
-        if not (self.is_fixed or x.is_cuda or torch.compiler.is_compiling()):
-            return self._scaled_product(x)
-        return F.linear(x, self.matrix(), self.bias)
-
-    def _scaled_product(self, x: Tensor) -> Tensor:
+        if self.is_fixed or x.is_cuda or torch.compiler.is_compiling():
+            return F.linear(x, self.matrix(), self.bias)
         sigma, v, u = self._follow(self.weight.detach())
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype

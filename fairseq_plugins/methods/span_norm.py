@@ -2,7 +2,6 @@
 
 from torch import Tensor
 
-from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Site, method, part
 from fairseq_plugins.core.residual import PlainResidual, Residual, needs_norm_after
 
@@ -15,16 +14,13 @@ class WholeLayer(Residual):
         return layer_input + branch
 
 
-@part(
+part(
     Axis.RESIDUAL,
     "span",
     summary="plain sums; the last one of a layer takes the layer's input in place of the stream",
     conflicts=needs_norm_after,
     no_fold="stock fairseq has no residual connection over a whole layer",
-)
-def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Build plain sums, except for the last sub-layer of the layer."""
-    return {site: WholeLayer() if site is Site.FFN else PlainResidual() for site in sites}
+)(lambda sites, depth, design: {site: WholeLayer() if site is Site.FFN else PlainResidual() for site in sites})
 
 
 method(

@@ -1,38 +1,10 @@
 """T-Fixup: no LayerNorm and no warm-up; embeddings, values, outputs and feed-forward start smaller in deeper stacks."""
 
-from typing import Any
-
 from torch import nn
 
-from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.core.design import StackDesign
-from fairseq_plugins.core.initialisation import StackWeights
+from fairseq_plugins.core.initialisation import StackWeights, attentions
 from fairseq_plugins.core.method import Axis, Option, Stack, method, part
-
-
-def matrix_factor(stack: Stack, layers: int) -> float:
-    """Return the factor on values, output maps and feed-forward matrices of a stack of ``layers`` layers.
-
-    0.67 N^(-1/4) in the encoder, (9 M)^(-1/4) in the decoder.
-    """
-    return 0.67 * layers**-0.25 if stack is Stack.ENCODER else (9 * layers) ** -0.25
-
-
-def _scale_attention(attention: Attention, factor: float, rule: str) -> None:
-    """Scale v and the output map, relative to Xavier with gain 1; by the text's rule q and k get that gain as well."""
-    gain = attention.xavier_input_gain if attention.qkv_same_dim else 1.0
-    attention.out_proj.weight.mul_(factor)
-    attention.v_proj.weight.mul_(factor / gain)
-    if rule == "paper":
-        for projection in (attention.q_proj, attention.k_proj):
-            projection.weight.div_(gain)
-
-
-def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse language models: the constants are for an encoder-decoder; nobody has derived any for a decoder alone."""
-    if design.encoder_layers > 0:
-        return []
-    return ["--init t_fixup has no published rule for a language model: choose another --init"]
 
 
 @part(
@@ -42,26 +14,37 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
     options=(
         Option("t_fixup_rule", "paper", "Xavier's gain of q and k: 1, or 1/sqrt(2) as released", ("paper", "released")),
     ),
-    conflicts=conflicts,
+    # The constants are for an encoder-decoder; nobody has derived any for a decoder alone.
+    conflicts=lambda design, config: (
+        ["--init t_fixup has no published rule for a language model: choose another --init"]
+        if design.encoder_layers == 0
+        else []
+    ),
 )
 def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Scale the matrices of the layers and the token table; biases and positions are unchanged.
 
     A table that is shared with the encoder was scaled with the encoder, by its N. An output projection that is tied to
-    the token table is scaled with it; one with its own weight is unchanged.
+    the token table is scaled with it; one with its own weight is unchanged. All factors are relative to Xavier's rule
+    with gain 1, which q and k get by the text's rule.
     """
-    factor = matrix_factor(design.stack, design.layers)
+    small = (9 * design.layers) ** -0.25
+    factor = 0.67 * design.layers**-0.25 if design.stack is Stack.ENCODER else small
+    for attention in attentions(weights.layers):
+        gain = attention.xavier_input_gain if attention.qkv_same_dim else 1.0
+        attention.out_proj.weight.mul_(factor)
+        attention.v_proj.weight.mul_(factor / gain)
+        if design.options.t_fixup_rule == "paper":
+            attention.q_proj.weight.div_(gain)
+            attention.k_proj.weight.div_(gain)
     for layer in weights.layers:
-        for module in layer.modules():
-            if isinstance(module, Attention):
-                _scale_attention(module, factor, design.options.t_fixup_rule)
         for linear in (layer.fc1, layer.fc2):
             linear.weight.mul_(factor)
     if weights.embedding is None:
         return
     for module in weights.embedding.modules():
         if isinstance(module, nn.Embedding):
-            module.weight.mul_((9 * design.layers) ** -0.25)
+            module.weight.mul_(small)
 
 
 method(

@@ -55,12 +55,6 @@ class Message:
 # --- options and data -----------------------------------------------------------------------------------------------
 
 
-def no_path(local: Mapping[str, Any]) -> str | None:
-    """Return the line for a command without a model."""
-    missing = local["cfg"].common_eval.path is None
-    return "--path is required: the checkpoint of the model, or several with colons between them" if missing else None
-
-
 def not_binarised(local: Mapping[str, Any]) -> str:
     """Return the line for a directory whose file names do not say the languages, such as one of raw text."""
     directory = local["paths"][0]
@@ -87,14 +81,14 @@ def no_such_split(local: Mapping[str, Any]) -> str | None:
 def long_sentence(local: Mapping[str, Any]) -> str:
     """Return the line for a sentence that is too long for the model; it counts from 1, as editors count lines."""
     number, tokens, positions = local["match"].groups()
-
-    def in_words(sizes: str) -> str:
-        # Such as 12, (12, 9) or (np.int64(12), np.int64(9)); a line of text has 0 target tokens.
-        return " and ".join(size for size in re.findall(r"\d+(?=[,)]|$)", sizes) if size != "0")
-
+    # Such as 12, (12, 9) or (np.int64(12), np.int64(9)); a line of text has 0 target tokens.
+    tokens, positions = (
+        " and ".join(size for size in re.findall(r"\d+(?=[,)]|$)", sizes) if size != "0")
+        for sizes in (tokens, positions)
+    )
     return (
-        f"sentence {local.get('start_id', 0) + int(number) + 1} has {in_words(tokens)} tokens with the end mark, at "
-        f"most {in_words(positions)} are possible with this model and its --max-source-positions and "
+        f"sentence {local.get('start_id', 0) + int(number) + 1} has {tokens} tokens with the end mark, at "
+        f"most {positions} are possible with this model and its --max-source-positions and "
         "--max-target-positions; shorten it; fairseq's commands skip it with --skip-invalid-size-inputs-valid-test"
     )
 
@@ -163,13 +157,7 @@ def other_model(local: Mapping[str, Any]) -> str | None:
     return str(reason) if isinstance(reason, UserError) else other_weights(local["filename"], str(reason))
 
 
-def unknown_part(local: Mapping[str, Any]) -> str:
-    """Return the line for a checkpoint of a model or task that no loaded code defines."""
-    kind = "model" if "model_type" in local else "task"
-    name = local.get("model_type") or local.get("task_name")
-    return f"the checkpoint's {kind} '{name}' is unknown: give the --user-dir that defines it"
-
-
+NO_PATH = "--path is required: the checkpoint of the model, or several with colons between them"
 NO_DATA = "task.data is not set: add +task.data=DIR to the command"
 DECAY = (
     "--lr-scheduler polynomial_decay needs the number of updates over which it decays, above 0: use --max-update, or "
@@ -213,7 +201,12 @@ MESSAGES: tuple[Message, ...] = (
         "fairseq.tasks.translation:build_model", r"\(char \d+\)$|must be a mapping", NO_JSON, (ValueError, TypeError)
     ),
     Message("", r"^Dataset not found: (\S+) \((.+)\)", no_such_split, FileNotFoundError),
-    Message("fairseq_cli.(interactive|validate|eval_lm):main", "NoneType", no_path, (AttributeError, TypeError)),
+    Message(
+        "fairseq_cli.(interactive|validate|eval_lm):main",
+        "NoneType",
+        lambda local: None if local["cfg"].common_eval.path else NO_PATH,
+        (AttributeError, TypeError),
+    ),
     Message("fairseq.utils:split_paths", "NoneType", NO_DATA, TypeError),
     Message(r"fairseq_cli.\w+:_?main", TOO_LONG, long_sentence),
     Message("", TOO_LONG, long_sentence),
@@ -252,8 +245,17 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq.trainer:load_checkpoint", "^Optimizer does not match|number of parameter groups", OTHER_OPTIMIZER),
     Message(LOADING, "^Model file not found: (.*)", "no such checkpoint: {match[1]}", OSError),
     # fairseq's own message about a model cannot be made without a name of the class.
-    Message("fairseq.models:build_model", "^Could not infer model type|^\"'_name'\"$", unknown_part),
-    Message("fairseq.tasks:setup_task", "^Could not infer task type", unknown_part, AssertionError),
+    Message(
+        "fairseq.models:build_model",
+        "^Could not infer model type|^\"'_name'\"$",
+        "the checkpoint's model '{model_type}' is unknown: give the --user-dir that defines it",
+    ),
+    Message(
+        "fairseq.tasks:setup_task",
+        "^Could not infer task type",
+        "the checkpoint's task '{task_name}' is unknown: give the --user-dir that defines it",
+        AssertionError,
+    ),
 )
 
 

@@ -12,22 +12,11 @@ from fairseq import options
 from fairseq_plugins.options import make_one_line
 
 
-def parse_in_one_line(
-    parse: Callable[..., Any], parser: ArgumentParser, input_args: list[str] | None = None, *args: Any, **kwargs: Any
-) -> Any:
-    """``parse_args_and_arch`` with a parser that reports each mistake in one line."""
-    make_one_line(parser, input_args)
-    return parse(parser, input_args, *args, **kwargs)
+def parse_in_one_line(parse: Callable[..., Any], parser: ArgumentParser, *args: Any, **kwargs: Any) -> Any:
+    """A function, called before its command parses, with a parser that reports each mistake in one line."""
+    make_one_line(parser, args[0] if args else kwargs.get("input_args"))
+    return parse(parser, *args, **kwargs)
 
 
-def preprocess_in_one_line(add_args: Callable[..., ArgumentParser], parser: ArgumentParser) -> ArgumentParser:
-    """``add_preprocess_args``, the last call before fairseq-preprocess parses."""
-    make_one_line(parser)
-    return add_args(parser)
-
-
-WRAPPED = (
-    (options, "parse_args_and_arch", parse_in_one_line, 30),
-    (options, "add_preprocess_args", preprocess_in_one_line),
-)
+WRAPPED = ((options, "parse_args_and_arch", parse_in_one_line, 30), (options, "add_preprocess_args", parse_in_one_line))
 """The functions that fairseq calls after it has imported a user directory."""

@@ -4,29 +4,21 @@ fairseq uses ``np.compat.long``, which was a name of ``int``, and an argument of
 https://github.com/facebookresearch/fairseq/issues/4945 is about other such names.
 """
 
+import functools
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 from fairseq.data import data_utils, language_pair_dataset, token_block_dataset
 
 
-class OlderNumpy(ModuleType):
-    """numpy with these names."""
-
-    compat = SimpleNamespace(long=int)
-
-    def percentile(self, *args: Any, interpolation: str) -> Any:
-        """Return what numpy does, which calls it the method."""
-        return np.percentile(*args, method=interpolation)  # type: ignore[call-overload]
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what numpy has."""
-        return getattr(np, name)
-
-
 def apply() -> None:
-    """Give it to the modules that need it, and to no other."""
+    """Give the modules that need them, and no other, a numpy with these names."""
     if not hasattr(np, "compat"):
+        older = ModuleType("numpy")
+        vars(older).update(
+            compat=SimpleNamespace(long=int),
+            percentile=lambda *args, interpolation: np.percentile(*args, method=interpolation),  # type: ignore[call-overload]
+            __getattr__=functools.partial(getattr, np),  # all other names
+        )
         for module in (data_utils, language_pair_dataset, token_block_dataset):
-            vars(module)["np"] = OlderNumpy("numpy")
+            vars(module)["np"] = older

@@ -22,7 +22,7 @@ IN_FLOAT32 = {
     "fairseq_plugins/search/step_attention.py attend",
     "fairseq_plugins/methods/merged_attention.py attend",
     # Logits that are passed on to the next layer.
-    "fairseq_plugins/methods/realformer.py masked",
+    "fairseq_plugins/methods/realformer.py attend",
     # A square leaves the range of float16 at 256.
     "fairseq_plugins/methods/rms_norm.py forward",
     "fairseq_plugins/methods/shared/precision.py unit",

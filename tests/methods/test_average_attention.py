@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import Attention
-from fairseq_plugins.methods.shared.averages import AverageAttention, RunningAverage, causal_average, full_average
+from fairseq_plugins.methods.shared.averages import AverageAttention, RunningAverage, causal_average
 from tests import by_hand
 from tests.models import inputs as batch
 from tests.models import logits, tiny
@@ -101,7 +101,7 @@ def test_an_average_is_the_loop_and_zero_at_pads(length: int, targets: list[int]
     pads = None if pads is None else pads[:-1]
     valid = by_hand.no_pads(pads, len(values), len(targets))
     seen = by_hand.seen_so_far(valid) if causal else by_hand.seen_anywhere(valid, len(values))
-    average = (causal_average if causal else full_average)(values, pads)
+    average = RunningAverage()(values, pads, None, causal)
     torch.testing.assert_close(average, by_hand.average(values, seen) * valid.t().unsqueeze(-1), rtol=1e-5, atol=1e-6)
 
 

@@ -24,13 +24,6 @@ def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor,
     return (values.float() * valid).cumsum(dim=0), valid.cumsum(dim=0)
 
 
-def blank_pads(average: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Set the rows of pads to zero, as in the released code."""
-    if padding_mask is None:
-        return average
-    return average.masked_fill(padding_mask.transpose(0, 1).unsqueeze(-1), 0.0)
-
-
 def causal_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Return the mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero.
 
@@ -46,13 +39,6 @@ def causal_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
     average = (weights @ (values * valid).reshape(length, batch * width)).view(length, batch, width)
     counts = valid.float().cumsum(dim=0).clamp(min=1)
     return average * (valid * (steps.unsqueeze(-1) / counts).type_as(values))
-
-
-def full_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Return the mean over all valid positions, for each of them: whole-sequence attention without a future mask."""
-    totals, counts = running_totals(values, padding_mask)
-    average = (totals[-1:] / counts[-1:].clamp(min=1)).type_as(values).expand(values.size(0), -1, -1)
-    return blank_pads(average, padding_mask)
 
 
 class RunningAverage(FairseqIncrementalState, nn.Module):
@@ -83,14 +69,20 @@ class RunningAverage(FairseqIncrementalState, nn.Module):
         Returns:
             ``(T, B, C)``, zero in the rows of pads.
         """
-        if incremental_state is None:
-            return (causal_average if causal else full_average)(values, padding_mask)
+        if incremental_state is None and causal:
+            return causal_average(values, padding_mask)
         totals, counts = running_totals(values, padding_mask)
-        state = self.get_incremental_state(incremental_state, "average_state")
-        if state is not None:
-            totals, counts = totals + state["sum"], counts + state["count"]
-        self.set_incremental_state(incremental_state, "average_state", {"sum": totals[-1], "count": counts[-1]})
-        return blank_pads((totals / counts.clamp(min=1)).type_as(values), padding_mask)
+        if incremental_state is None:
+            totals, counts = totals[-1:], counts[-1:]
+        else:
+            state = self.get_incremental_state(incremental_state, "average_state")
+            if state is not None:
+                totals, counts = totals + state["sum"], counts + state["count"]
+            self.set_incremental_state(incremental_state, "average_state", {"sum": totals[-1], "count": counts[-1]})
+        average = (totals / counts.clamp(min=1)).type_as(values).expand(values.size(0), -1, -1)
+        if padding_mask is None:
+            return average
+        return average.masked_fill(padding_mask.transpose(0, 1).unsqueeze(-1), 0.0)
 
     def reorder_incremental_state(
         self, incremental_state: dict[str, dict[str, Tensor | None]] | None, new_order: Tensor
@@ -103,29 +95,27 @@ class RunningAverage(FairseqIncrementalState, nn.Module):
         return incremental_state
 
 
-def average_feed_forward(width: int, ffn_width: int, activation_dropout: float) -> nn.Module:
-    """Make W_2 dropout(relu(W_1 a + b_1)) + b_2 with W_1 ``(F, C)``. Shapes ``(T, B, C)``.
-
-    Always relu, as in the paper, for any activation of the layer's own feed-forward sub-layer.
-    """
-    fc1, fc2 = nn.Linear(width, ffn_width), nn.Linear(ffn_width, width)
-    dropout = FairseqDropout(activation_dropout, module_name="AverageFeedForward")
-    return nn.Sequential(OrderedDict(fc1=fc1, relu=nn.ReLU(), activation_dropout_module=dropout, fc2=fc2))
-
-
 class AverageAttention(nn.Module):
     """sigmoid(i) * z + sigmoid(f) * g with [i; f] = W [z; g] + b; g is the mean of the inputs z so far.
 
     Zhang, Xiong and Su, ACL 2018, https://arxiv.org/abs/1805.00631, equations 1 to 3; with an ``ffn_width`` g is the
     output of a feed-forward network for the mean. W, ``(2C, 2C)``, is drawn from Xavier's uniform distribution and b
-    starts at zero. ``heads`` is kept because layers read the number from their self-attention.
+    starts at zero. ``heads`` is kept because layers read the number from their self-attention; ``unused`` are further
+    arguments of an attention. The network always has relu, as in the paper, for any activation of the layer's own.
     """
 
-    def __init__(self, width: int, heads: int, ffn_width: int = 0, activation_dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, heads: int, ffn_width: int = 0, activation_dropout: float = 0.0, **unused: Any
+    ) -> None:
         super().__init__()
         self.num_heads, self.head_dim = heads, width // heads
         self.average = RunningAverage()
-        self.ffn = average_feed_forward(width, ffn_width, activation_dropout) if ffn_width else nn.Identity()
+        self.ffn: nn.Module = nn.Identity()
+        if ffn_width:
+            fc1, fc2 = nn.Linear(width, ffn_width), nn.Linear(ffn_width, width)
+            dropout = FairseqDropout(activation_dropout, module_name="AverageFeedForward")
+            parts = OrderedDict(fc1=fc1, relu=nn.ReLU(), activation_dropout_module=dropout, fc2=fc2)
+            self.ffn = nn.Sequential(parts)
         self.gate = nn.Linear(2 * width, 2 * width)
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)

@@ -82,10 +82,6 @@ class _Mix(torch.autograd.Function):
         return gradients, None, None, None
 
 
-def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    return function.apply(*arguments)  # type: ignore[no-untyped-call]
-
-
 class BufferedStates(list[Tensor]):
     """The states of one forward pass, in one buffer. As a list, it has the states without their gradients.
 
@@ -113,7 +109,9 @@ class BufferedStates(list[Tensor]):
         """Add the next state."""
         number = len(self)
         if torch.is_grad_enabled():
-            self._token = _apply(_Store, self._token, state, self._columns[number], self._buffer, number)
+            self._token = _Store.apply(  # type: ignore[no-untyped-call]
+                self._token, state, self._columns[number], self._buffer, number
+            )
         else:  # A search does this at each step, where a call of autograd costs more than the copy.
             self._buffer[number].view(state.shape).copy_(state)
         self.append(self._buffer[number].view(state.shape))
@@ -122,7 +120,9 @@ class BufferedStates(list[Tensor]):
         """Multiply the states so far by the row of W for their number; the result has the shape of a state."""
         number = len(self) - 1
         if torch.is_grad_enabled():
-            self._token, mixture = _apply(_Mix, self._token, self._rows[number], self._buffer, number)
+            self._token, mixture = _Mix.apply(  # type: ignore[no-untyped-call]
+                self._token, self._rows[number], self._buffer, number
+            )
         else:
             mixture = _mixture(self._buffer, self._rows[number], number)
         return mixture.view(self[0].shape)
