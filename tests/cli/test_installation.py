@@ -17,7 +17,7 @@ import pytest
 
 import fairseq_plugins
 from tests import toy
-from tests.breaks.checking import copy_of_tracked_files
+from tests.breaks.__main__ import copy_of_tracked_files
 
 PACKAGE = Path(fairseq_plugins.__file__).parent
 ROOT = PACKAGE.parent
