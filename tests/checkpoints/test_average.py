@@ -185,9 +185,6 @@ def test_the_last_are_by_number_not_by_name_and_no_input_is_overwritten(tmp_path
     assert main(["--last-updates", "2", "--checkpoints", str(tmp_path), "--output", str(output)]) == 0
     assert read_checkpoint(output)["model"]["w"].item() == 950.0
     assert "checkpoint_1_900.pt, checkpoint_2_1000.pt" in capsys.readouterr().out
-    both = ["--inputs", str(output), "--checkpoints", str(tmp_path), "--output", str(tmp_path / "other.pt")]
-    assert main(both) == 2
-    assert "--inputs is given without it" in capsys.readouterr().err
     by_epoch = last_checkpoints(tmp_path, 2, EPOCH_CHECKPOINT, "epoch")
     assert [path.name for path in by_epoch] == ["checkpoint9.pt", "checkpoint10.pt"]
     with pytest.raises(UserError, match="only 3 checkpoints saved by update, fewer than the 4 requested"):

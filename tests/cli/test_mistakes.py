@@ -76,6 +76,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
     },
     "preprocess": {"--trainprf x": "unknown option '--trainprf' (did you mean '--trainpref'"},
     "generate": {
+        "data --user-dir": "argument --user-dir: expected one argument",
         "data --beem 5": "unknown option '--beem' (did you mean '--beam'?)",
         "data --beam 0": "--beam must be at least 1, not 0",
         "data --lenpen nan": "--lenpen must be a finite number, not nan",
@@ -194,12 +195,8 @@ def test_a_user_directory_that_cannot_be_imported(place: Path, capfd: pytest.Cap
 def test_another_copy_of_this_package_is_no_user_directory(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (place / "copy" / "core").mkdir(parents=True)
     (place / "copy" / "core" / "designed.py").touch()
-    for name, why in {
-        "copy": "another copy of this package",
-        "mine": "write `import fairseq_plugins` in mine/",
-    }.items():
-        assert deep("train", ["data-bin", "--user-dir", name]) == EXIT_CODE
-        assert why in capfd.readouterr().err
+    assert deep("train", ["data-bin", "--user-dir", "copy"]) == EXIT_CODE
+    assert "another copy of this package" in capfd.readouterr().err
 
 
 def test_weights_without_a_part_in_the_loss_on_several_processes(

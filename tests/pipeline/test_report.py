@@ -307,25 +307,6 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes_with_a_line_for_each_ru
     ]
 
 
-MISTAKES = {
-    "{runs} --baseline pre_ln": "unknown --baseline 'pre_ln' (did you mean 'pre_ln_6e6d'?)",
-    "{runs} --output {file}": "{file}: cannot be created: File exists\n",
-    "{file}": "{file}: no such directory\n",
-    "{empty}": "{empty}: not a run, and no run below it (no run.json or train.log)\n",
-}
-
-
-def test_a_mistake_is_one_line(two_methods, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    places = {"runs": two_methods, "file": two_methods / "a" / "seed1111" / "run.json", "empty": tmp_path / "empty"}
-    for arguments, message in MISTAKES.items():
-        assert main(["report", *(word.format(**places) for word in arguments.split())]) == 2
-        said = capsys.readouterr()
-        assert (said.out, said.err.count("\n")) == ("", 1)
-        assert said.err.startswith(f"error: {message.format(**places)}"), arguments
-
-
 def test_a_directory_whose_name_is_not_utf8_is_a_line(runs, tmp_path, capsys):
     write_run(runs / os.fsdecode(b"caf\xe9"))
     assert main(["report", str(runs), "--output", str(tmp_path / "report")]) == 2

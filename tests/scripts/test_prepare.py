@@ -202,53 +202,6 @@ def test_settings_choose_the_stages(text: Path, tmp_path: Path, binarised: list[
 
 # ---- bad input ---------------------------------------------------------------------------------------------------
 
-BASE = "{out} --train {text}/one --valid {text}/first"
-REFUSED = (
-    ("", "'' cannot be the output directory: it is empty, or has a comma"),
-    ("{out} --test text --valid x --train x", "'text' is not of the form NAME=PREFIX"),
-    ("{out} --valid x", "no --train PREFIX given"),
-    ("{out} --train x", "no --valid PREFIX given (or --valid every-23rd: that part of the training pairs)"),
-    (f"{BASE} --valid y", "valid is given twice; only --train can be repeated"),
-    (f"{BASE} --test a:b=x", "'a:b' cannot be the name of a set; legal: letters, digits, '-', '_' and '.'"),
-    (f"{BASE} --raw test=x", "--raw or --changed test= is given, but no set test"),
-    (f"{BASE} --given-subwords bpe", "--given-subwords bpe needs --tokeniser none --subwords none"),
-    (f"{BASE} --given-tokeniser moses", "--given-tokeniser moses needs --tokeniser none"),
-    (f"{BASE} --test test={{text}}/third", "{text}/third.de: no such file"),
-    (f"{BASE} --target de", "--source and --target are both 'de'; name two languages"),
-    (
-        f"{BASE} --subwords bep",
-        "unknown --subwords 'bep' (did you mean 'bpe'?); legal values: bpe, none, sentencepiece",
-    ),
-    (f"{BASE} --size 10k", "--size 10k: not a whole number of at least 1 (see fairseq-deep prepare --help)"),
-    (f"{BASE} --target-dict d", "--target-dict needs --no-joined; give a joined dictionary as --source-dict"),
-    (f"{BASE} --joint-codes 0 --codes {{text}}/none", "{text}/none.de: no such file"),
-    (f"{BASE} --subwords none --codes c", "--codes is set, but --subwords is none"),
-    (f"{BASE} --clean none --max-length 80", "--min-length, --max-length or --ratio is set, but --clean is none"),
-    (f"{BASE} --tokeniser none --aggressive", "--aggressive needs --tokeniser moses"),
-    (f"{BASE} --ratio 0.5", "--ratio 0.5 would drop every pair; it must be at least 1"),
-    (f"{BASE} --types 9 --source-dict d", "--types limits a new dictionary, but one is given"),
-    (f"{BASE} --subwords none --vocabulary-threshold 5", "--vocabulary-threshold needs --subwords bpe"),
-    (
-        "{out} --train {out}/text/train --valid x",
-        "{out}/text/train.de: the results are written there; use another directory than {out}",
-    ),
-)
-
-
-def test_what_cannot_be_is_refused_before_anything_is_made(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def filled(value: str) -> str:
-        return value.replace("{text}", str(text)).replace("{out}", str(tmp_path / "out"))
-
-    wrong = []
-    for words, line in REFUSED:
-        code = prepare(*map(filled, words.split(" ")))
-        if (code, *capsys.readouterr()) != (2, "", f"error: {filled(line)}\n"):
-            wrong.append(words)
-    assert wrong == []
-    assert list(tmp_path.iterdir()) == []
-
 
 @pytest.mark.usefixtures("binarised")
 def test_bad_text_is_one_line_and_mended_it_may_go_to_the_same_directory(

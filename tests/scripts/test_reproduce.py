@@ -13,7 +13,7 @@ from fairseq_plugins.tools.pipeline.compare import run_directory
 from fairseq_plugins.tools.pipeline.published import rows_by_table
 from tests.refusals import refused
 from tests.scripts.fakes import program
-from tests.scripts.running import ROOT, completed, contents, refusal, report_of
+from tests.scripts.running import ROOT, completed, contents, report_of
 
 
 def chain(script: str, out: Path, *names: str, **settings: str) -> str:
@@ -45,26 +45,7 @@ def check_references(evaluation: Path) -> None:
     assert all(map(ALLOWED.fullmatch, check["allowed"]))
 
 
-REFUSED: tuple[tuple[str, dict[str, str], str], ...] = (
-    ("admin_6e6", {}, "unknown row 'admin_6e6' (did you mean 'admin_6e6d'?)"),
-    ("iwslt14_de_en", {"SEEDS": "1 x"}, "--seeds x: not a whole number of at least 0 "),
-    ("iwslt14_de_en", {"NODES": "2"}, "--nodes 2 needs a Slurm job: sbatch --nodes 2 [OPTION ...] scripts/slurm.sh "),
-)
-
-
-def test_a_mistake_is_one_line_before_anything_is_made(tmp_path: Path) -> None:
-    for name, settings, line in REFUSED:
-        chosen = {**settings, "SLURM_JOB_ID": "", "OUT": str(tmp_path / "out")}
-        assert refusal("reproduce/admin_table2.sh", name, **chosen).startswith(line)
-    assert not (tmp_path / "out").exists()
-
-
-def test_options_for_an_unknown_corpus_are_refused_and_those_for_all_test_sets_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["reproduce", "Admin", "Table 2", "--prepare", "iwslt14_deen:SIZE=1", "--dry-run"]
-    assert main(command) == 2
-    assert "unknown corpus of --prepare 'iwslt14_deen' (did you mean 'iwslt14_de_en'?)" in capsys.readouterr().err
+def test_options_for_all_test_sets_are_kept(tmp_path: Path) -> None:
     (tmp_path / "test_sets").write_text("test\ttest14\n")
     given = [["test14", "test15"], ["--beam", "10"], ["test15"]]
     assert reproduce.of_prepared(given, tmp_path) == [["test14"], ["--beam", "10"]]

@@ -19,7 +19,7 @@ from fairseq_plugins.tools.pipeline.configuration import quoted
 from fairseq_plugins.tools.pipeline.machine import Machine, chosen
 from fairseq_plugins.tools.pipeline.results import SETTINGS, read_record
 from fairseq_plugins.tools.pipeline.resume import check_unchanged, finished, say_how_it_ended
-from fairseq_plugins.tools.pipeline.run import LaunchPlan, Request, begun, main, make_plan
+from fairseq_plugins.tools.pipeline.run import LaunchPlan, Request, begun, make_plan
 from tests import toy
 from tests.config.published import CONFIGS
 from tests.processes import Command
@@ -161,8 +161,6 @@ def test_precision() -> None:
         ("bf16", V100, "V100 does not support bfloat16; use fp16"),
     ):
         assert message in refused(chosen, wanted, "fp32", machine)
-    misspelt = [str(ADMIN), "data", "run", "--precision", "fp61"]
-    assert "unknown --precision 'fp61' (did you mean 'fp16'?)" in refused(main, misspelt)
 
 
 def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_path: Path) -> None:

@@ -323,13 +323,3 @@ def test_what_is_not_the_same_leaves_nothing(
     code, _, errors = run(capsys, package, out)
     assert (code, "transformers does not support: lenpen_form gnmt" in errors) == (2, True)
     assert not list(tmp_path.glob("hub*"))
-
-
-def test_options_of_the_other_engine_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, reason in (
-        (["package"], "--to transformers needs DIR"),
-        (["package", "out", "--quantization", "int8"], "--to transformers takes no --quantization"),
-        (["package", "out", "--to", "ctranslate2"], "--to ctranslate2 takes no DIR"),
-    ):
-        assert export.main([*words, *([] if "--to" in words else ["--to", "transformers"])]) == 2
-        assert reason in capsys.readouterr().err

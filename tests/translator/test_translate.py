@@ -327,7 +327,6 @@ def test_bad_input_gets_one_line(made: Made, package: Path, translate: Run, tmp_
         ((package, tmp_path), f"error: {tmp_path}: is a directory"),
         ((package, tmp_path / "not.gz"), f"error: {tmp_path / 'not.gz'}: not a whole gzip file"),
         ((package, tmp_path / "half.gz"), f"error: {tmp_path / 'half.gz'}: not a whole gzip file"),
-        ((tmp_path / "none",), f"error: {tmp_path / 'none'}: no such directory; fairseq-deep package makes a "),
         ((made.data,), f"error: {made.data}: not a package: it has no translator.json"),
         ((package, "--engine", "fairsek"), f"error: {package}: unknown engine 'fairsek' (did you mean 'fairseq'?)"),
         ((package, "--device", "cuda"), "error: --device gpu: this engine finds no GPU; legal here: auto, cpu"),
