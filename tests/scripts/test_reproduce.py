@@ -51,14 +51,15 @@ def test_options_for_all_test_sets_are_kept(tmp_path: Path) -> None:
     assert reproduce.of_prepared(given, tmp_path) == [["test14"], ["--beam", "10"]]
 
 
-def test_a_dry_run_names_every_training_or_at_toy_size_one_of_each_method(tmp_path: Path) -> None:
-    for smoke, corpora, seeds in (("0", ["iwslt14_de_en"], 5), ("1", ["iwslt14_de_en", "wmt14_en_de"], 1)):
-        printed = chain("admin_table2.sh", tmp_path / "out", *corpora, SMOKE=smoke, DRY_RUN="1").splitlines()
-        commands = [line.partition(" fairseq_plugins.tools.cli run ")[2] for line in printed]
-        trained = [Path(command.split()[0]) for command in commands if command]
-        methods = ("post_ln", "pre_ln", "admin")
-        assert [f"{config.parent.name}/{config.stem}" for config in trained] == [
-            f"iwslt14_de_en/{method}_6e6d" for method in methods for _ in range(seeds)
+def test_a_dry_run_names_every_training_or_at_toy_size_one_of_each_method(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = ["reproduce", "Admin", "Table 2", "--out", str(tmp_path / "out"), "--dry-run", "iwslt14_de_en"]
+    for more, seeds in (([], 5), (["wmt14_en_de", "--smoke"], 1)):
+        assert main([*table, *more]) == 0
+        commands = re.findall(r" fairseq_plugins\.tools\.cli run (\S+)", capsys.readouterr().out)
+        assert [f"{Path(config).parent.name}/{Path(config).stem}" for config in commands] == [
+            f"iwslt14_de_en/{method}_6e6d" for method in ("post_ln", "pre_ln", "admin") for _ in range(seeds)
         ]
     assert not (tmp_path / "out").exists()
 

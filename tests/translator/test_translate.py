@@ -120,9 +120,8 @@ def test_the_n_best_translations_with_scores_and_alignments(made: Made, translat
     assert printed[0]["candidates"][0]["alignment"] == [list(pair) for pair in found[0].candidates[0].alignment]
     [line] = map(json.loads, translate(made.package, "--json", given=text[0].encode())[1].splitlines())
     assert line["candidates"][0].keys() == {"text", "score", "tokens", "token_scores"}
-    assert "error: nbest 6: a search of beam 5 finds 1 to 5 translations of a line" in refusal(
-        translate, made.package, "--nbest", "6"
-    )
+    line = refusal(translate, made.package, "--nbest", "6")
+    assert "error: nbest 6: a search of beam 5 finds 1 to 5 translations of a line" in line
     translator.engine = "ctranslate2-int8"
     with pytest.raises(UserError, match="^n-best lists, scores of tokens and alignments: engine fairseq, not "):
         translator.nbest(text)
@@ -303,9 +302,8 @@ def test_the_best_translations_of_a_line_are_made_of_those_of_its_parts() -> Non
     translator._decode = " ".join
     parts = [[Hypothesis([text], score) for score, text in by_part[part]] for part in "ab"]
     nbest = translator._nbest("a b", [["a"], ["b"]], parts, 3)
-    assert [(best.text, round(best.score, 6)) for best in nbest.candidates] == [
-        *[("A C", -3.0), ("A D", -3.1), ("B C", -3.5)]
-    ]
+    found = [(best.text, round(best.score, 6)) for best in nbest.candidates]
+    assert found == [("A C", -3.0), ("A D", -3.1), ("B C", -3.5)]
     assert nbest.candidates[0].tokens == ["A", "</s>", "C", "</s>"]
 
 
@@ -403,9 +401,8 @@ def test_ctrl_c_ends_it_with_one_line(made: Made, processes: str) -> None:
 @pytest.mark.slow
 def test_at_a_terminal_each_line_is_translated_when_it_is_entered(made: Made) -> None:
     ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [*COMMAND, str(made.package)], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    words, pipe = [*COMMAND, str(made.package)], subprocess.PIPE
+    child = subprocess.Popen(words, stdin=theirs, stdout=pipe, stderr=pipe)
     os.write(ours, b"Ja, eins zwei!\n")
     assert child.stdout.readline().strip()
     os.write(ours, b"\x04")
