@@ -1,10 +1,8 @@
 """Select cases that represent the others: the fast tests run those, ``make test-all`` runs all.
 
-A promise reads some axes: resuming depends on the parameters and buffers that the parts bring, not on the numbers that
-they start from. Here the promise says which, and gets the fewest cases that hold each structure of those axes once. A
-structure is a value of an axis together with the options of its part that are not at their defaults. So a new part, or
-an option in a new use, brings a representative of its own without an edit. Promises about checkpoints and processes
-read what a model stores.
+A promise reads some axes, and gets the fewest cases that hold each structure of those axes once. A structure is a value
+of an axis together with the options of its part that are not at their defaults. So a new part, or an option in a new
+use, brings a representative without an edit. Promises about checkpoints and processes read what a model stores.
 """
 
 import functools

@@ -61,6 +61,5 @@ def test_help_with_an_architecture_lists_its_options(capfd: pytest.CaptureFixtur
         main(["train", "--arch", "admin_transformer", "--help"])
     shown = capfd.readouterr().out
     assert ended.value.code == 0
-    assert [
-        name for name in ("--encoder-layers", "--norm-position", "--admin-omega") if f"\n  {name} " not in shown
-    ] == []
+    names = ("--encoder-layers", "--norm-position", "--admin-omega")
+    assert [name for name in names if f"\n  {name} " not in shown] == []

@@ -60,9 +60,7 @@ def test_hydra_train(tmp_path: Path) -> None:
 
 
 UNFINISHED: dict[str, dict[str, object]] = {
-    "unknown model._name 'admin_transfromer' (did you mean 'admin_transformer'?)": {
-        "model": {"_name": "admin_transfromer"}
-    },
+    "unknown model._name 'admin_transfromer' (did you mean 'admin_": {"model": {"_name": "admin_transfromer"}},
     "unknown optimizer._name 'adma' (did you mean 'adam": {"optimizer": {"_name": "adma"}},
     "unknown criterion._name 'cross_entrpy' (did you mean 'cross_entropy'?)": {"criterion": "cross_entrpy"},
     "unknown task._name 'transaltion' (did you mean 'translation'": {"task": {"_name": "transaltion"}},

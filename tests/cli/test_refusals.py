@@ -83,9 +83,7 @@ REFUSED: Mapping[str, str] = {
     "prepare out --test text --valid x --train x": "'text' is not of the form NAME=PREFIX",
     "prepare out --valid x": "no --train PREFIX given",
     "prepare out --train x": "no --valid PREFIX given (or --valid every-23rd: that part of the training pairs)",
-    "prepare out --train out/text/train --valid x": (
-        "out/text/train.de: the results are written there; use another directory than out"
-    ),
+    "prepare out --train out/text/train --valid x": "out/text/train.de: the results are written there; use another d",
     f"{PREPARE} --valid y": "valid is given twice; only --train can be repeated",
     f"{PREPARE} --test a:b=x": "'a:b' cannot be the name of a set; legal: letters, digits, '-', '_' and '.'",
     f"{PREPARE} --raw test=x": "--raw or --changed test= is given, but no set test",
@@ -147,9 +145,7 @@ REFUSED: Mapping[str, str] = {
     "diagnose timeline yaml/latin.yaml": "{here}/yaml/latin.yaml: contains no whole entry of a recorder",
     "diagnose timeline yaml": "yaml: no recorder.jsonl in it or below it",
     "diagnose timeline recorded": "{here}/recorded/recorder.jsonl: a second recorder.jsonl of {here}/recorded; ",
-    "diagnose timeline recorded/recorder.jsonl --checkpoint a.pt": (
-        "timeline reads the files of a recorder: no --checkpoint"
-    ),
+    "diagnose timeline recorded/recorder.jsonl --checkpoint a.pt": "timeline reads the files of a recorder: no --che",
     "diagnose timeline recorded/recorder.jsonl --dropout 0": "--dropout: a trained model has its own settings",
     "text": "unknown step ''; legal values: bytes, ",
     "text tokenize": "unknown step 'tokenize' (did you mean 'tokenise'?); legal values: bytes, ",

@@ -33,11 +33,11 @@ def test_every_method_has_a_legal_configuration() -> None:
     for method in REGISTERED:
         values: dict[str, Any] = yaml.safe_load(configuration(method))
         model = values.pop("model")
-        OmegaConf.merge(OmegaConf.structured(FairseqConfig), values)
         assert model.pop("_name") == f"{method}_transformer"
         recipes.append((model, values))
     assert all(recipe == recipes[0] for recipe in recipes)
     model, values = recipes[0]
+    OmegaConf.merge(OmegaConf.structured(FairseqConfig), values)
     assert (model["encoder_layers"], model["decoder_layers"]) == (12, 12)
 
 

@@ -163,9 +163,8 @@ def test_unknown_tokens_are_taken_from_the_text_that_was_binarised_else_their_li
         assert result.allowed == ("2 of 53 tokens unknown", "2 lines with unknown tokens skipped")
         text.unlink(missing_ok=True)
     # Nothing to compare is not a perfect score.
-    stops = prepared(
-        tmp_path / "stops", [line + " ." for line in PUBLISHED], known=[word for word in words if word != "."]
-    )
+    lines, known = [line + " ." for line in PUBLISHED], [word for word in words if word != "."]
+    stops = prepared(tmp_path / "stops", lines, known=known)
     (tmp_path / "stops" / "text" / "test.en").unlink()
     assert "0 of 0 lines would differ" in refusal(stops)[0]
     [problem, *_] = refusal(prepared(tmp_path / "other", known=["another text , and ’ its words ."]))

@@ -17,12 +17,8 @@ from tests.scoring.made_up import dropped, swapped
 from tests.texts import read, write
 
 REFERENCE = [f"Sentence {number} says that the {number % 7} cats on mat {number % 11} slept." for number in range(30)]
-OUTPUTS = {
-    "a1": swapped(REFERENCE, 5),
-    "a2": swapped(REFERENCE, 3),
-    "b1": dropped(REFERENCE, 6),
-    "b2": dropped(REFERENCE, 5),
-}
+OUTPUTS = {"a1": swapped(REFERENCE, 5), "a2": swapped(REFERENCE, 3)}
+OUTPUTS |= {"b1": dropped(REFERENCE, 6), "b2": dropped(REFERENCE, 5)}
 
 Run = Callable[..., tuple[int, str, str]]
 

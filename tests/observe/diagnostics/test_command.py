@@ -111,10 +111,7 @@ def test_checkpoints_that_cannot_be_measured(
     for argv, message in (
         (["scales", "--checkpoint", stock], f"{stock}: 'transformer' is not a model of this package"),
         (["scales", "--checkpoint", last, "--data", larger], "target words, the corpus has"),
-        (
-            ["scales", "--checkpoint", last, "--encoder-layers=3", "--dropout=0"],
-            "--dropout, --encoder-layers: a trained",
-        ),
+        (["scales", "--checkpoint", last, "--encoder-layers=3", "--dropout=0"], "--dropout, --encoder-layers: a train"),
     ):
         assert diagnose(tmp_path / "out", *map(str, argv)) == 2
         (complaint,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
