@@ -90,11 +90,17 @@ def architecture_presets(family: Family, method: Method | None) -> dict[str, dic
 
 def tiny_model(method: Method, **settings: Any) -> DeepTransformerModel:
     """The method's model with two layers on each side and width ``WIDTH``; ``settings`` override its preset."""
-    config = Namespace(**{**architecture_presets(TRANSLATION, method)[""], **_tiny_sizes(), **settings})
+    return _tiny_model(method.name, **settings)
+
+
+@functools.cache
+def _tiny_model(name: str, **settings: Any) -> DeepTransformerModel:
+    config = Namespace(**{**architecture_presets(TRANSLATION, METHODS[name])[""], **_tiny_sizes(), **settings})
     model: DeepTransformerModel = DeepTransformerModel.build_model(config, _tiny_task())
     return model
 
 
+@functools.cache
 def stock_model(encoder_before: bool, decoder_before: bool) -> TransformerModelBase:
     """Build stock fairseq's Transformer of the same sizes; each stack is Pre-LN if its flag is set, else Post-LN."""
     flat = Namespace(**_tiny_sizes(), encoder_normalize_before=encoder_before, decoder_normalize_before=decoder_before)

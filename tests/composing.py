@@ -1,8 +1,7 @@
 """fairseq's configuration of a command, made quickly: Hydra composes what all commands share once a process.
 
-Hydra takes longer to compose a configuration than a tiny model takes to train, and to look for its caller among the
-frames of pytest longer still. Most of the first is the same each time. So that is kept; what a choice of task, model
-or optimizer brings replaces a part of it, and the values are set by Hydra itself.
+Hydra takes longer to compose a configuration than a tiny model takes to train. Most of that is the same each time, and
+is kept; a choice of task, model or optimizer replaces a part of it, and the values are set by Hydra itself.
 """
 
 import contextlib
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import fairseq
-from fairseq.dataclass import utils
+from fairseq.dataclass import initialize, utils
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_store import ConfigStore
@@ -78,4 +77,6 @@ def install() -> None:
 
     ConfigStore.store = store_and_forget
     utils.compose = compose
+    # Called for each YAML file, it stores the same again.
+    initialize.hydra_init = functools.cache(initialize.hydra_init)
     utils.initialize = lambda config_path: contextlib.nullcontext()

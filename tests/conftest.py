@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import os
@@ -105,7 +106,7 @@ def fairseq_deep(
 
     if request.param == "here":
         return processes.in_this_process(monkeypatch, capfd)
-    return processes.in_its_own(tmp_path)
+    return functools.partial(processes.python, "-m", "fairseq_plugins.tools.cli", cwd=tmp_path)
 
 
 @pytest.fixture

@@ -283,9 +283,8 @@ def batch(sentences: int = 4, longest: int = 7, seed: int = 3) -> Batch:
 def loss_of(model: nn.Module, data: Batch) -> Tensor:
     """Cross-entropy, summed over the tokens of the batch; a scalar in float32."""
     logits = model(*data.inputs)[0]
-    return F.cross_entropy(
-        logits.float().flatten(0, 1), data.target.flatten(), ignore_index=dictionary().pad(), reduction="sum"
-    )
+    logs, target = logits.float().flatten(0, 1), data.target.flatten()
+    return F.cross_entropy(logs, target, ignore_index=dictionary().pad(), reduction="sum")
 
 
 def perturb(model: nn.Module, size: float = 0.1) -> None:

@@ -87,11 +87,6 @@ def python(*words: object, cwd: Path | None = None, **environment: str) -> Ended
     return Ended(ended.returncode, ended.stderr, ended.stdout)
 
 
-def in_its_own(directory: Path) -> Command:
-    """The command in a new process, as from a shell in ``directory``."""
-    return functools.partial(python, "-m", "fairseq_plugins.tools.cli", cwd=directory)
-
-
 def ends(process: int) -> bool:
     """Whether a process that is no child of this one ends in time; it may stay a zombie where nobody waits for it."""
     until = time.monotonic() + LONGEST

@@ -1,10 +1,8 @@
 """Select cases that represent the others: the fast tests run those, ``make test-all`` runs all.
 
-A promise reads some axes: resuming depends on the parameters and buffers that the parts bring, not on the numbers that
-they start from. Here the promise says which, and gets the fewest cases that hold each structure of those axes once. A
-structure is a value of an axis together with the options of its part that are not at their defaults. So a new part, or
-an option in a new use, brings a representative of its own without an edit. Promises about checkpoints and processes
-read what a model stores.
+A promise reads some axes, and gets the fewest cases that hold each structure of those axes once. A structure is a value
+of an axis together with the options of its part that are not at their defaults. So a new part, or an option in a new
+use, brings a representative without an edit. Promises about checkpoints and processes read what a model stores.
 """
 
 import functools
@@ -14,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis, Part
+from fairseq_plugins.core.method import GENERAL_OPTIONS, METHODS, PARTS, Axis
 from tests import models
 
 Reads = Axis | tuple[Axis, ...] | Callable[[str], set[tuple[Any, ...]]]
@@ -34,10 +32,6 @@ def values_of(case: str) -> dict[str, Any]:
     return {**EVERY_MODEL_HAS, **{name[2:].replace("-", "_"): value for name, value in flags}}
 
 
-def _parts(axis: Axis, values: Mapping[str, Any]) -> list[Part]:
-    return [PARTS[axis][name] for name in str(values[axis.value]).split(",")]
-
-
 def structures(case: str, *reads: Reads) -> set[tuple[Any, ...]]:
     """What a promise that reads these axes meets in ``case``."""
     values = values_of(case)
@@ -48,7 +42,8 @@ def structures(case: str, *reads: Reads) -> set[tuple[Any, ...]]:
             continue
         together = axes if isinstance(axes, tuple) else (axes,)
         parts = [(axis.value, values[axis.value]) for axis in together]
-        options = {option for axis in together for part in _parts(axis, values) for option in part.options}
+        chosen_parts = [PARTS[axis][name] for axis in together for name in str(values[axis.value]).split(",")]
+        options = {option for part in chosen_parts for option in part.options}
         chosen = {(o.name, values[o.name]) for o in options if str(values.get(o.name, o.default)) != str(o.default)}
         found.add((*parts, *sorted(chosen)))
     return found

@@ -72,11 +72,7 @@ def run_preprocess(arguments: Sequence[str]) -> None:
 
 
 def binarise_text(directory: Path, splits: Sequence[str], source: str = "de", target: str = "en") -> Path:
-    """Binarise the text files in ``directory / "text"``, with one dictionary for both languages.
-
-    Returns:
-        The binarised directory, to be handed to ``fairseq-train``.
-    """
+    """Binarise the text files in ``directory / "text"``, with one dictionary for both; the binarised directory."""
     destination = directory / "data-bin"
     arguments = ["-s", source, "-t", target, "--joined-dictionary", "--destdir", str(destination)]
     for split in splits:
@@ -148,16 +144,9 @@ def weights_of(checkpoint: Path) -> dict[str, torch.Tensor]:
 
 
 def translate_toy(data: Path, checkpoint: Path, results: Path, *flags: str) -> dict[int, str]:
-    """``fairseq-generate`` on the test set, in this process.
+    """``fairseq-generate`` on the test set, in this process; its report is ``results/generate-test.txt``.
 
-    Args:
-        data: the binarised directory.
-        checkpoint: the model.
-        results: a directory for ``generate-test.txt``, fairseq's whole report.
-        flags: further flags of ``fairseq-generate``.
-
-    Returns:
-        The best translation of each sentence by its number in the file.
+    Returns the best translation of each sentence by its number in the file.
     """
     arguments = [str(data), "--path", str(checkpoint), "--gen-subset", "test", "--results-path", str(results), "--cpu"]
     arguments += ["--beam", "2", "--max-len-b", "12", "--max-tokens", "400", "--num-workers", "0", *flags]

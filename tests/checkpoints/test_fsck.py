@@ -56,12 +56,6 @@ def test_fsck(toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert said(capsys, tmp_path / "weights", 0)[-1] == ["a", "training", "cannot continue from any of them"]
 
 
-def test_mistakes_of_fsck(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for place, message in ((tmp_path / "absent", "no such file or directory"), (tmp_path, "contains no checkpoint")):
-        assert main([str(place)]) == 2
-        assert capsys.readouterr().err == f"error: {place}: {message}\n"
-
-
 def test_a_disk_that_fills_in_the_middle_of_a_save_is_one_line(tmp_path: Path) -> None:
     output = tmp_path / "a.pt"
     with full_disk_after(100_000):

@@ -17,24 +17,12 @@ import pytest
 
 import fairseq_plugins
 from tests import toy
-from tests.breaks.checking import copy_of_tracked_files
+from tests.breaks.__main__ import copy_of_tracked_files
 
 PACKAGE = Path(fairseq_plugins.__file__).parent
 ROOT = PACKAGE.parent
 BUILD = "import setuptools.build_meta as backend; backend.build_sdist('dist'); backend.build_wheel('dist')"
 TRAINING = ["--arch", "admin_transformer", *toy.TINY_MODEL, *toy.RECIPE, "--max-update", "2", "--save-dir", "run"]
-SPAWN = """
-import multiprocessing, sys
-import fairseq_plugins
-
-def registrations():
-    from fairseq.models import ARCH_MODEL_REGISTRY
-    return "admin_transformer" in ARCH_MODEL_REGISTRY
-
-if __name__ == "__main__":
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print('fairseq' in sys.modules, pool.apply(registrations))
-"""
 FIND = """
 from pathlib import Path
 from fairseq_plugins.tools.pipeline.checkout import checkout, commit, configuration_file
@@ -95,14 +83,6 @@ def test_wheel_says_what_it_is(site: Path) -> None:
     version = info.name[len("fairseq_deep-") : -len(".dist-info")]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-
-
-@slow
-def test_spawned_worker_registers(tmp_path: Path) -> None:
-    """A worker that a command spawns imports fairseq by itself; the command here does not."""
-    command = tmp_path / "fairseq-deep"
-    command.write_text(SPAWN, encoding="utf-8")
-    assert output(sys.executable, command, cwd=tmp_path, path=ROOT).split()[-2:] == ["False", "True"]
 
 
 @slow

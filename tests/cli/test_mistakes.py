@@ -30,9 +30,7 @@ NO_SPLIT = "data-bin: holds no set 'tst' (did you mean 'test'?); it holds: test,
 NO_BATCH = "Must specify batch size either with --max-tokens or --batch-size"
 NO_PATH = "--path is required: the checkpoint of the model, or several with colons between them"
 NO_ROOM = "--max-tokens {} is smaller than the longest sentence, which has 10 tokens: use at least --max-tokens 10, or "
-NO_CTC = (
-    "--criterion label_smoothed_cross_entropy_with_ctc_with_diagnostics does not fit --task translation and --arch po"
-)
+NO_CTC = "--criterion label_smoothed_cross_entropy_with_ctc_with_diagnostics does not fit --task translation and "
 NO_POSITIONS = (
     "tokens with the end mark, at most {} are possible with this model and its --max-source-positions and "
     # Not of every command: an evaluation translates all sentences.
@@ -76,6 +74,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
     },
     "preprocess": {"--trainprf x": "unknown option '--trainprf' (did you mean '--trainpref'"},
     "generate": {
+        "data --user-dir": "argument --user-dir: expected one argument",
         "data --beem 5": "unknown option '--beem' (did you mean '--beam'?)",
         "data --beam 0": "--beam must be at least 1, not 0",
         "data --lenpen nan": "--lenpen must be a finite number, not nan",
@@ -194,12 +193,8 @@ def test_a_user_directory_that_cannot_be_imported(place: Path, capfd: pytest.Cap
 def test_another_copy_of_this_package_is_no_user_directory(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (place / "copy" / "core").mkdir(parents=True)
     (place / "copy" / "core" / "designed.py").touch()
-    for name, why in {
-        "copy": "another copy of this package",
-        "mine": "write `import fairseq_plugins` in mine/",
-    }.items():
-        assert deep("train", ["data-bin", "--user-dir", name]) == EXIT_CODE
-        assert why in capfd.readouterr().err
+    assert deep("train", ["data-bin", "--user-dir", "copy"]) == EXIT_CODE
+    assert "another copy of this package" in capfd.readouterr().err
 
 
 def test_weights_without_a_part_in_the_loss_on_several_processes(
@@ -230,9 +225,8 @@ def test_a_prepared_directory_is_taken_for_the_data_in_it(tmp_path: Path) -> Non
         "interactive": f"{GENERATION} --input lines",
         "validate": VALIDATION,
     }
-    assert {command: deep(command, [".", *words.split()]) for command, words in taken.items()} == dict.fromkeys(
-        taken, 0
-    )
+    ended = {command: deep(command, [".", *words.split()]) for command, words in taken.items()}
+    assert ended == dict.fromkeys(taken, 0)
 
 
 def test_an_error_elsewhere_keeps_its_trace() -> None:

@@ -109,9 +109,8 @@ def test_what_is_not_said_follows_stock() -> None:
     assert len(presettable) > 15
     archs = ("transformer", "transformer_iwslt_de_en", "transformer_wmt_en_de_big")
     cases = [("post_ln", *case, SIZE_FIELDS) for case in itertools.product(archs, translation)]
-    cases += [
-        ("pre_ln", *case, presettable) for case in itertools.product(("s2t_transformer", "s2t_transformer_s"), speech)
-    ]
+    speech_archs = ("s2t_transformer", "s2t_transformer_s")
+    cases += [("pre_ln", *case, presettable) for case in itertools.product(speech_archs, speech)]
     for method, arch, said, names in cases:
         ours, stock = settings(f"{method}_{arch}", **said), settings(arch, **said)
         assert {name: getattr(ours, name) for name in names} == {name: getattr(stock, name) for name in names}, said

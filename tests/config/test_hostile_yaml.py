@@ -17,11 +17,15 @@ optimizer: {_name: adam}
 lr_scheduler: {_name: inverse_sqrt}
 """
 TAG = "could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/"
-HOSTILE = [
-    ("dataset: {max_tokens: !!python/object/apply:os.system [touch executed]}", f"{TAG}apply:os.system'"),
-    ("dataset: {max_tokens: !!python/object/new:os.open [executed, 64]}", f"{TAG}new:os.open'"),
-]
-"""What is hostile in a file, and words of the line that refuses it."""
+ENDLESS = "nested too deeply, or larger than it seems: "
+HOSTILE = {
+    "dataset: {max_tokens: !!python/object/apply:os.system [touch executed]}": f"{TAG}apply:os.system'",
+    "dataset: {max_tokens: !!python/object/new:os.open [executed, 64]}": f"{TAG}new:os.open'",
+    "x: &one {user_dir: *one}": ENDLESS,
+    f"x: {'[' * 20_000}{']' * 20_000}": ENDLESS,
+    "".join(f"x{number}: &x{number} [{f'*x{number - 1}, ' * 2}]\n" for number in range(1, 40)): ENDLESS,
+}
+"""What is hostile in a file, behind ``x0: &x0 [1]``, and words of the line that refuses it."""
 
 
 def write(here: Path, content: str) -> Path:
@@ -33,45 +37,19 @@ def write(here: Path, content: str) -> Path:
     return path
 
 
-def test_hydra_train_executes_nothing(
+def test_nothing_is_executed_nor_read_for_ever(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """By ``run`` and by ``hydra-train``."""
     run = processes.in_this_process(monkeypatch, capfd)
-    for content, words in HOSTILE:
-        write(here, content)
+    for content, words in HOSTILE.items():
+        path = write(here, f"x0: &x0 [1]\n{content}")
         ended = run("hydra-train", "--config-dir", str(here), "--config-name", "run")
         assert ended.code == 2
-        assert words in ended.error
+        for problem in (refused(read_configuration, path, (), here, {}), ended.error.removeprefix("error: ")):
+            assert problem.startswith(f"{path}: "), content
+            assert words in problem, content
         assert list(here.rglob("executed*")) == [], content
-
-
-def test_run_executes_nothing(here: Path) -> None:
-    for content, words in HOSTILE:
-        path = write(here, content)
-        problem = refused(read_configuration, path, (), here, {})
-        assert problem.startswith(f"{path}: "), content
-        assert words in problem, content
-        assert list(here.rglob("executed*")) == [], content
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "common: &one {user_dir: *one}",
-        f"common: {'[' * 20_000}{']' * 20_000}",
-        "".join(f"x{number}: &x{number} [*x{number - 1}, *x{number - 1}]\n" for number in range(1, 40)),
-    ],
-    ids=["contains itself", "deep", "doubled"],
-)
-def test_a_file_without_an_end_is_one_line(
-    content: str, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = write(here, f"x0: &x0 [1]\n{content}".replace("common:", "x:"))
-    line = f"{path}: nested too deeply, or larger than it seems: "
-    assert refused(read_configuration, path, (), here, {}).startswith(line)
-    run = processes.in_this_process(monkeypatch, capfd)
-    ended = run("hydra-train", "--config-dir", str(here), "--config-name", "run")
-    assert (ended.code, ended.error[: len(line) + 7]) == (2, f"error: {line}")
 
 
 def test_a_reference_to_the_environment_is_text(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
@@ -38,14 +38,6 @@ DERIVED = ("optimization.update_freq", "dataset.max_tokens")
 """Both are in ``tokens_per_update``; a file is free to split it."""
 
 
-class Fact(NamedTuple):
-    """A value of the table, what it is (one of KINDS), and where it is read."""
-
-    value: Any
-    kind: str
-    place: str
-
-
 def entries_of(name: str) -> list[Mapping[str, Any]]:
     """The entries of a file, in their order; ``but`` excludes files, ``only`` asks for an earlier entry."""
     entries: list[Mapping[str, Any]] = []
@@ -58,10 +50,10 @@ def entries_of(name: str) -> list[Mapping[str, Any]]:
 
 
 @cache
-def facts(name: str) -> Mapping[str, Fact]:
-    """What the table says of a file, by key."""
+def facts(name: str) -> Mapping[str, tuple[Any, str, str]]:
+    """By key what the table says of a file: a value, what it is (one of KINDS), and where it is read."""
     return {
-        key: Fact(value, kind, place)
+        key: (value, kind, place)
         for entry in entries_of(name)
         for kind in KINDS
         for key, (value, place) in (entry.get(kind) or {}).items()
@@ -94,15 +86,15 @@ def test_the_table_is_of_files_that_there_are_and_every_fact_names_its_place() -
     used = {entry["recipe"] for name in NAMES for entry in entries_of(name)}
     assert [entry["recipe"] for entry in ENTRIES if entry["recipe"] not in used] == []
     assert len({entry["recipe"] for entry in ENTRIES}) == len(ENTRIES)
-    assert [(name, key) for name in NAMES for key, fact in facts(name).items() if not fact.place] == []
+    assert [(name, key) for name in NAMES for key, (*_, place) in facts(name).items() if not place] == []
 
 
 def test_every_file_has_what_its_paper_states() -> None:
     wrong = [
-        f"{name}: {key} is {found}, but {fact.value} is {fact.kind} ({fact.place})"
+        f"{name}: {key} is {found}, but {stated} is {kind} ({place})"
         for name in NAMES
-        for key, fact in facts(name).items()
-        if (found := difference(name, key, fact.value))
+        for key, (stated, kind, place) in facts(name).items()
+        if (found := difference(name, key, stated))
     ]
     assert wrong == []
 

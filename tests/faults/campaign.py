@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import toy
@@ -73,54 +72,31 @@ FAULTS: Mapping[str, tuple[Hit, tuple[int, ...]]] = {
 """By name, what it does, and the exit codes of a command that was hit: 0 where it was through before."""
 
 
-@dataclass
-class Outcome:
-    """What has become of one subject under one fault.
-
-    Args:
-        hits: made.
-        through: how often the command came to its end, and its result was compared.
-        failures: what did not hold; empty if all did.
-    """
-
-    hits: int = 0
-    through: int = 0
-    failures: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Undisturbed:
-    """A result to compare with, and the seconds that it took."""
-
-    place: Path
-    seconds: float
-
-
 class Workshop:
     """A directory with texts, the undisturbed results that were needed so far, and the one that is being hit."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root, self.inputs = root, root / "inputs"
         import_what_is_slow()
-        self.inputs = root / "inputs"
         toy.write_sentences(self.inputs / "text", {"train": 130, "test": 20}, longest=6)
-        self._undisturbed: dict[str, Undisturbed] = {}
+        self._seconds: dict[str, float] = {}
 
-    def undisturbed(self, subject: Subject) -> Undisturbed:
+    def undisturbed(self, subject: Subject) -> Path:
         """Make the subject's inputs, and its result, once."""
+        place = self.root / "undisturbed" / subject.name
         for name in subject.needs:
             made = self.undisturbed(SUBJECTS[name])
             if not (self.inputs / name).exists():
-                shutil.copytree(made.place, self.inputs / name)
-        if subject.name not in self._undisturbed:
-            place, start = self.root / "undisturbed" / subject.name, time.monotonic()
-            place.parent.mkdir(exist_ok=True)
+                shutil.copytree(made, self.inputs / name)
+        if not place.exists():
+            start = time.monotonic()
             # By the same name: some results hold their own.
             code, said = self.run(subject)
             assert code == 0, said
-            self._undisturbed[subject.name] = Undisturbed(place, time.monotonic() - start)
+            self._seconds[subject.name] = time.monotonic() - start
+            place.parent.mkdir(exist_ok=True)
             os.rename(self.result(subject), place)
-        return self._undisturbed[subject.name]
+        return place
 
     def result(self, subject: Subject) -> Path:
         """Where the command makes its result."""
@@ -145,55 +121,44 @@ class Workshop:
             if not BUSY.search(said) or time.monotonic() > until:
                 return code, said
 
-    def campaign(self, subject: Subject, name: str, hits: int, seed: int) -> Outcome:
-        """Hit one subject by one fault so many times."""
-        outcome = Outcome()
-        undisturbed = self.undisturbed(subject)
-        remove(self.result(subject))
+    def campaign(self, subject: Subject, name: str, hits: int, seed: int) -> list[str]:
+        """Hit one subject by one fault so many times, then let it come to its end; what did not hold."""
+        whole, place = self.undisturbed(subject), self.result(subject)
+        remove(place)
         chance = random.Random(f"{seed} {subject.name} {name}")
-        try:
-            while outcome.hits < hits:
-                self._hit_one_run(subject, name, chance, outcome, undisturbed, hits)
-            code, said = self.run(subject)
-            if code:
-                outcome.failures.append(f"exit code {code} without a hit: {said[-500:]}")
-            self._compare(subject, outcome, undisturbed)
-        except AssertionError as error:
-            outcome.failures.append(str(error))
-        remove(self.result(subject))
-        return outcome
+        failures: list[str] = []
+        while hits:
+            made, problems = self._hit_one_run(subject, name, chance, hits)
+            hits -= made
+            failures += problems
+        code, said = self.run(subject)
+        failures += [f"exit code {code} without a hit: {said[-500:]}"] if code else []
+        failures += subject.wrong(place, whole)
+        remove(place)
+        return failures
 
-    def _hit_one_run(
-        self, subject: Subject, name: str, chance: random.Random, outcome: Outcome, whole: Undisturbed, hits: int
-    ) -> None:
-        """Give the command once, and hit it until it ends."""
-        hit, codes = FAULTS[name]
-        place, job = self.result(subject), self.start(subject)
-        before, was_hit = subject.progress(place), False
-        while outcome.hits < hits and _wait_for_moment(job, place, chance, whole.seconds):
+    def _hit_one_run(self, subject: Subject, name: str, chance: random.Random, hits: int) -> tuple[int, list[str]]:
+        """Give the command once, and hit it until it ends, at most so many times; how often, and what did not hold."""
+        (hit, codes), whole, place, made = FAULTS[name], self.undisturbed(subject), self.result(subject), 0
+        before, job = subject.progress(place), self.start(subject)
+        while made < hits and _wait_for_moment(job, place, chance, self._seconds[subject.name]):
             hit(job, place, chance)
-            outcome.hits, was_hit = outcome.hits + 1, True
+            made += 1
             job.wait(PATIENCE)
         code = job.wait(LONGEST)
         problems = [f"still there: {process}" for process in job.left_behind()]
         said = job.said()
-        problems += list(subject.torn(place, whole.place))
-        if code is None:
-            problems.append("hangs")
-        elif code not in (codes if was_hit else (0,)):
+        problems += subject.torn(place, whole)
+        if code not in (codes if made else (0,)):  # None where it hangs
             problems.append(f"exit code {code}: {said[-500:]}")
         if "Traceback" in said:
             problems.append(f"a stack trace: {said[-1500:]}")
         if (after := subject.progress(place)) < before:
             problems.append(f"{after} updates, and {before} before")
-        outcome.failures += [f"hit {outcome.hits}: {problem}" for problem in problems]
         if code == 0:
-            self._compare(subject, outcome, whole)
+            problems += subject.wrong(place, whole)
             remove(place)
-
-    def _compare(self, subject: Subject, outcome: Outcome, whole: Undisturbed) -> None:
-        outcome.through += 1
-        outcome.failures += list(subject.wrong(self.result(subject), whole.place))
+        return made, problems
 
 
 def _wait_for_moment(job: Job, place: Path, chance: random.Random, seconds: float) -> bool:
@@ -201,12 +166,9 @@ def _wait_for_moment(job: Job, place: Path, chance: random.Random, seconds: floa
     until = time.monotonic() + chance.uniform(0.0, seconds)
     if chance.random() < 0.5:
         until += seconds
-        while job.process.poll() is None and not _writes(place) and time.monotonic() < until:
+        while job.process.poll() is None and time.monotonic() < until:
+            if any(is_unfinished(name) for _, *names in os.walk(place.parent) for name in [*names[0], *names[1]]):
+                break
             time.sleep(0.001)
         return job.process.poll() is None
     return job.wait(max(0.0, until - time.monotonic())) is None
-
-
-def _writes(place: Path) -> bool:
-    """Whether something is being written beside or in ``place``."""
-    return any(is_unfinished(name) for _, *names in os.walk(place.parent) for name in [*names[0], *names[1]])

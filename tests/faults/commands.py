@@ -121,12 +121,7 @@ def _forget(environment: dict[str, str]) -> None:
 
 
 class Job:
-    """A command that runs.
-
-    Args:
-        words: its arguments.
-        said: a file for what it prints.
-    """
+    """A command that runs, with its arguments and a file for what it prints."""
 
     def __init__(self, words: Sequence[str], said: Path) -> None:
         _adopt_orphans(True)

@@ -5,7 +5,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
@@ -19,7 +19,6 @@ TINY = (
     "checkpoint.save_interval_updates=4",
     "checkpoint.keep_interval_updates=3",
 )
-WARM = ("lr_scheduler.warmup_updates=20",)
 POLYNOMIAL = ("lr_scheduler._name=polynomial_decay", f"+lr_scheduler.total_num_update={UPDATES}")
 LAST = "checkpoints/checkpoint_last.pt"
 NOT_COMPARED = (".lock", "train.log", "preprocess.log", "recorder.jsonl")
@@ -39,15 +38,9 @@ def is_unfinished(name: str) -> bool:
     return any(part.endswith(UNFINISHED) for part in name.split("/"))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Subject:
-    """A command.
-
-    Args:
-        name: for the tests.
-        words: of the command, from the directory of its inputs and that of its result.
-        needs: makes the inputs by this subject's name; empty for the text alone.
-    """
+    """A command: its words, from the directory of its inputs and that of its result, and whose results it needs."""
 
     name: str
     words: Callable[[Path, Path], Sequence[str]]
@@ -73,20 +66,14 @@ class Subject:
         return 0
 
 
-@dataclass(frozen=True)
 class Training(Subject):
     """``fairseq-deep run``; its checkpoints are compared by their weights, moments and positions."""
 
-    processes: int = 1
-    changes: tuple[str, ...] = WARM
-    words: Callable[[Path, Path], Sequence[str]] = field(default=lambda *_: (), repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "words", self._words)
-
-    def _words(self, inputs: Path, place: Path) -> Sequence[str]:
-        how = ["--processes", str(self.processes), "--quiet"]
-        return ["run", str(test_train.ADMIN), str(inputs / "prepared"), str(place), *TINY, *self.changes, *how]
+    def __init__(self, name: str, *changes: str, processes: int = 1) -> None:
+        how = ["lr_scheduler.warmup_updates=20", *changes, "--processes", str(processes), "--quiet"]
+        given = ["run", str(test_train.ADMIN)]
+        super().__init__(name, lambda data, place: [*given, f"{data}/prepared", str(place), *TINY, *how], ("prepared",))
+        self.processes = processes
 
     def torn(self, place: Path, whole: Path) -> Iterator[str]:
         """Checkpoints without an end, records that are no JSON."""
@@ -140,28 +127,15 @@ def _package(inputs: Path, place: Path) -> Sequence[str]:
 
 
 DIAGNOSTICS = ("criterion._name=label_smoothed_cross_entropy_with_diagnostics", "+criterion.diagnostics_interval=3")
-TRAINED_ON = ("prepared",)
+EMA = ("+ema.store_ema=true", "+ema.ema_fp32=true", "+ema.ema_decay=0.9", "optimizer._name=foreach_adam")
 SUBJECTS: Mapping[str, Subject] = {
     subject.name: subject
     for subject in (
         Subject("prepared", _prepare),
-        Training("fp32", needs=TRAINED_ON),
-        Training(
-            "amp",
-            needs=TRAINED_ON,
-            changes=(
-                *WARM,
-                *DIAGNOSTICS,
-                "+criterion.divergence_action=skip",
-                "common.amp=true",
-                "+ema.store_ema=true",
-                "+ema.ema_fp32=true",
-                "+ema.ema_decay=0.9",
-                "optimizer._name=foreach_adam",
-            ),
-        ),
-        Training("bf16", needs=TRAINED_ON, changes=(*WARM, "common.bf16=true", "optimizer._name=radam", *POLYNOMIAL)),
-        Training("two processes", needs=TRAINED_ON, processes=2, changes=(*WARM, "optimization.update_freq=[2]")),
+        Training("fp32"),
+        Training("amp", *DIAGNOSTICS, "+criterion.divergence_action=skip", "common.amp=true", *EMA),
+        Training("bf16", "common.bf16=true", "optimizer._name=radam", *POLYNOMIAL),
+        Training("two processes", "optimization.update_freq=[2]", processes=2),
         Subject("evaluation", _evaluate, ("prepared", "fp32")),
         Subject("package", _package, ("prepared", "fp32")),
     )

@@ -39,9 +39,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     [("prepared", "kill", 4), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
 )
 def test_a_command_that_is_hit(workshop: Workshop, subject: str, fault: str, hits: int) -> None:
-    outcome = workshop.campaign(SUBJECTS[subject], fault, hits, SEED)
-    assert outcome.failures == []
-    assert (outcome.hits, outcome.through > 0) == (hits, True)
+    assert workshop.campaign(SUBJECTS[subject], fault, hits, SEED) == []
 
 
 def wait_for(path: Path, job: Job) -> None:

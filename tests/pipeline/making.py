@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet
+from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
+from fairseq_plugins.tools.pipeline.results import Run
 from tests.texts import write
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -22,10 +25,11 @@ def valid_line(updates: int, **losses: str) -> str:
     return f"2026-01-01 00:00:00 | INFO | valid | {json.dumps(record)}\n"
 
 
-def log_text(valid: Mapping[int, float], speeds: Sequence[float] = (1000.0,)) -> str:
-    """A training log with validations and speeds."""
-    trained = [train_line(place, "8", str(speed)) for place, speed in enumerate(speeds, start=1)]
-    return "".join([*trained, *(valid_line(updates, valid_nll_loss=str(loss)) for updates, loss in valid.items())])
+def plan_of(task: str, data: Path, published: Path = Path(), **how: Any) -> DecodePlan:
+    """The plan of a run with one test set, ``test``; its training does not matter."""
+    run = Run(data, {}, None, TrainingLog(), {}, ())
+    binarised = data / "data-bin" if (data / "data-bin").is_dir() else data
+    return DecodePlan(task, run, data, binarised, (TestSet("test", "test", published),), **how)
 
 
 def write_scores(
@@ -77,7 +81,10 @@ def write_run(
     if precision:
         settings["precision"] = precision
     (directory / "run.json").write_text(json.dumps({**settings, **(record or {})}))
-    (directory / "train.log").write_text(log_text({100: 4.0, 200: 3.5} if valid is None else valid, speeds))
+    log = [train_line(place, "8", str(speed)) for place, speed in enumerate(speeds, start=1)]
+    losses = {100: 4.0, 200: 3.5} if valid is None else valid
+    log += [valid_line(updates, valid_nll_loss=str(loss)) for updates, loss in losses.items()]
+    (directory / "train.log").write_text("".join(log))
     if finished is None:
         finished = {"num_updates": 500, "epochs": 3}
     if finished:

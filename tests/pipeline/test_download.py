@@ -38,19 +38,14 @@ def download(name: str, *urls: str) -> int:
     return main(["download", name, *urls])
 
 
-def noise(*names: str) -> dict[str, bytes]:
-    """Files that are incompressible."""
-    generator = random.Random(str(names))
-    return {name: generator.randbytes(3000) for name in names}
-
-
 def pin(tmp_path: Path, content: bytes, kind: str = "sha256") -> str:
     known = hashlib.new(kind, content).hexdigest()
     (tmp_path / "checksums").write_text(f"# remark\n{known}  x.tgz\n")
     return known
 
 
-ARCHIVE = packed("x.tgz", noise("training/a b.de", "training/a b.en", "other/c.fr"))
+MEMBERS = ("training/a b.de", "training/a b.en", "other/c.fr")
+ARCHIVE = packed("x.tgz", {name: random.Random(name).randbytes(3000) for name in MEMBERS})
 
 
 def test_the_sum_of_what_nobody_knows_is_printed_and_nothing_is_downloaded_twice(

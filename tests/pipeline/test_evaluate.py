@@ -16,13 +16,12 @@ from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.pipeline import decoding, evaluate, inference
 from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet, make_plan
 from fairseq_plugins.tools.pipeline.evaluate import parser
-from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.tools.pipeline.inference import Translated
 from fairseq_plugins.tools.pipeline.published import published_rows
-from fairseq_plugins.tools.pipeline.results import Run, read_run
+from fairseq_plugins.tools.pipeline.results import read_run
 from fairseq_plugins.tools.text.description import Description
 from tests import toy
-from tests.pipeline.making import write_run
+from tests.pipeline.making import plan_of, write_run
 from tests.refusals import refused
 from tests.texts import write
 
@@ -90,21 +89,14 @@ def test_the_search_is_the_configuration_s_unless_the_user_says_otherwise(run, d
     assert plan(run, data).search == {"beam": 5, "lenpen": 1.0}
 
 
-def how_it_is_made_plain(run: Path, data: Path) -> tuple[str, str, bool]:
-    text = plan(run, data).text
-    assert text is not None
-    return text.subwords, text.tokeniser, text.lower_case
-
-
 def test_subwords_tokens_and_case_are_what_the_preparation_says_and_nothing_is_guessed(run, data):
     # Traces of everything: of subwords, of tokens, of letters made small.
     for name in ("codes", "sentencepiece.model"):
         (data / name).write_text("")
     (data / "text" / "test.tok.en").write_text("1 2 3\n" * 60)
     (data / "raw" / "test.en").write_text("One\n" * 60)
-    assert how_it_is_made_plain(run, data) == ("none", "none", False)
+    assert plan(run, data).settings[-1] == ("text", "none+none")
     describe(data, tokeniser="moses", subwords="sentencepiece", lower_case=True)
-    assert how_it_is_made_plain(run, data) == ("sentencepiece", "moses", True)
     assert plan(run, data).settings[-1] == ("text", "sentencepiece+moses+lower-case")
     describe(data, tokeniser="mose")
     assert "text.json: unknown tokeniser 'mose' (did you mean 'moses'?)" in refusal(run, data)
@@ -144,17 +136,11 @@ def test_every_named_test_set_is_decoded_under_its_split(data):
     both = [TestSet("test", "newstest2014"), TestSet("test1", "newstest2015")]
     assert decoding.test_sets(data, []) == both
     assert decoding.test_sets(data, ["newstest2015"]) == both[1:]
-    assert decoding.test_sets(data, ["valid"]) == [TestSet("valid", "valid")]
     misspelt = refused(decoding.test_sets, data, ["newstest20144"])
     assert "unknown test set 'newstest20144' (did you mean 'newstest2014'?)" in misspelt
     for line in ("test newstest2014", "test\t../../raw/test", "test\t/tmp/x", "../x\ttest", "test\t..", "test\t\x1b"):
         (data / "test_sets").write_text(f"{line}\n")
         assert "test_sets: each line must be" in refused(decoding.test_sets, data, []), line
-    (data / "test_sets").write_bytes(b"test\tm\xfcller\n")
-    assert refused(decoding.test_sets, data, []).endswith("test_sets: line 1: not UTF-8 (byte 0xfc)")
-
-
-def test_a_directory_without_a_test_set_has_its_validation_set_evaluated_if_that_is_named(data):
     (data / "test_sets").write_text("")
     assert decoding.sets_to_evaluate(data, ["valid"]) == [TestSet("valid", "valid")]
     told = f"{data}: prepared without a test set; only valid can be evaluated, if it is named"
@@ -246,9 +232,8 @@ def written(
 ) -> list[list[str]]:
     """What is written of translations: their text, and the references in tokens."""
     tokens = write(place / "test.tok.en", tokenised) if tokenised else None
-    test_set = TestSet("test", "test", Path(), tokens)
+    plan, test_set = plan_of("translation", place), TestSet("test", "test", tokenised=tokens)
     monkeypatch.setattr(inference, "translate", lambda plan, test_set, model: lines)
-    plan = DecodePlan("translation", Run(place, {}, None, TrainingLog(), {}, ()), place, place, (test_set,))
     evaluate._write_translations(plan, test_set, place / "averaged.pt", count, place / "hypotheses.tok")
     return [evaluate._read(place / name) for name in ("hypotheses.tok", "references.tok")]
 
@@ -302,9 +287,8 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
 
     def made_plan(args):
         test_set = TestSet("test", "test", (args.references or args.data / "raw") / "test.en")
-        return DecodePlan(
-            "translation", read_run(args.run), args.data, args.data, (test_set,), metrics=("sacrebleu",), search=SEARCH
-        )
+        how = {"metrics": ("sacrebleu",), "search": SEARCH}
+        return DecodePlan("translation", read_run(args.run), args.data, args.data, (test_set,), **how)
 
     def as_published(plan, test_set, model):
         return [translated(0, "", test_set.published.read_text().rstrip())]
@@ -312,9 +296,7 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
     monkeypatch.setattr(evaluate, "make_plan", made_plan)
     monkeypatch.setattr(inference, "translate", as_published)
     monkeypatch.setattr(evaluate, "_average", lambda plan, target, warned: target.write_text("weights"))
-    monkeypatch.setattr(
-        evaluate, "write_check", lambda plan, test_set, target, accepted: target.write_text('{"accepted": ""}')
-    )
+    monkeypatch.setattr(evaluate, "write_check", lambda _, __, target, accepted: target.write_text('{"accepted": ""}'))
     out = ["--output", str(tmp_path / "out")]
 
     def evaluated(name, *options):
@@ -336,11 +318,7 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
 
 
 def test_a_language_with_a_hyphen_is_scored(tmp_path):
-    write_run(tmp_path / "run")
-    text = Description("moses")
-    plan = DecodePlan(
-        "translation", read_run(tmp_path / "run"), tmp_path, tmp_path, (), source="en", target="pt-BR", text=text
-    )
+    plan = plan_of("translation", tmp_path, source="en", target="pt-BR", text=Description("moses"))
     for name in ("hypotheses.tok", "references.tok"):
         (tmp_path / name).write_text("Uma casa .\n")
     evaluate._write_scores(plan, ["Uma casa."], tmp_path / "score.json")

@@ -39,10 +39,8 @@ def test_the_first_validation_set_counts_whatever_its_name():
 
 def test_a_training_that_begins_anew_has_no_numbers_of_an_earlier_attempt():
     # The configuration stands before the line of fairseq that there is no checkpoint.
-    begins = (
-        "{'max_update': 20, }\n",
-        "2026-01-01 00:00:00 | INFO | fairseq.trainer | No existing checkpoint found x.pt\n",
-    )
+    fresh = "2026-01-01 00:00:00 | INFO | fairseq.trainer | No existing checkpoint found x.pt\n"
+    begins = ("{'max_update': 20, }\n", fresh)
     log = log_of(train_line(10, "nan"), valid_line(30, valid_nll_loss="9.0"), *begins, train_line(10, "8.5"))
     assert log == log_of(*begins, train_line(10, "8.5"))
     assert (log.max_update, log.updates, log.failure) == (20, 10, "")

@@ -2,26 +2,19 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fairseq_plugins.process import users_mistake
 from fairseq_plugins.tools.pipeline import inference
 from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan, TestSet
-from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.tools.pipeline.results import Run
 from fairseq_plugins.tools.text.description import Description
 from tests import texts, toy
 from tests.language_model import text
+from tests.pipeline.making import plan_of
 from tests.speech_to_text import audio
 
 TEST = TestSet("test", "test")
-
-
-def plan_of(task: str, data: Path, **values: Any) -> DecodePlan:
-    """A plan for this data; its training does not matter here."""
-    return DecodePlan(task, Run(data, {}, None, TrainingLog(), {}, ()), data, data, (TEST,), **values)
 
 
 def ours(plan: DecodePlan, checkpoint: Path) -> list[str]:
@@ -59,9 +52,8 @@ def test_translations_and_their_scores_are_those_of_fairseq_generate(in_subwords
     ):
         flags = [word for name, value in search.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         most = 90 + 200 * number
-        toy.translate_toy(
-            in_subwords, checkpoint, tmp_path, *flags, "--max-tokens", str(most), "--remove-bpe=subword_nmt"
-        )
+        flags += ["--max-tokens", str(most), "--remove-bpe=subword_nmt"]
+        toy.translate_toy(in_subwords, checkpoint, tmp_path, *flags)
         languages = {"source_lang": "de", "target_lang": "en"}
         plan = plan_of(TRANSLATION, in_subwords, task_settings=languages, search=search, max_tokens=most)
         lines = ours(DecodePlan(**{**vars(plan), "text": Description("none", "subword_nmt")}), checkpoint)
@@ -92,11 +84,8 @@ def test_the_perplexity_is_that_of_fairseq_eval_lm(flags: tuple[str, ...], chara
     samples = ("--sample-break-mode", "none", "--tokens-per-sample", "20")
     expected = text.evaluate(characters, checkpoint, *samples, *flags)
     window = int(flags[1]) if len(flags) > 1 else 0
-    settings = {
-        "sample_break_mode": "none",
-        "tokens_per_sample": 20 - window,
-        "add_bos_token": "--add-bos-token" in flags,
-    }
+    settings = {"sample_break_mode": "none", "tokens_per_sample": 20 - window}
+    settings |= {"add_bos_token": "--add-bos-token" in flags}
     plan = plan_of(LANGUAGE_MODEL, characters, task_settings=settings, context_window=window)
     bits, tokens = inference.perplexity(plan, TEST, checkpoint)
     assert bits == pytest.approx(float(expected["loss"]), rel=1e-6)

@@ -18,7 +18,7 @@ from fairseq_plugins.tools.pipeline.report import Report, as_text, make_report, 
 from tests.pipeline.making import SIGNATURE, write_run, write_scores
 
 REFERENCES = [
-    f"The {animal} sees a {thing} near the old house ."
+    f"The {animal} sees a {thing} near the old\r house ."  # a carriage return is no end of a line
     for animal in ("cat", "dog", "fox", "owl", "cow")
     for thing in ("tree", "lamp", "door", "bird")
 ]
@@ -205,14 +205,6 @@ def test_what_cannot_be_compared_is_said_and_not_compared(runs):
         assert f"{other}/evaluation/test: not compared with admin_6e6d: {why}" in shown.notes
 
 
-def test_a_carriage_return_in_a_reference_is_no_end_of_a_line(runs):
-    references = [REFERENCES[0] + "\r", *REFERENCES[1:]]
-    for name in "ab":
-        config, scores = f"iwslt14_de_en/{name}", {"sacreBLEU": 1.0}
-        write_run(runs / name, config=config, scores=scores, texts=(references, references))
-    assert len(make_report([runs / "a", runs / "b"]).tests) == 1
-
-
 def test_runs_without_a_result_are_rows_that_say_so(two_methods):
     failed = {"num_updates": 1, "epochs": 1, "outcome": "diverged", "reason": "Loss is NaN"}
     for seed, finished in ((1, failed), (2, {})):
@@ -221,10 +213,12 @@ def test_runs_without_a_result_are_rows_that_say_so(two_methods):
         write_run(place, config="iwslt14_de_en/post_ln_6e6d", seed=seed, valid=valid, finished=finished)
     damaged = two_methods / "a" / "seed1111" / "evaluation" / "test" / "score.json"
     damaged.write_text("{")
+    (two_methods / "a/seed2222/evaluation/average.warning").write_text("the average spans updates 100 to 400\n")
     shown = make_report([two_methods])
     assert (shown.groups[2].verdict, shown.groups[2].values(BLEU.score)) == ("1 diverged, 1 not finished", [])
     assert "36.50 ± 0.71 (2 of 3)" in row_of(shown, "admin_6e6d")
-    for remark in ("/c/2: not finished: 200 of 500 updates", "/c/1: diverged: Loss is NaN", f"{damaged}: not JSON: "):
+    remarks = ("/c/2: not finished: 200 of 500 updates", "/c/1: diverged: Loss is NaN", "/seed2222: the average")
+    for remark in (*remarks, f"{damaged}: not JSON: "):
         assert [note for note in shown.notes if remark in note], remark
 
 
@@ -236,17 +230,9 @@ DAMAGES = (
     ("train.log", None, "train.log: no such file"),
     ("finished", "half", "finished: not JSON: "),
     ("evaluation/test/score.json", None, "score.json: no such file"),
-    (
-        "evaluation/test/score.json",
-        '{"metrics": [{"name": "x"}]}',
-        "score.json: metrics[0].value is None, not a finite",
-    ),
+    ("evaluation/test/score.json", '{"metrics": [{"name": "x"}]}', "score.json: metrics[0].value is None, not a fini"),
     ("run.json", '{"devices": 5}', "run.json: devices is 5, not a list"),
-    (
-        "run.json",
-        '{"configuration": {"optimization": {"max_update": "many"}}}',
-        "run.json: configuration.optimization.max",
-    ),
+    ("run.json", '{"configuration": {"optimization": {"max_update": "many"}}}', "run.json: configuration.optimizat"),
     ("run.json", f'{{"configuration": {DEEP}}}', "run.json: not JSON: maximum recursion depth exceeded"),
     ("finished", '{"num_updates": NaN, "epochs": 1}', "finished: num_updates is nan, not 0 to "),
     ("finished", '{"num_updates": null, "epochs": 1}', "finished: num_updates is None, not 0 to "),
@@ -263,16 +249,17 @@ DAMAGES = (
 
 
 @pytest.mark.parametrize(("name", "content", "problem"), DAMAGES)
-def test_one_damaged_run_ends_no_report_of_many(name, content, problem, two_methods, tmp_path, capsys):
-    bad = two_methods / "c"
-    write_run(bad, config="iwslt14_de_en/post_ln_6e6d", scores={"sacreBLEU": 30.0}, texts=(REFERENCES, REFERENCES))
+def test_one_damaged_run_ends_no_report_of_many(name, content, problem, runs, tmp_path, capsys):
+    for seed in (1, 2):
+        write_run(runs / str(seed), seed=seed, scores={"sacreBLEU": 34.0 + seed})
+    bad = write_run(runs / "c", config="iwslt14_de_en/post_ln_6e6d", scores={"sacreBLEU": 30.0})
     (bad / name).parent.mkdir(exist_ok=True)
     (bad / name).unlink(missing_ok=True)
     if content is not None:
         (bad / name).write_bytes(content.encode("latin-1"))
-    report_on([two_methods], tmp_path / "report")
+    report_on([runs], tmp_path / "report")
     said = capsys.readouterr().out
-    assert "36.00 ± 1.00" in said
+    assert "35.50 ± 0.71" in said
     assert (f"{(bad / name).parent}/{problem}" in said) or not problem
 
 
@@ -305,25 +292,6 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes_with_a_line_for_each_ru
         ("pre_ln_6e6d", "1111", 34.0, "50.0"),
         ("pre_ln_6e6d", "2222", 34.5, "50.0"),
     ]
-
-
-MISTAKES = {
-    "{runs} --baseline pre_ln": "unknown --baseline 'pre_ln' (did you mean 'pre_ln_6e6d'?)",
-    "{runs} --output {file}": "{file}: cannot be created: File exists\n",
-    "{file}": "{file}: no such directory\n",
-    "{empty}": "{empty}: not a run, and no run below it (no run.json or train.log)\n",
-}
-
-
-def test_a_mistake_is_one_line(two_methods, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    places = {"runs": two_methods, "file": two_methods / "a" / "seed1111" / "run.json", "empty": tmp_path / "empty"}
-    for arguments, message in MISTAKES.items():
-        assert main(["report", *(word.format(**places) for word in arguments.split())]) == 2
-        said = capsys.readouterr()
-        assert (said.out, said.err.count("\n")) == ("", 1)
-        assert said.err.startswith(f"error: {message.format(**places)}"), arguments
 
 
 def test_a_directory_whose_name_is_not_utf8_is_a_line(runs, tmp_path, capsys):
@@ -395,9 +363,3 @@ def test_a_score_without_case_is_tested_without_case(runs):
         score = directory / "evaluation" / "test" / "score.json"
         score.write_text(score.read_text().replace("case:mixed", "case:lc"))
     assert [test.difference for _, test in make_report([runs]).tests] == [0.0]
-
-
-def test_an_average_over_much_of_the_training_is_a_remark(runs):
-    directory = write_run(runs / "a", scores={"sacreBLEU": 35.0})
-    (directory / "evaluation" / "average.warning").write_text("the average spans updates 100 to 400 of 400\n")
-    assert f"{directory}: the average spans updates 100 to 400 of 400" in make_report([runs]).notes

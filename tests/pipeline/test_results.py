@@ -30,11 +30,8 @@ def test_everything_is_read(tmp_path):
     assert run.overrides == ("common.seed=2222", "optimization.lr=[0.001]")
     assert run.changes == ("optimization.lr=[0.001]",)
     assert (run.log.final_valid_loss, run.data) == (3.5, tmp_path / "corpus")
-    assert [run.score("test", "sacreBLEU"), run.score("test", "chrF"), run.score("new", "sacreBLEU")] == [
-        35.5,
-        None,
-        None,
-    ]
+    scores = (("test", "sacreBLEU"), ("test", "chrF"), ("new", "sacreBLEU"))
+    assert [run.score(*which) for which in scores] == [35.5, None, None]
     assert [run.configured("model", name) for name in ("encoder_layers", "nothing")] == [6, None]
     assert run.configured("nothing", "nothing") is None
     assert list(run.evaluations) == ["test"]

@@ -11,14 +11,13 @@ import pytest
 from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan, TestSet
-from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.tools.pipeline.results import Run
+from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan
 from fairseq_plugins.tools.pipeline.self_check import Result, compare, write_check
 from fairseq_plugins.tools.text.bytes import tokens_of
 from fairseq_plugins.tools.text.description import Description
 from fairseq_plugins.tools.text.markup import segments
 from fairseq_plugins.tools.text.moses import normaliser, tokeniser
+from tests.pipeline.making import plan_of
 from tests.refusals import problems_of, refused
 from tests.scripts.archives import TED_SETS
 from tests.speech_to_text import audio
@@ -43,13 +42,6 @@ def binarise(prefix: Path, dictionary: Path, lines: Sequence[str], known: Sequen
     for line in lines:
         builder.add_item(words.encode_line(line, add_if_not_exist=False))
     builder.finalize(f"{prefix}.idx")
-
-
-def plan_of(task: str, data: Path, published: Path, **how: Any) -> DecodePlan:
-    """The plan of a run with one test set, ``test``; its training does not matter here."""
-    run, sets = Run(data, {}, None, TrainingLog(), {}, ()), (TestSet("test", "test", published),)
-    binarised = data / "data-bin" if (data / "data-bin").is_dir() else data
-    return DecodePlan(task, run, data, binarised, sets, **how)
 
 
 def check(plan: DecodePlan) -> Result:
@@ -85,10 +77,8 @@ def test_tokens_put_together_are_the_published_text_line_by_line(tmp_path):
     assert check(plan) == Result(lines=4, differing=0, bleu=100.0)
     tokens = write(tmp_path / "text" / "test.tok.en", PUBLISHED[:3])
     for test_set in (replace(plan.test_sets[0], published=tokens), replace(plan.test_sets[0], tokenised=tokens)):
-        said = (
-            f"{tokens}: 3 lines, but test in {tmp_path}/data-bin has 4 sentences: not the references of this test set"
-        )
-        assert refused(compare, plan, test_set) == said
+        counts = f"3 lines, but test in {tmp_path}/data-bin has 4 sentences: not the references of this test set"
+        assert refused(compare, plan, test_set) == f"{tokens}: {counts}"
 
 
 def test_tokens_that_are_not_put_together_are_seen_although_bleu_splits_punctuation_off_itself(tmp_path, capsys):
@@ -173,9 +163,8 @@ def test_unknown_tokens_are_taken_from_the_text_that_was_binarised_else_their_li
         assert result.allowed == ("2 of 53 tokens unknown", "2 lines with unknown tokens skipped")
         text.unlink(missing_ok=True)
     # Nothing to compare is not a perfect score.
-    stops = prepared(
-        tmp_path / "stops", [line + " ." for line in PUBLISHED], known=[word for word in words if word != "."]
-    )
+    lines, known = [line + " ." for line in PUBLISHED], [word for word in words if word != "."]
+    stops = prepared(tmp_path / "stops", lines, known=known)
     (tmp_path / "stops" / "text" / "test.en").unlink()
     assert "0 of 0 lines would differ" in refusal(stops)[0]
 

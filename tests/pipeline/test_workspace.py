@@ -74,9 +74,8 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
     assert (tmp_path / "settings").read_text() == f"SIZE=3\nSOURCE={source}\n"
     workspace.remember({"SIZE": "3", "SOURCE": source})
     line = refused(workspace.remember, {"SIZE": 4, "SOURCE": source, "NEW": 1})
-    assert line == (
-        f"{tmp_path} was made with other settings (SIZE=4; was SIZE=3; NEW=1); use another directory, or delete it"
-    )
+    changed = "was made with other settings (SIZE=4; was SIZE=3; NEW=1); use another directory, or delete it"
+    assert line == f"{tmp_path} {changed}"
     # A name may have several values.
     (tmp_path / "settings").unlink()
     workspace.remember([("train.de", "a"), ("train.en", "b"), ("train.de", "c")])

@@ -53,15 +53,6 @@ def test_every_score(texts: tuple[Path, Path, Path], tmp_path: Path) -> None:
     assert found["sentences"] == SENTENCES
 
 
-def test_tokenised_and_lower_cased(texts: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    reference, hypothesis, _ = texts
-    tokens = [write(tmp_path / name, moses(read(path), "de")) for name, path in (("r", reference), ("h", hypothesis))]
-    flags = ["-m", "bleu", "--tokenize", "none", "--smooth-method", "none", "-lc", "-b"]
-    told = float(sacrebleu(tokens[0], "-i", tokens[1], *flags))
-    found = value_of(METRICS["tokenised"], read(tokens[1]), [read(tokens[0])], lower_case=True)
-    assert found.value == pytest.approx(told, abs=1e-9)
-
-
 @pytest.mark.parametrize(("test", "flag", "samples"), [("bootstrap", "bs", 300), ("randomisation", "ar", 500)])
 def test_p_values(test: str, flag: str, samples: int, texts: tuple[Path, Path, Path]) -> None:
     reference, first, second = texts

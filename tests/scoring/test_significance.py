@@ -73,10 +73,8 @@ def test_welch_by_hand() -> None:
 def test_welch_is_made_where_both_have_runs() -> None:
     assert ("b", WELCH) not in by_test({"a": [BAD, FAIR], "b": GOOD}, tests=["bootstrap"])
     found = by_test({"a": [BAD, FAIR], "b": [GOOD, FAIR]}, tests=["bootstrap"])["b", WELCH]
-    runs = [
-        [value_of(METRICS["sacrebleu"], text, [REFERENCE]).value for text in side]
-        for side in ([GOOD, FAIR], [BAD, FAIR])
-    ]
+    sides = ([GOOD, FAIR], [BAD, FAIR])
+    runs = [[value_of(METRICS["sacrebleu"], text, [REFERENCE]).value for text in side] for side in sides]
     assert found.p == significance.welch(*runs)
     assert found.difference == pytest.approx(statistics.fmean(runs[0]) - statistics.fmean(runs[1]))
     none = by_test({"a": [BAD, BAD], "b": [GOOD, GOOD]}, tests=["bootstrap"])["b", WELCH]

@@ -20,9 +20,8 @@ from tests.scoring.made_up import WORDS, dropped, swapped
 
 EVERYTHING = [name for task in TASKS.values() for name in task]
 BLEUS = ("sacrebleu", "tokenised", "compound-split")
-SENTENCES = st.lists(
-    st.lists(st.sampled_from("a b c d e , . well-known".split()), min_size=1, max_size=9), min_size=2, max_size=8
-)
+LINE = st.lists(st.sampled_from("a b c d e , . well-known".split()), min_size=1, max_size=9)
+SENTENCES = st.lists(LINE, min_size=2, max_size=8)
 
 
 def value(name: str, hypotheses: Sequence[str], *references: Sequence[str], lower_case: bool = False) -> float:

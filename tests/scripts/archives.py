@@ -157,15 +157,12 @@ def wmt16_google(source: Source, count: int) -> Archives:
         return {language: [form(sentence) for sentence in text[language]] for language in text}
 
     train = source.take(count, "en", "de")
-    files = {"bpe.32000": b"#version: 0.2\nk a</w>\n"} | parallel(GOOGLE_TRAIN, written(subwords, train))
+    files = {"bpe.32000": b"#version: 0.2\nk a</w>\n"} | parallel("train.tok.clean.bpe.32000", written(subwords, train))
     for year in NEWSTESTS:
         text = source.take(max(8, count // 40), "en", "de")
         for end, form in (("", str), (".tok", tokens), (".tok.bpe.32000", subwords)):
             files |= parallel(f"newstest{year}{end}", written(form, text))
     return {"wmt16_en_de.tar.gz": files}
-
-
-GOOGLE_TRAIN = "train.tok.clean.bpe.32000"
 
 
 def wmt18(source: Source, count: int, way: tuple[str, str], pair: tuple[str, str]) -> Archives:
@@ -202,14 +199,6 @@ CORPORA: Mapping[str, Callable[[Source, int], Archives]] = {
 # --- the files --------------------------------------------------------------------------------------------------------
 
 
-def write_files(directory: Path, files: Files) -> None:
-    """Write ``files`` below ``directory``."""
-    for name, content in files.items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-
 def packed(archive: str, files: Files) -> bytes:
     """``files`` as a tar, a zip or a compressed file, by the archive's name; equal content gives equal bytes."""
     stream = io.BytesIO()
@@ -232,7 +221,8 @@ def packed(archive: str, files: Files) -> bytes:
 
 def write_archive(path: Path, files: Files) -> None:
     """Write ``files`` in one."""
-    write_files(path.parent, {path.name: packed(path.name, files)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(packed(path.name, files))
 
 
 def write_archives(corpus: str, directory: Path, count: int = 400) -> None:

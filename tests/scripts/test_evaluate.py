@@ -13,7 +13,6 @@ from tests.scripts.running import times
 from tests.texts import read as lines
 
 OPTIONS = ("--average=last-epochs=3", "--beam=2", "--length-penalty=0.5", "--device=cpu")
-EPOCHS = 12
 
 
 def prepare(directory: Path) -> Path:
@@ -29,24 +28,16 @@ def prepare(directory: Path) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A run and its data."""
-    place = tmp_path_factory.mktemp("evaluate")
-    data = prepare(place / "my corpus")
-    flags = ("--max-epoch", str(EPOCHS), "--lr", "0.01")
-    toy.train_toy(data / "data-bin", place / "my run" / "checkpoints", *flags, arch="post_ln_transformer")
-    return place / "my run", data
-
-
 def run(directory: Path, data: Path, *options: str) -> processes.Ended:
     return processes.python("-m", "fairseq_plugins.tools.cli", "evaluate", directory, data, *options)
 
 
 @pytest.mark.slow
-def test_a_run_is_checked_decoded_scored_and_signed(trained: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_run_is_checked_decoded_scored_and_signed(tmp_path: Path) -> None:
     """References that are not the published ones stop it, until a reason is given, which is signed."""
-    directory, data = trained
+    directory, data = tmp_path / "my run", prepare(tmp_path / "my corpus")
+    flags = ("--max-epoch", "12", "--lr", "0.01")
+    toy.train_toy(data / "data-bin", directory / "checkpoints", *flags, arch="post_ln_transformer")
     (tmp_path / "test.en").write_text("".join(f"{line} more\n" for line in lines(data / "raw" / "test.en")))
     options = (*OPTIONS, f"--references={tmp_path}")
     ended = run(directory, data, *options)

@@ -71,7 +71,10 @@ def call(text: Path) -> list[object]:
 
 @pytest.fixture(scope="module")
 def prepared(text: Path) -> Path:
-    assert prepare(*call(text)) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        # A process of its own would import fairseq once more.
+        patch.setattr(commands, "run", lambda *words, **_: main([str(word) for word in words[len(commands.DEEP) :]]))
+        assert prepare(*call(text)) == 0
     return text / "out"
 
 
@@ -202,73 +205,18 @@ def test_settings_choose_the_stages(text: Path, tmp_path: Path, binarised: list[
 
 # ---- bad input ---------------------------------------------------------------------------------------------------
 
-BASE = "{out} --train {text}/one --valid {text}/first"
-REFUSED = (
-    ("", "'' cannot be the output directory: it is empty, or has a comma"),
-    ("{out} --test text --valid x --train x", "'text' is not of the form NAME=PREFIX"),
-    ("{out} --valid x", "no --train PREFIX given"),
-    ("{out} --train x", "no --valid PREFIX given (or --valid every-23rd: that part of the training pairs)"),
-    (f"{BASE} --valid y", "valid is given twice; only --train can be repeated"),
-    (f"{BASE} --test a:b=x", "'a:b' cannot be the name of a set; legal: letters, digits, '-', '_' and '.'"),
-    (f"{BASE} --raw test=x", "--raw or --changed test= is given, but no set test"),
-    (f"{BASE} --given-subwords bpe", "--given-subwords bpe needs --tokeniser none --subwords none"),
-    (f"{BASE} --given-tokeniser moses", "--given-tokeniser moses needs --tokeniser none"),
-    (f"{BASE} --test test={{text}}/third", "{text}/third.de: no such file"),
-    (f"{BASE} --target de", "--source and --target are both 'de'; name two languages"),
-    (
-        f"{BASE} --subwords bep",
-        "unknown --subwords 'bep' (did you mean 'bpe'?); legal values: bpe, none, sentencepiece",
-    ),
-    (f"{BASE} --size 10k", "--size 10k: not a whole number of at least 1 (see fairseq-deep prepare --help)"),
-    (f"{BASE} --target-dict d", "--target-dict needs --no-joined; give a joined dictionary as --source-dict"),
-    (f"{BASE} --joint-codes 0 --codes {{text}}/none", "{text}/none.de: no such file"),
-    (f"{BASE} --subwords none --codes c", "--codes is set, but --subwords is none"),
-    (f"{BASE} --clean none --max-length 80", "--min-length, --max-length or --ratio is set, but --clean is none"),
-    (f"{BASE} --tokeniser none --aggressive", "--aggressive needs --tokeniser moses"),
-    (f"{BASE} --ratio 0.5", "--ratio 0.5 would drop every pair; it must be at least 1"),
-    (f"{BASE} --types 9 --source-dict d", "--types limits a new dictionary, but one is given"),
-    (f"{BASE} --subwords none --vocabulary-threshold 5", "--vocabulary-threshold needs --subwords bpe"),
-    (
-        "{out} --train {out}/text/train --valid x",
-        "{out}/text/train.de: the results are written there; use another directory than {out}",
-    ),
-)
-
-
-def test_what_cannot_be_is_refused_before_anything_is_made(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def filled(value: str) -> str:
-        return value.replace("{text}", str(text)).replace("{out}", str(tmp_path / "out"))
-
-    wrong = []
-    for words, line in REFUSED:
-        code = prepare(*map(filled, words.split(" ")))
-        if (code, *capsys.readouterr()) != (2, "", f"error: {filled(line)}\n"):
-            wrong.append(words)
-    assert wrong == []
-    assert list(tmp_path.iterdir()) == []
-
 
 @pytest.mark.usefixtures("binarised")
 def test_bad_text_is_one_line_and_mended_it_may_go_to_the_same_directory(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad, words = tmp_path / "bad", [tmp_path / "out", "--train", tmp_path / "bad", "--valid", text / "first"]
-    (tmp_path / "bad.en").write_bytes(b"a\n")
-    for german, line in (
-        (b"", f"{bad}.de: empty"),
-        (
-            b"a\nb\n",
-            f"{bad}.de: not parallel: {bad}.de has 2 lines, {bad}.en has 1 lines; line k must translate line k",
-        ),
-        (b"sch\xf6n\n", f"{bad}.de: line 1: not UTF-8 (byte 0xf6)"),
-    ):
-        (tmp_path / "bad.de").write_bytes(german)
-        assert prepare(*words) == 2
-        assert capsys.readouterr().err == f"error: {line}\n"
+    write(bad, ["a", "b"], ["a"])
+    assert prepare(*words) == 2
+    counts = f"{bad}.de has 2 lines, {bad}.en has 1 lines; line k must translate line k"
+    assert capsys.readouterr().err == f"error: {bad}.de: not parallel: {counts}\n"
     for language in LANGUAGES:
-        (tmp_path / f"bad.{language}").write_bytes((text / f"one.{language}").read_bytes())
+        shutil.copy(text / f"one.{language}", tmp_path / f"bad.{language}")
     assert prepare(*words, "--size", "9") == 0
     write(tmp_path / "long", ["a b"], ["a"])
     assert prepare(tmp_path / "none", "--train", tmp_path / "long", *words[3:]) == 2
@@ -292,9 +240,8 @@ def test_pairs_of_the_training_text_in_other_sets_are_counted(splits: Path, caps
     for language in LANGUAGES:
         text = splits / f"test.{language}"
         text.write_bytes(text.read_bytes().replace(b"\n", b"\r\n"))
-    assert (
-        prepare(splits / "out", "--train", splits / "train", "--valid", splits / "valid", "--test", *tests, *PLAIN) == 0
-    )
+    sets = ["--train", splits / "train", "--valid", splits / "valid", "--test", *tests]
+    assert prepare(splits / "out", *sets, *PLAIN) == 0
     printed = capsys.readouterr().out.splitlines()
     assert "also in the training text: 1 pair of valid, 2 pairs of test, 1 pair of again, 1 pair of half" in printed
 
@@ -316,20 +263,17 @@ def test_the_settings_of_earlier_releases_are_these_settings(splits: Path, tmp_p
     assert prepare(tmp_path / "old", *words.split(), "--given-truecased", "--check") == 0
     assert prepare(splits / "out", "--train", splits / "train", "--valid", splits / "valid", *PLAIN) == 0
     for name in ("train.de", "train.en", "valid.de", "valid.en"):
-        assert f"{name}={hashlib.sha256((splits / name).read_bytes()).hexdigest()[:16]}" in lines(
-            splits / "out" / SETTINGS
-        )
+        digits = hashlib.sha256((splits / name).read_bytes()).hexdigest()[:16]
+        assert f"{name}={digits}" in lines(splits / "out" / SETTINGS)
 
 
 def test_a_directory_made_with_other_settings_is_refused_before_anything_is_downloaded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Workspace(tmp_path).remember(
-        [*Settings(size=3, workers=1).remembered(None).items(), ("train.de", "1"), ("CODES", "2")]
-    )
-    codes = [
-        prepare(tmp_path, "--size", "3", *more, "--check") for more in ((), ("--valid", "every-23rd"), ("--types", "5"))
-    ]
+    remembered = Settings(size=3, workers=1).remembered(None).items()
+    Workspace(tmp_path).remember([*remembered, ("train.de", "1"), ("CODES", "2")])
+    changes = ((), ("--valid", "every-23rd"), ("--types", "5"))
+    codes = [prepare(tmp_path, "--size", "3", *more, "--check") for more in changes]
     assert codes == [0, 2, 2]
     valid, types = capsys.readouterr().err.splitlines()
     assert "was made with other settings (valid=every-23; was valid=)" in valid

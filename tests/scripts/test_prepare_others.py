@@ -47,12 +47,6 @@ def test_asked_for_a_dry_run_nothing_is_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def write_librispeech(directory: Path) -> None:
-    for part in PARTS:
-        files = {f"LibriSpeech/{part}/1/2/1-2-0000.flac": b"fLaC", "LibriSpeech/README.TXT": b"x"}
-        write_archive(directory / f"{part}.tar.gz", files)
-
-
 def prep_python(directory: Path) -> str:
     """A Python whose fairseq program sees the recordings and writes small tables; it is stopped once."""
     return program(
@@ -83,7 +77,9 @@ esac
 
 def test_librispeech(tmp_path: Path) -> None:
     """With fairseq's program replaced: it needs a torchaudio that this environment does not have."""
-    write_librispeech(tmp_path / "archives")
+    for part in PARTS:
+        files = {f"LibriSpeech/{part}/1/2/1-2-0000.flac": b"fLaC", "LibriSpeech/README.TXT": b"x"}
+        write_archive(tmp_path / "archives" / f"{part}.tar.gz", files)
     chosen = settings(tmp_path, PREP_PYTHON=prep_python(tmp_path), SIZE="1000")
     stopped = run("prepare_librispeech.sh", tmp_path / "made", **chosen)
     assert stopped.returncode == 4

@@ -178,17 +178,6 @@ def test_wmt18_says_what_it_needs(here: Path) -> None:
     assert refused == f"{archive}: line 2 has 1 columns, not 2"
 
 
-def test_a_text_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for pair, name, line in (
-        ("de-fr", "un", "--pair de-fr: must be two languages, one of them en, for example en-de"),
-        ("en-de", "un", "un: not available for en-de; available with en: fr"),
-        ("en-de", "europarl-7", "unknown text of WMT 'europarl-7' (did you mean 'europarl-v7'?); legal"),
-    ):
-        assert main(["wmt", "--to", str(tmp_path / "made"), "--pair", pair, name]) == 2
-        assert capsys.readouterr().err.startswith(f"error: {line}")
-    assert not (tmp_path / "made").exists()
-
-
 def test_texts_of_two_pairs_do_not_share_a_directory(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

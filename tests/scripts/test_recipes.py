@@ -8,16 +8,15 @@ from typing import Any
 
 from fairseq_plugins.tools.pipeline.prepare import _by_name, _parser
 from fairseq_plugins.tools.pipeline.prepare_settings import Settings
-from tests.scripts.running import ROOT, dry_run, refusal, run
+from tests.config.published import CONFIGS
+from tests.scripts.running import ROOT, completed, dry_run, environment, refusal, run
 
 CORPORA = sorted(path.name for path in (ROOT / "scripts").glob("prepare_*.sh"))
 
 
 def complete(read: dict[str, Any]) -> dict[str, Any]:
     """The settings of a preparation, by name, with their defaults."""
-    return asdict(
-        Settings(**{setting.name: read[setting.name] for setting in fields(Settings) if setting.name in read})
-    )
+    return asdict(Settings(**{each.name: read[each.name] for each in fields(Settings) if each.name in read}))
 
 
 def prepared(script: str, *words: str, **settings: str) -> tuple[dict[str, Any], list[str]]:
@@ -64,9 +63,8 @@ def test_each_corpus_is_prepared_as_its_authors_do() -> None:
     for corpus, variant, words, valid, text in PUBLISHED:
         asked, wmt = prepared(f"prepare_{corpus}.sh", **({"VARIANT": variant} if variant else {}))
         settings, expected = complete(asked), complete(vars(_parser().read(["DIR", "--workers", "1", *words.split()])))
-        wrong += [
-            f"{corpus} {variant}: {name} {settings[name]}" for name in expected if settings[name] != expected[name]
-        ]
+        odd = [name for name in expected if settings[name] != expected[name]]
+        wrong += [f"{corpus} {variant}: {name} {settings[name]}" for name in odd]
         wrong += [] if asked["valid"][0].endswith(valid) else [f"{corpus} {variant}: {asked['valid']}"]
         wrong += [] if any(name.endswith(text) for name in ["", *wmt]) else [f"{corpus} {variant}: {wmt}"]
         straight = any("/straight/" in test for test in asked["test"])
@@ -127,6 +125,8 @@ MISTAKES: tuple[tuple[str, str, dict[str, str], str], ...] = (
     ("prepare_wmt14_en_de.sh", "a", {"VARIANT": "wmt16-google", "SIZE": "9"}, "comes in subwords, with VALID="),
     ("prepare_wmt14_en_de.sh", "a", {"TEST_SETS": "newtest2015"}, "'newtest2015' (did you mean 'newstest2015'?)"),
     ("prepare_wmt14_en_de.sh", "file/below", {}, "cannot"),
+    ("train.sh", "a b c --precisionx", {}, "(did you mean '--precision'?)"),
+    ("evaluate.sh", "a b c --length-penaltx", {}, "(did you mean '--length-penalty'?)"),
 )
 
 
@@ -134,9 +134,7 @@ def test_a_mistake_is_one_line_before_any_text_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     wrong = []
     for script, words, settings, line in MISTAKES:
-        places = [
-            word if word.startswith("--") or not word[0].isalpha() else str(tmp_path / word) for word in words.split()
-        ]
+        places = [str(tmp_path / word) if word[0].isalpha() else word for word in words.split()]
         if line not in (said := refusal(script, *places, **settings).replace(f"{tmp_path}/", "")):
             wrong.append(f"{script} {words} {settings}: {said}")
     assert wrong == []
@@ -170,3 +168,41 @@ def test_help_is_the_head_of_the_script(tmp_path: Path) -> None:
         shown = run(script, "--help")
         assert (shown.returncode, shown.stderr) == (0, ""), script
         assert f"scripts/{script}" in shown.stdout
+
+
+def test_each_script_notes_the_line_of_the_configurations() -> None:
+    files = [path.read_text() for path in CONFIGS.glob("*/*.yaml") if path.parent.name != "multi30k_de_en"]
+    lines = {text.partition("# Data: ")[2].partition(";")[0] for text in files}
+    noted = set()
+    for line in (line for line in lines if "scripts/" in line):
+        variant, _, script = line.rpartition("scripts/")
+        settings = {"VARIANT": variant.strip().removeprefix("VARIANT=")} if variant else {}
+        needed = ["made"] if script == "prepare_tatoeba.sh" else []
+        for output in completed(script, *needed, DRY_RUN="1", **settings).splitlines():
+            noted |= {output.partition("/prepared_by: ")[2]} if "/prepared_by: " in output else set()
+    assert noted == {line for line in lines if "scripts/" in line}
+
+
+def test_a_note_has_the_settings_that_change_the_text_and_every_call_that_made_it(tmp_path: Path) -> None:
+    script = tmp_path / "prepare_x.sh"
+    head = "# Settings: VARIANT, SIZE, WORKERS, CACHE, TEST_SETS, CHECKSUMS, DRY_RUN."
+    script.write_text(
+        f'{head}\nsource "$LIBRARY"\nread_settings "$@"\nVARIANT=${{VARIANT:-fairseq}} SIZE=${{SIZE:-9}}\n'
+        'set_directory none "${words[@]}"\nnote_call\n[[ -z $STOP ]] || exit 0\nnote_prepared\n'
+    )
+
+    def noted(name: str, *words: str, stop: str = "", **settings: str) -> str:
+        settings |= {"LIBRARY": str(ROOT / "scripts" / "lib.sh"), "STOP": stop, "TEST_SETS": "a", "CACHE": "b"}
+        command = ["bash", str(script), str(tmp_path / name), *words]
+        subprocess.run(command, env=environment(**settings), check=True)
+        note = tmp_path / name / "prepared_by"
+        return note.read_text() if note.exists() else ""
+
+    plain, other = "scripts/prepare_x.sh\n", "scripts/prepare_x.sh CHECKSUMS=/dev/null\n"
+    assert noted("a") == noted("a", CHECKSUMS="/dev/null") == noted("b", VARIANT="fairseq", WORKERS="3") == plain
+    assert noted("c", "--size", "9", VARIANT="dsinit") == "VARIANT=dsinit scripts/prepare_x.sh SIZE=9\n"
+    # Whatever an earlier call downloaded may still be part of the text; a directory without a note is unknown.
+    assert noted("d", stop="1", CHECKSUMS="/dev/null") == ""
+    assert noted("d") == other + plain
+    (tmp_path / "e" / "raw").mkdir(parents=True)
+    assert noted("e") == ""

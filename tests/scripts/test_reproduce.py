@@ -18,7 +18,7 @@ from fairseq_plugins.tools.pipeline.published import rows_by_table
 from tests.refusals import refused
 from tests.scripts.archives import write_archives
 from tests.scripts.fakes import program
-from tests.scripts.running import ROOT, completed, contents, refusal, report_of
+from tests.scripts.running import ROOT, completed, contents, report_of
 
 UPDATES = 24
 SIZES: dict[str, Any] = {
@@ -91,20 +91,6 @@ def check_references(evaluation: Path) -> None:
     assert all(map(ALLOWED.fullmatch, check["allowed"]))
 
 
-REFUSED = (
-    ("admin_6e6", "unknown row 'admin_6e6' (did you mean 'admin_6e6d'?)"),
-    ("iwslt14_de_en --seeds 1 x", "--seeds x: not a whole number of at least 0 "),
-    ("iwslt14_de_en --nodes 2", "--nodes 2 needs a Slurm job: sbatch --nodes 2 [OPTION ...] scripts/slurm.sh "),
-)
-
-
-def test_a_mistake_is_one_line_before_anything_is_made(tmp_path: Path) -> None:
-    for words, line in REFUSED:
-        options = (*words.split(), "--out", tmp_path / "out")
-        assert refusal("reproduce/admin_table2.sh", *options, SLURM_JOB_ID="").startswith(line)
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_printed_test_sets_are_evaluated_with_their_length_penalties_if_they_were_prepared() -> None:
     tables = rows_by_table()
     others = ["newstest2010", "newstest2011", "newstest2012", "newstest2013", "newstest2015", "newstest2016"]
@@ -119,12 +105,10 @@ def test_the_printed_test_sets_are_evaluated_with_their_length_penalties_if_they
         assert reproduce.evaluations(tables[table], prepared) == calls
 
 
-def test_a_dry_run_names_every_training(tmp_path: Path) -> None:
-    words = ("iwslt14_de_en", "--out", tmp_path / "out")
-    printed = completed("reproduce/admin_table2.sh", *words, DRY_RUN="1").splitlines()
-    commands = [line.partition(" fairseq_plugins.tools.cli run ")[2] for line in printed]
-    trained = [Path(command.split()[0]) for command in commands if command]
-    assert [f"{config.parent.name}/{config.stem}" for config in trained] == [
+def test_a_dry_run_names_every_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "Admin", "Table 2", "--out", str(tmp_path / "out"), "--dry-run", "iwslt14_de_en"]) == 0
+    commands = re.findall(r" fairseq_plugins\.tools\.cli run (\S+)", capsys.readouterr().out)
+    assert [f"{Path(config).parent.name}/{Path(config).stem}" for config in commands] == [
         f"iwslt14_de_en/{method}_6e6d" for method in ("post_ln", "pre_ln", "admin") for _ in range(5)
     ]
     assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ from fairseq_plugins.tools.pipeline.machine import Machine
 from fairseq_plugins.tools.pipeline.run import Request, make_plan
 from tests import processes, toy
 from tests.faults.exact import differences
-from tests.scripts.running import ROOT, refusal
+from tests.scripts.running import ROOT
 
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
 POST_LN = ADMIN.with_name("post_ln_3e3d.yaml")
@@ -78,8 +78,3 @@ def test_a_run_has_the_weights_of_its_plan_and_the_files_that_other_commands_rea
     sizes = [path.stat().st_size for path in (run / "checkpoints").glob("*.pt")]
     # 12 bytes a parameter; at this size the names, settings and meters beside them are larger still.
     assert all(12 * record["parameters"] < size < 12 * record["parameters"] + 120_000 for size in sizes)
-
-
-def test_the_scripts_are_the_commands() -> None:
-    for script, option in (("train.sh", "--precision"), ("evaluate.sh", "--length-penalty")):
-        assert f"(did you mean '{option}'?)" in refusal(script, "a", "b", "c", f"{option[:-1]}x")

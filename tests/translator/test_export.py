@@ -4,8 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,28 +19,21 @@ from fairseq_plugins.tools.translator.engines import AUTO, CTRANSLATE2, FAIRSEQ,
 from fairseq_plugins.tools.translator.package import Package, open_package
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import models
+from tests.processes import Command
 from tests.translator.conftest import Made
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str | Path) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = export.main([str(word) for word in words])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
+def run(deep: Command) -> Command:
+    return partial(deep, "export")
 
 
 def test_a_package_gets_its_fastest_engine(
-    made: Made, package: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    made: Made, package: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
     ours = Translator(package, beam=1).translate(lines)
-    code, out, _ = run(package)
+    code, _, out = run(package)
     assert code == 0
     proof, beam, *_ = out.splitlines()
     assert proof.startswith(f"{package}, float32: ")
@@ -69,32 +62,31 @@ def test_a_package_gets_its_fastest_engine(
     assert open_package(package).content["engines"]["ctranslate2-int8"]["quantization"] == "int8"
 
 
-def test_a_failed_proof_leaves_nothing(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_proof_leaves_nothing(package: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A norm with another epsilon is another model; its log-probabilities differ by more than rounding."""
     before = sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()
     monkeypatch.setattr(ctranslate2_model, "LEARNED_EPSILON", 1e-2)
-    code, _, errors = run(package)
+    code, errors, _ = run(package)
     assert code == 2
     assert "float32: ctranslate2 computes something else" in errors
     monkeypatch.undo()
     monkeypatch.setattr(equivalence, "LARGEST_MEAN", 1e-9)
-    code, _, errors = run(package, "--quantization", "int8")
+    code, errors, _ = run(package, "--quantization", "int8")
     assert (code, "on average; nothing written" in errors) == (2, True)
     assert (sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()) == before
 
 
-def test_what_ctranslate2_has_not_is_said(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ctranslate2_has_not_is_said(package: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     model = models.trained("b2t_matt", "--activation-fn", "tanh")
     monkeypatch.setattr(Package, "model", lambda self: model)
-    code, out, errors = run(package)
+    code, errors, out = run(package)
     assert (code, out) == (2, "")
-    assert errors.startswith(
-        "error: CTranslate2 does not support: --residual b2t, --activation-fn tanh, --attention matt; "
-    )
+    reasons = "--residual b2t, --activation-fn tanh, --attention matt; "
+    assert errors.startswith(f"error: CTranslate2 does not support: {reasons}")
     assert not list(package.glob("ctranslate2*"))
 
 
-def test_which_engine_is_used(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_engine_is_used(package: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     how = SearchOptions({"lenpen_form": "fairseq"})
     assert choose(open_package(package), AUTO, how) == FAIRSEQ
     assert run(package)[0] == 0
@@ -116,25 +108,23 @@ print(*(translation.text for translation in Translator(sys.argv[1]).translate(sy
 """
 
 
-@pytest.mark.parametrize(
-    "how", [["-m", "fairseq_plugins.tools.cli", "translate"], ["-c", PROGRAM]], ids=["command", "program"]
-)
-def test_an_export_translates_without_torch_and_fairseq(how: Sequence[str], package: Path, run: Run) -> None:
+def test_an_export_translates_without_torch_and_fairseq(package: Path, run: Command) -> None:
     """Importing the two takes seconds, the export none; the weights that only they read may be gone."""
     assert run(package)[0] == 0
     text = "Ja, eins zwei!"
     [wanted] = Translator(package).translate([text])
     (package / "weights.safetensors").unlink()
-    command = [sys.executable, *how, str(package)]
     env = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
-    done = subprocess.run(command, input=f"{text}\n", capture_output=True, text=True, check=True, env=env)
-    imports = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
-    packages = {line.rpartition("|")[2].strip().partition(".")[0] for line in imports}
-    assert packages & {"ctranslate2", "torch", "fairseq", "omegaconf"} == {"ctranslate2"}
-    assert done.stdout == f"{wanted.text}\n"
+    for how in (["-m", "fairseq_plugins.tools.cli", "translate"], ["-c", PROGRAM]):
+        command = [sys.executable, *how, str(package)]
+        done = subprocess.run(command, input=f"{text}\n", capture_output=True, text=True, check=True, env=env)
+        imports = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+        packages = {line.rpartition("|")[2].strip().partition(".")[0] for line in imports}
+        assert packages & {"ctranslate2", "torch", "fairseq", "omegaconf"} == {"ctranslate2"}
+        assert done.stdout == f"{wanted.text}\n"
 
 
-def test_a_damaged_export_is_refused_and_can_be_made_again(made: Made, package: Path, run: Run) -> None:
+def test_a_damaged_export_is_refused_and_can_be_made_again(made: Made, package: Path, run: Command) -> None:
     assert run(package)[0] == 0
     with open(package / "ctranslate2-float32" / "model.bin", "ab") as stream:
         stream.write(b"x")
@@ -143,7 +133,7 @@ def test_a_damaged_export_is_refused_and_can_be_made_again(made: Made, package: 
             Translator(package)
         assert Translator(package, engine=FAIRSEQ).translate(["Ja, eins!"])[0].text
         (package / "ctranslate2-float32" / "model.bin").unlink(missing_ok=True)
-    assert "exists; --force overwrites it" in run(package)[2]
+    assert "exists; --force overwrites it" in run(package)[1]
     assert run(package, "--force")[0] == 0
     assert Translator(package).engine == "ctranslate2-float32"
     shutil.rmtree(package / "ctranslate2-float32")
@@ -152,18 +142,18 @@ def test_a_damaged_export_is_refused_and_can_be_made_again(made: Made, package: 
     assert open_package(package).content["engines"].keys() == {"ctranslate2-int8"}
 
 
-def test_force_deletes_nothing_that_a_link_leads_to(package: Path, tmp_path: Path, run: Run) -> None:
+def test_force_deletes_nothing_that_a_link_leads_to(package: Path, tmp_path: Path, run: Command) -> None:
     (tmp_path / "mine").mkdir()
     for name in ("config.json", "other"):
         (tmp_path / "mine" / name).write_text("mine")
     (package / "ctranslate2-float32").symlink_to(tmp_path / "mine")
-    code, _, error = run(package, "--force")
+    code, error, _ = run(package, "--force")
     assert (code, error.count("\n")) == (2, 1)
     assert "ctranslate2-float32: not made by this command, and --force overwrites nothing else" in error
     assert sorted(path.read_text() for path in (tmp_path / "mine").iterdir()) == ["mine", "mine"]
 
 
-def test_two_exports_at_once_are_both_entered(package: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_exports_at_once_are_both_entered(package: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     real = export.add_engine
 
     def after_another(directory: Path, out: Path, quantization: str) -> None:

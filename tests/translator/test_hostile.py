@@ -16,14 +16,60 @@ from fairseq.data import Dictionary, data_utils
 from fairseq_plugins.errors import EXIT_CODE
 from fairseq_plugins.tools.pipeline.configuration import quoted
 from fairseq_plugins.tools.translator import translate
-from tests import hostile
 from tests.processes import Command, Ended
 from tests.translator.conftest import Made
 
+HOSTILE = {
+    "nothing": "",
+    "white space": " \t\u00a0\u3000 ",
+    "NUL": "eins\0zwei",
+    "only NUL": "\0",
+    "controls": "eins \x01\x07\x08\x1b[31m zwei \x7f",
+    "other ends of lines": "eins\x0bzwei\x0cdrei\x1cvier\x1dfünf\x1esechs\x85sieben",
+    "U+2028 and U+2029": "eins\u2028zwei\u2029drei",
+    "only U+2028": "\u2028",
+    "byte order mark inside": "eins\ufeffzwei \ufeff",
+    "right to left": "\u202eeins\u202c \u200fzwei\u200e \u2067drei\u2069",
+    "combining": "e\u0301i\u0308ns z\u0316\u0317\u0318wei \u0301",
+    "many combining": "e" + "\u0301" * 500,
+    "joiners": "👩\u200d👩\u200d👧 eins\u200bzwei\u00adneun",
+    "beyond the BMP": "𝔢𝔦𝔫𝔰 🇩🇪 \U0010fffd",
+    "no characters": "eins \ufffe \uffff \U0010ffff zwei",
+    "Greek": "ένα δύο τρία",
+    "Arabic": "واحد اثنان ثلاثة",
+    "Hindi": "एक दो तीन।",
+    "Chinese": "一二三。四五六！",
+    "Thai": "หนึ่งสองสาม",
+    "subword marks": "eins@@ zw@@ ei @@ drei@@",
+    "pieces": "▁eins ▁ zwei▁drei ▁",
+    "special words": "<s> eins </s> zwei <pad> drei <unk>",
+    "only the end": "</s>",
+    "only the pad": "<pad> <pad>",
+    "unknown": "<unk>",
+    "other tools' words": "<blank> <mask> </w> madeupword0000 #fairseq:overwrite DOTMULTI",
+    "entities": "&amp; &#10; &#124; &lt;s&gt; &apos;",
+    "fairseq's output": "H-0\t-0.5\teins",
+    "tabs": "eins\tzwei\tdrei",
+    "commands": "$(touch executed) `touch executed` ; touch executed | {} %s \\ \\n '\"",
+    "a long word": "eins" * 500,
+}
+"""A value is one sentence, whatever it holds."""
 ANCHOR = "Ja, eins zwei!"
-LINES = hostile.sentences(ANCHOR)
-UNIX = "as on Unix"
-BEGINS = "line 1: begins with a byte order mark"
+LINES = [*(line for hostile in HOSTILE.values() for line in (ANCHOR, hostile)), ANCHOR]
+"""What is lost or shifted shows in the anchors."""
+TEXT = "\n".join(LINES)
+FORMS = {
+    "as on Unix": f"{TEXT}\n",
+    "as on Windows": TEXT.replace("\n", "\r\n") + "\r\n",
+    "without a last end": TEXT,
+    "with a byte order mark": f"\ufeff{TEXT}\n",
+}
+UNIX = FORMS["as on Unix"].encode()
+PATH = (
+    'with space it\'s a "quote" $HOME $(touch executed) `touch executed` -dash --help äöü 漢字 e\u0301 '
+    "a;b & c | d > e < f [a] {b} *? %s %(message)s {0} back\\slash\\#null~"
+)
+"""Name of a directory."""
 
 
 class Place(NamedTuple):
@@ -123,7 +169,7 @@ def scored(place: Place, text: bytes) -> tuple[Ended, Callable[[], list[str]]]:
     result = place.here / "score.json"
     words = ["--metrics", "sacrebleu,chrf", "--output", result]
     # The second is read in the same way, so a translation that is shifted by a line would not get 100.
-    reference = place.write("reference", hostile.content(LINES, UNIX))
+    reference = place.write("reference", UNIX)
     ended = place.deep("score", place.write("text", text), reference, *words)
 
     def read() -> list[str]:
@@ -151,13 +197,13 @@ BY_FAIRSEQ = ("preprocess", "generate")
 # --- what is promised -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", hostile.FORMS)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_sentence_in_gives_one_out_in_order(command: str, form: str, place: Place) -> None:
-    ended, read = COMMANDS[command](place, hostile.content(LINES, form))
+    ended, read = COMMANDS[command](place, FORMS[form].encode())
     if command in BY_FAIRSEQ and form == "with a byte order mark":
         assert ended.code == 2
-        assert ended.error.startswith(f"error: {place.here / 'text.de'}: {BEGINS}")
+        assert ended.error.startswith(f"error: {place.here / 'text.de'}: line 1: begins with a byte order mark")
         return
     assert ended.code == 0, ended.errors
     found = read()
@@ -168,14 +214,14 @@ def test_each_sentence_in_gives_one_out_in_order(command: str, form: str, place:
 
 
 def test_preprocessing_changes_nothing_but_white_space(place: Place) -> None:
-    ended, read = preprocessed(place, hostile.content(LINES, UNIX), workers="2")
+    ended, read = preprocessed(place, UNIX, workers="2")
     assert ended.code == 0
     assert read() == [" ".join(line.split()) for line in LINES]
 
 
 @pytest.mark.parametrize("words", ["--tokeniser none --given-tokeniser none --subwords none", "--normalise all"])
 def test_every_preparation_keeps_every_test_sentence(words: str, place: Place) -> None:
-    ended, read = prepared(place, hostile.content(LINES, UNIX), *words.split())
+    ended, read = prepared(place, UNIX, *words.split())
     assert ended.code == 0, ended.errors
     sentences = read()
     assert len(sentences) == len(LINES)
@@ -184,11 +230,10 @@ def test_every_preparation_keeps_every_test_sentence(words: str, place: Place) -
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_no_text_is_named_by_file_and_line(command: str, place: Place) -> None:
-    text, where = hostile.LATIN_1
-    ended, _ = COMMANDS[command](place, text)
+    ended, _ = COMMANDS[command](place, "eins\nzwei\nfünf\n".encode("latin-1"))
     file = "text.de" if command in (*BY_FAIRSEQ, "prepare") else "text"
     name = "standard input" if command == "interactive" else place.here / file
-    assert (ended.code, ended.error) == (2, f"error: {name}: {where}")
+    assert (ended.code, ended.error) == (2, f"error: {name}: line 3: not UTF-8 (byte 0xfc)")
 
 
 def test_unequal_sides_are_refused_by_every_command_that_reads_two(place: Place) -> None:
@@ -239,7 +284,7 @@ optimization: {max_update: 2}
 @pytest.fixture
 def here(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a name that holds every hostile one, with raw text and a configuration."""
-    place = tmp_path / hostile.EVERY_PATH
+    place = tmp_path / PATH
     shutil.copytree(made.data.parent / "raw", place / "raw")
     (place / "run.yaml").write_text(RECIPE, encoding="utf-8")
     monkeypatch.chdir(place)

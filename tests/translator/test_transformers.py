@@ -4,6 +4,7 @@ import dataclasses
 import json
 from argparse import Namespace
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from fairseq_plugins.core.method import Axis
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.text import steps, subwords
 from fairseq_plugins.tools.text.tokenization_prepared_text import PreparedTextTokenizer
-from fairseq_plugins.tools.translator import export
 from fairseq_plugins.tools.translator.engines import SearchOptions
 from fairseq_plugins.tools.translator.equivalence import LARGEST_DIFFERENCE, compare_scores, drawn_texts
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
@@ -36,6 +36,7 @@ from fairseq_plugins.tools.translator.transformers_model import TransformersEngi
 from fairseq_plugins.tools.translator.translate import Translator
 from tests import processes, toy
 from tests.models import CASES, configuration, dictionary, task, trained
+from tests.processes import Command
 from tests.representatives import for_each
 
 FSMT, M2M_100 = "FSMTForConditionalGeneration", "M2M100ForConditionalGeneration"
@@ -151,21 +152,17 @@ def packaged(place: Path, types: list[str], case: str = "admin", target: list[st
     return place
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = export.main([*map(str, words), "--to", "transformers"])
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
+@pytest.fixture
+def run(deep: Command) -> Command:
+    return partial(deep, "export", "--to", "transformers")
 
 
-def test_the_directory_translates_raw_text_and_has_a_card(
-    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_directory_translates_raw_text_and_has_a_card(package: Path, tmp_path: Path, run: Command) -> None:
     from huggingface_hub import ModelCard
 
     out = tmp_path / "hub"
-    code, printed, errors = run(capsys, package, out, "--text", tmp_path / "raw" / "test.de")
-    assert (code, errors) == (0, "")
+    code, errors, printed = run(package, out, "--text", tmp_path / "raw" / "test.de")
+    assert code == 0, errors
     assert "float32: 2,102 log-probabilities of 100 sentences" in printed
     lines = (tmp_path / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
     tokeniser = AutoTokenizer.from_pretrained(out, local_files_only=True)
@@ -183,9 +180,9 @@ def test_the_directory_translates_raw_text_and_has_a_card(
 
 
 def test_a_raw_text_gives_the_same_numbers_but_for_six_control_characters_and_a_code(
-    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    package: Path, tmp_path: Path, run: Command
 ) -> None:
-    assert run(capsys, package, tmp_path / "hub")[0] == 0
+    assert run(package, tmp_path / "hub")[0] == 0
     tokeniser = AutoTokenizer.from_pretrained(tmp_path / "hub", local_files_only=True)
     encode, words = (
         Preprocessor("de", "en", subwords="sentencepiece").encoder(package),
@@ -219,9 +216,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_moses_tokens_have_a_tokeniser_beside_the_model(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_moses_tokens_have_a_tokeniser_beside_the_model(name: str, tmp_path: Path, run: Command) -> None:
     form = {"tokeniser": "moses", **FORMS[name]}
     raw, place, out = tmp_path / "raw", tmp_path / "package", tmp_path / "hub"
     toy.write_sentences(raw)
@@ -244,7 +239,7 @@ def test_moses_tokens_have_a_tokeniser_beside_the_model(
     types += [f"type{number}" for number in range(size - len(types))]
     # Without the tokeniser beside it, M2M-100's own must not read the text either.
     package = packaged(place, types, "pre_ln" if name == "words" else "admin", types[::-1], **form)
-    assert run(capsys, package, out, "--text", raw / "test.de")[0] == 0
+    assert run(package, out, "--text", raw / "test.de")[0] == 0
     printed = processes.python(
         "-W", "ignore", "-c", ALONE, str(out), json.dumps(lines), HF_HOME=str(tmp_path / "cache")
     )
@@ -262,15 +257,13 @@ def test_moses_tokens_have_a_tokeniser_beside_the_model(
     assert "trust_remote_code=True)" in (out / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_tokeniser_says_what_is_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokeniser_says_what_is_missing(tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     toy.write_sentences(tmp_path / "raw")
     place, out = tmp_path / "package", tmp_path / "hub"
     place.mkdir()
     steps.learn_truecaser(tmp_path / "raw" / "train.de", place / TRUECASER)
     types = [f"type{number}" for number in range(len(dictionary()) - dictionary().nspecial)]
-    assert run(capsys, packaged(place, types, tokeniser="moses", truecased=True), out)[0] == 0
+    assert run(packaged(place, types, tokeniser="moses", truecased=True), out)[0] == 0
     with monkeypatch.context() as patch:
         patch.setattr(transformers, "__version__", "4.57.6")
         with pytest.raises(RuntimeError, match="^this model needs transformers 5, not 4.57.6$"):
@@ -310,25 +303,15 @@ print(json.dumps({
 
 
 def test_what_is_not_the_same_leaves_nothing(
-    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    package: Path, tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "hub"
     with monkeypatch.context() as patch:
         patch.setitem(transformers_model.ACTIVATIONS, "relu", "gelu")
-        code, _, errors = run(capsys, package, out)
+        code, errors, _ = run(package, out)
     assert (code, "float32: transformers computes something else" in errors) == (2, True)
     content = json.loads((package / "translator.json").read_text(encoding="utf-8"))
     write_manifest(package, {**content, "search": {**content["search"], "lenpen_form": "gnmt"}})
-    code, _, errors = run(capsys, package, out)
+    code, errors, _ = run(package, out)
     assert (code, "transformers does not support: lenpen_form gnmt" in errors) == (2, True)
     assert not list(tmp_path.glob("hub*"))
-
-
-def test_options_of_the_other_engine_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, reason in (
-        (["package"], "--to transformers needs DIR"),
-        (["package", "out", "--quantization", "int8"], "--to transformers takes no --quantization"),
-        (["package", "out", "--to", "ctranslate2"], "--to ctranslate2 takes no DIR"),
-    ):
-        assert export.main([*words, *([] if "--to" in words else ["--to", "transformers"])]) == 2
-        assert reason in capsys.readouterr().err

@@ -39,11 +39,8 @@ def batch(words: int = WORDS, sentences: int = 3, length: int = 6) -> Batch:
 def padded(words: int = WORDS) -> Batch:
     """As :func:`batch`; the second source has pads on the left, the last target on the right."""
     made = batch(words)
-    for tensor, row, places in (
-        (made.source, 1, slice(0, 2)),
-        (made.previous, 2, slice(4, 6)),
-        (made.target, 2, slice(4, 6)),
-    ):
+    left, right = slice(0, 2), slice(4, 6)
+    for tensor, row, places in ((made.source, 1, left), (made.previous, 2, right), (made.target, 2, right)):
         tensor[row, places] = 1
     return made._replace(lengths=made.source.ne(1).sum(dim=1))
 

@@ -42,11 +42,8 @@ def test_a_silent_branch_leaves_omega() -> None:
                 if parameter.dim() == 2:
                     parameter.zero_()
     found = [block for block in blocks(model, inputs) if block.stack == "decoder"]
-    residuals = [
-        getattr(layer, f"{site}_residual")
-        for layer in model.decoder.layers
-        for site in ("self_attn", "encoder_attn", "ffn")
-    ]
+    sites = ("self_attn", "encoder_attn", "ffn")
+    residuals = [getattr(layer, f"{site}_residual") for layer in model.decoder.layers for site in sites]
     omegas = [float(residual.stream_scale().detach().mean()) for residual in residuals]
     assert [block.beta_rc for block in found] == pytest.approx(omegas, rel=1e-5)
     # The stream has variance 1 behind a LayerNorm.

@@ -90,9 +90,8 @@ def test_an_adaptive_softmax_has_the_loss_of_its_words() -> None:
     model = subject.ready(batch)
     with torch.no_grad():
         logs = model.get_normalized_probs(model(batch.previous), True, {"target": batch.target}).flatten(0, 1)
-    assert float(loss_of(model, batch)) == pytest.approx(
-        float(F.nll_loss(logs, batch.target.flatten(), ignore_index=1))
-    )
+    expected = float(F.nll_loss(logs, batch.target.flatten(), ignore_index=1))
+    assert float(loss_of(model, batch)) == pytest.approx(expected)
 
 
 def test_trained_models_of_every_family(

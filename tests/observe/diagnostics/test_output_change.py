@@ -10,20 +10,9 @@ from torch.nn.functional import layer_norm
 
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.tools.observe.diagnostics import output_change
 from fairseq_plugins.tools.observe.diagnostics.models import NO_DROPOUT, depends_on_depth
-from fairseq_plugins.tools.observe.diagnostics.output_change import (
-    ADAM_SIZE,
-    RANDOM_SIZE,
-    STEPS,
-    Change,
-    changes,
-    curve,
-    law,
-    matrices,
-    outputs,
-    random_step,
-    run_output_change,
-)
+from fairseq_plugins.tools.observe.diagnostics.output_change import Change, changes, curve, law, outputs, random_step
 from fairseq_plugins.tools.observe.diagnostics.results import AnalysisSettings
 from tests.observe.diagnostics.measured import batch, padded, subject, wide
 
@@ -66,9 +55,9 @@ def test_the_lower_layers_of_a_deep_encoder_are_a_shallow_one() -> None:
 def test_steps_have_the_size_that_they_should() -> None:
     inputs = batch()
     model = subject("post_ln", **NO_DROPOUT).ready(inputs)
-    names = set(matrices(model))
-    steps = {name: step(model, inputs, torch.Generator().manual_seed(1)) for name, step in STEPS.items()}
-    for name, size in (("random", RANDOM_SIZE), ("adam", ADAM_SIZE)):
+    names = set(output_change.matrices(model))
+    steps = {name: step(model, inputs, torch.Generator().manual_seed(1)) for name, step in output_change.STEPS.items()}
+    for name, size in (("random", output_change.RANDOM_SIZE), ("adam", output_change.ADAM_SIZE)):
         moved = torch.cat([move.flatten().abs() for move in steps[name].values()])
         assert set(steps[name]) == names
         if name == "random":
@@ -98,7 +87,7 @@ def test_a_change_is_that_of_two_passes_and_mean_and_deviation_are_over_the_mode
     assert last.mean == pytest.approx(sum(values) / 2)
     assert last.deviation == pytest.approx(abs(values[0] - values[1]) / 2)
     settings = AnalysisSettings(lambda _: batch(), seed=2)
-    (row,) = run_output_change([subject("post_ln")], settings, "random", deepest=3, models=1).rows
+    (row,) = output_change.run_output_change([subject("post_ln")], settings, "random", deepest=3, models=1).rows
     assert row[4] == values[1]
 
 
@@ -119,9 +108,8 @@ def test_figure_4() -> None:
     """O(N) for Post-LN, O(log N) for the others; the mean of 8 models, since one of Post-LN is erratic."""
     inputs = batch(words=10_000, sentences=8, length=25)
     sizes = wide(256, 1, base_init="xavier")
-    found = {
-        m: curve(subject(m, words=10_000, **sizes), inputs, "random", 100, 8) for m in ("post_ln", "pre_ln", "admin")
-    }
+    methods = ("post_ln", "pre_ln", "admin")
+    found = {m: curve(subject(m, words=10_000, **sizes), inputs, "random", 100, 8) for m in methods}
     assert law(found["post_ln"])[0] >= 0.97
     for method in ("pre_ln", "admin"):
         assert law(found[method])[1] >= 0.97

@@ -154,9 +154,8 @@ def test_updates_need_a_later_model_of_the_same_shapes() -> None:
 def test_checkpoints_pair_up_by_age() -> None:
     made = subject("post_ln")
     weights = dict(made.build().state_dict())
-    old, new, newest = (
-        Subject(name, made.options, made.task, weights, age) for name, age in (("old", 10), ("new", 20), ("newest", 30))
-    )
+    ages = {"old": 10, "new": 20, "newest": 30}
+    old, new, newest = (Subject(name, made.options, made.task, weights, age) for name, age in ages.items())
     found = [(a.label, b and b.label) for a, b in pairs([newest, made, old, new])]
     assert found == [("post_ln", None), ("old", "new"), ("new", "newest")]
     assert [(a.label, b) for a, b in pairs([old])] == [("old", None)]

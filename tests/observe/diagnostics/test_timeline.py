@@ -98,36 +98,3 @@ def test_heat_maps_show_the_values_of_the_entries() -> None:
     history, _ = timeline._history_figure({"r": course}).panels
     assert isinstance(history, plots.HeatMap)
     assert (history.values, history.row_names) == ([[0.75] * 3, [None] * 3], ["embedding", "layers.0"])
-
-
-MISTAKES: tuple[tuple[list[str], str], ...] = (
-    ([], "no training given: name a recorder.jsonl, or a directory with one"),
-    (["recordr.jsonl"], "recordr.jsonl: No such file"),
-    (["empty.jsonl"], "empty.jsonl: contains no whole entry of a recorder"),
-    (["some.pt"], "some.pt: contains no whole entry of a recorder"),
-    (["nothing"], "nothing: no recorder.jsonl in it or below it"),
-    (["."], "/recorder.jsonl: a second recorder.jsonl of "),
-    (["recorder.jsonl", "--checkpoint", "some.pt"], "timeline reads the files of a recorder: no --checkpoint"),
-    (["recorder.jsonl", "--dropout", "0"], "--dropout: a trained model has its own settings"),
-)
-
-
-def test_mistakes_are_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "nothing").mkdir()
-    (tmp_path / "empty.jsonl").touch()
-    (tmp_path / "some.pt").write_bytes(b"\xff\x00 nothing\n{}\n")
-    write(tmp_path / "recorder.jsonl", entry(1))
-    (tmp_path / "checkpoints").mkdir()
-    write(tmp_path / "checkpoints" / "recorder.jsonl", entry(1))
-    before = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
-    for argv, message in MISTAKES:
-        with subtests.test(" ".join(argv)):
-            assert main(["timeline", "--output", "out", *argv]) == 2
-            (complaint,) = [line for line in capsys.readouterr().err.splitlines() if "matplotlib" not in line]
-            assert complaint.startswith("error: ")
-            assert message in complaint
-            assert {path: path.read_bytes() for path in tmp_path.glob("*.*")} == before
-            assert not [*(tmp_path / "out").glob("*")]

@@ -64,9 +64,8 @@ def test_a_gradient(training: Training, faults: Faults) -> None:
         module.register_forward_hook(lambda _, inputs, total: total.register_hook(lambda grad: grad * INF) and None)
 
     faults.before[2] = fault
-    with pytest.raises(
-        Diverged, match=r"the gradient norm is not a number; learning rate \S+; first in decoder.layers.1.encoder_attn"
-    ):
+    line = r"the gradient norm is not a number; learning rate \S+; first in decoder.layers.1.encoder_attn"
+    with pytest.raises(Diverged, match=line):
         training.run("run", *STOP, "--diagnostics-interval", "100")
     (entry,) = read(training.directory / "run" / "recorder.jsonl")
     assert (entry.update, entry.applied) == (2, False)

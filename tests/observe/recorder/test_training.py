@@ -179,13 +179,11 @@ def test_what_a_residual_weighs(toy_data: Path, tmp_path: Path) -> None:
     (admin,) = recorded(toy_data, tmp_path / "b", updates=1)
     checkpoint = toy.weights_of(tmp_path / "b" / "checkpoint_last.pt")
     name = "decoder.layers.1.encoder_attn"
-    assert admin.values[f"{name}/stream_scale"] == pytest.approx(
-        float(checkpoint[f"{name}_residual.omega_profiled"].mean())
-    )
+    profiled = float(checkpoint[f"{name}_residual.omega_profiled"].mean())
+    assert admin.values[f"{name}/stream_scale"] == pytest.approx(profiled)
     # At a Post-LN residual connection the stream is the output of the LayerNorm below it.
-    assert admin.values[f"{name}/stream_rms"] == pytest.approx(
-        admin.values["decoder.layers.1.self_attn/norm_output_rms"]
-    )
+    below = admin.values["decoder.layers.1.self_attn/norm_output_rms"]
+    assert admin.values[f"{name}/stream_rms"] == pytest.approx(below)
     assert admin.values[f"{name}/norm_output_rms"] == pytest.approx(1.0, abs=1e-3)
 
 
