@@ -19,7 +19,7 @@ from fairseq_plugins.training import cuda_graphs
 from fairseq_plugins.training.cuda_graphs import ATTRIBUTE, Graphs
 from tests import toy
 from tests.faults.exact import differences
-from tests.gpu.faults import Fault, counts, forgetful, planted, reads, replaces, sends
+from tests.gpu.faults import Fault, counts, planted, reads, sends
 from tests.gpu.pretend import REAL, on_gpu
 from tests.gpu.watching import parsed
 from tests.language_model import text
@@ -91,14 +91,21 @@ def assert_same(eager: Seen, graphs: Seen) -> None:
         assert differences(first, second) == [], part
 
 
-def assert_replayed(data: Path, directory: Path, *flags: str, shapes: int = SHAPES, **settings: Any) -> Seen:
-    """Train eagerly and by graphs: the same numbers, and every batch of a shape replayed from its third on."""
-    eager = on_gpu(train, data, directory / "eager", *flags, **settings)
-    graphs = on_gpu(train, data, directory / "graphs", "--cuda-graphs", *flags, **settings)
-    assert (graphs.stopped, graphs.warnings) == ("", [])
-    assert graphs.shapes == shapes
-    assert graphs.replayed == graphs.batches - 2 * shapes
+def same_by_graphs(data: Path, directory: Path, *flags: str, **settings: Any) -> Seen:
+    """Train eagerly and by graphs, with the same numbers."""
+    eager, graphs = (
+        on_gpu(train, data, directory / (more or "eager"), *flags, more, **settings) for more in ("", "--cuda-graphs")
+    )
     assert_same(eager, graphs)
+    return graphs
+
+
+def assert_replayed(data: Path, directory: Path, *flags: str, **settings: Any) -> Seen:
+    """The numbers are the same, and every batch of a shape is replayed from its third on."""
+    graphs = same_by_graphs(data, directory, *flags, **settings)
+    assert (graphs.stopped, graphs.warnings) == ("", [])
+    assert graphs.shapes == SHAPES
+    assert graphs.replayed == graphs.batches - 2 * SHAPES
     return graphs
 
 
@@ -141,23 +148,14 @@ def of_text(data: Path, directory: Path, *flags: str, arch: str, updates: int) -
 )
 def test_a_language_model(flags: str, shapes: int, characters: Path, tmp_path: Path) -> None:
     """Of blocks of one length, and of sentences on the grid."""
-    settings = {"arch": "admin_transformer_lm", "parse": of_text, "updates": 14}
-    eager, graphs = (
-        on_gpu(train, characters, tmp_path / name, *flags.split(), *more, **settings)
-        for name, more in (("eager", []), ("graphs", ["--cuda-graphs"]))
-    )
-    assert_same(eager, graphs)
+    graphs = same_by_graphs(characters, tmp_path, flags, arch="admin_transformer_lm", parse=of_text, updates=14)
     assert (graphs.warnings, graphs.shapes) == ([], shapes)
     assert graphs.replayed > 0
 
 
 @pytest.mark.slow
 def test_several_batches_an_update_whose_results_share_memory(toy_data: Path, tmp_path: Path) -> None:
-    eager, graphs = (
-        on_gpu(train, toy_data, tmp_path / name, "--bf16", "--update-freq", "3", *flags)
-        for name, flags in (("eager", ()), ("graphs", ("--cuda-graphs",)))
-    )
-    assert_same(eager, graphs)
+    graphs = same_by_graphs(toy_data, tmp_path, "--bf16 --update-freq 3")
     assert (graphs.shapes, graphs.stopped) == (SHAPES, "")
     assert graphs.replayed > SHAPES
 
@@ -165,20 +163,16 @@ def test_several_batches_an_update_whose_results_share_memory(toy_data: Path, tm
 @pytest.mark.slow
 def test_the_loss_scale_is_not_recorded(toy_data: Path, tmp_path: Path) -> None:
     """It overflows at first, and doubles every four updates."""
-    flags = ("--fp16", "--fp16-init-scale", "262144", "--fp16-scale-window", "4")
-    graphs = assert_replayed(toy_data, tmp_path, *flags, updates=20)
+    flags = "--fp16 --fp16-init-scale 262144 --fp16-scale-window 4"
+    graphs = assert_replayed(toy_data, tmp_path, flags, updates=20)
     assert graphs.batches > len(graphs.updates) == 20
 
 
 def test_an_update_that_is_recorded_is_eager(toy_data: Path, tmp_path: Path) -> None:
-    flags = ("--fp16", "--criterion", "label_smoothed_cross_entropy_with_diagnostics", "--diagnostics-interval", "5")
-    eager, graphs = (
-        on_gpu(train, toy_data, tmp_path / name, *flags, *more)
-        for name, more in (("eager", ()), ("graphs", ("--cuda-graphs",)))
-    )
-    assert_same(eager, graphs)
+    flags = "--fp16 --criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 5"
+    graphs = same_by_graphs(toy_data, tmp_path, flags)
     assert (graphs.shapes, graphs.replayed) == (SHAPES, 2)  # the fifth and the tenth update have hooks
-    entries = [(tmp_path / name / "recorder.jsonl").read_text() for name in ("eager", "graphs")]
+    entries = [(tmp_path / name / "recorder.jsonl").read_text() for name in ("eager", "--cuda-graphs")]
     assert entries[0] == entries[1]
 
 
@@ -222,11 +216,8 @@ def test_a_layer_in_evaluation_mode_is_set_back_before_each_update(toy_data: Pat
 
 def assert_eager(data: Path, directory: Path, why: str, *flags: str, **settings: Any) -> None:
     """Whatever the fault, the numbers are those of eager training, and one line says why."""
-    eager = on_gpu(train, data, directory / "eager", *flags, **settings)
-    graphs = on_gpu(train, data, directory / "graphs", "--cuda-graphs", *flags, **settings)
-    assert_same(eager, graphs)
-    assert len(graphs.warnings) == 1
-    assert why in graphs.warnings[0]
+    (warning,) = same_by_graphs(data, directory, *flags, **settings).warnings
+    assert why in warning
 
 
 @on_pretended
@@ -243,15 +234,6 @@ def test_a_layer_that_counts_is_found_before_its_first_replay(toy_data: Path, tm
     assert (graphs.shapes, graphs.replayed) == (0, 0)
     assert "a replay has other numbers" in graphs.warnings[0]
     assert graphs.updates[: SHAPES + 1] == eager.updates[: SHAPES + 1]
-
-
-@pytest.mark.slow
-@on_pretended
-def test_a_table_that_is_replaced_is_kept_for_the_graph_that_reads_it(toy_data: Path, tmp_path: Path) -> None:
-    with planted(EncoderLayer, replaces):
-        assert_replayed(toy_data, tmp_path, "--bf16")
-        with forgetful(), pytest.raises(AssertionError, match="freed memory"):
-            on_gpu(train, toy_data, tmp_path / "freed", "--cuda-graphs", "--bf16")
 
 
 def out_of_memory(*_: Any, **__: Any) -> Any:
