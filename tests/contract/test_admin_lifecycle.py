@@ -32,7 +32,6 @@ def stored_omegas(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Tensor]]:
-    """What each profiling pass found, in order."""
     passes: list[dict[str, Tensor]] = []
     calibrate = calibration.calibrate
 

@@ -39,7 +39,6 @@ def run(data: Path, directory: Path, case: str, updates: int) -> Run:
 
 @pytest.fixture(scope="module")
 def whole(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
-    """The uninterrupted training of a case, run once."""
     runs: dict[str, Run] = {}
 
     def find(case: str) -> Run:
@@ -51,7 +50,6 @@ def whole(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
 
 def leaves(value: Any) -> list[Any]:
-    """Everything inside nested dictionaries and lists, and those themselves."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return [value, *(leaf for one in inside for leaf in leaves(one))]
 

@@ -32,7 +32,6 @@ def model_and_batch(case: str) -> tuple[nn.Module, models.Batch, int]:
 
 
 def step(model: nn.Module, scale: float) -> dict[str, Tensor]:
-    """One step of SGD on the gradients times ``scale``; returns the state dict."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.sub_(LEARNING_RATE * scale * parameter.grad)

@@ -18,7 +18,6 @@ def test_dropout_is_inside_of_the_branch() -> None:
 
 
 def norms_of(model: nn.Module) -> dict[str, int]:
-    """LayerNorms of both stacks: in the layers, and on top."""
     names = [name for name, module in model.named_modules() if isinstance(module, nn.LayerNorm)]
     return {"layers": sum(".layers." in name for name in names), "top": sum(".layers." not in name for name in names)}
 

@@ -25,7 +25,7 @@ from tests.gpu.watching import parsed
 from tests.language_model import text
 from tests.representatives import slow_but
 
-SHAPES = 4
+SHAPES = 2
 """Shapes of the toy corpus, each in one batch of an epoch."""
 PRECISIONS = ("--fp16", "--bf16", "--amp", "--amp --bf16", "--memory-efficient-fp16", "float32")
 
@@ -46,7 +46,13 @@ class Seen(NamedTuple):
 
 
 def train(
-    data: Path, directory: Path, *flags: str, arch: str = "admin_transformer", updates: int = 12, parse: Any = parsed
+    data: Path,
+    directory: Path,
+    *flags: str,
+    arch: str = "admin_transformer",
+    updates: int = 6,
+    layers: int = 1,
+    parse: Any = parsed,
 ) -> Seen:
     """Train with dropout everywhere; every update's own numbers, unrounded."""
     numbers: list[Any] = []
@@ -63,8 +69,9 @@ def train(
 
     dropout = ("--dropout", "0.1", "--attention-dropout", "0.1", "--activation-dropout", "0.1")
     given = [flag for part in flags for flag in part.split() if flag != "float32"]
-    common = ("--max-tokens", "300", "--fp16-init-scale", "8", "--ddp-backend", "legacy_ddp", "--length-grid", "1")
-    config = parse(data, directory, *dropout, *common, *given, arch=arch, updates=updates)
+    common = f"--max-tokens 700 --fp16-init-scale 8 --ddp-backend legacy_ddp --length-grid 1 --decoder-layers {layers}"
+    common += f" --encoder-layers {layers}" * (parse is parsed)
+    config = parse(data, directory, *dropout, *common.split(), *given, arch=arch, updates=updates)
     config.common.cpu = False
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
@@ -111,7 +118,7 @@ def assert_replayed(data: Path, directory: Path, *flags: str, **settings: Any) -
 
 @pytest.mark.parametrize("method", slow_but(("sigma_reparam",), METHODS))
 def test_every_method(method: str, toy_data: Path, tmp_path: Path) -> None:
-    assert_replayed(toy_data, tmp_path, "--fp16", arch=f"{method}_transformer")
+    assert_replayed(toy_data, tmp_path, "--fp16", arch=f"{method}_transformer", layers=2)
 
 
 @pytest.mark.parametrize("precision", slow_but(("--amp",), PRECISIONS[1:]))
@@ -144,7 +151,10 @@ def of_text(data: Path, directory: Path, *flags: str, arch: str, updates: int) -
 
 @pytest.mark.parametrize(
     ("flags", "shapes"),
-    [("--bf16 --max-tokens 512", 3), ("--fp16 --sample-break-mode eos --tokens-per-sample 31 --length-grid 1.1", 2)],
+    [
+        ("--bf16 --max-tokens 512", 3),
+        ("--fp16 --max-tokens 300 --sample-break-mode eos --tokens-per-sample 31 --length-grid 1.1", 2),
+    ],
 )
 def test_a_language_model(flags: str, shapes: int, characters: Path, tmp_path: Path) -> None:
     """Of blocks of one length, and of sentences on the grid."""
@@ -170,17 +180,17 @@ def test_the_loss_scale_is_not_recorded(toy_data: Path, tmp_path: Path) -> None:
 
 def test_an_update_that_is_recorded_is_eager(toy_data: Path, tmp_path: Path) -> None:
     flags = "--fp16 --criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 5"
-    graphs = same_by_graphs(toy_data, tmp_path, flags)
-    assert (graphs.shapes, graphs.replayed) == (SHAPES, 2)  # the fifth and the tenth update have hooks
+    graphs = same_by_graphs(toy_data, tmp_path, flags, updates=8)
+    assert (graphs.shapes, graphs.replayed) == (SHAPES, 3)  # the fifth update has hooks
     entries = [(tmp_path / name / "recorder.jsonl").read_text() for name in ("eager", "--cuda-graphs")]
     assert entries[0] == entries[1]
 
 
 @pytest.mark.slow
 def test_a_training_stopped_and_resumed_is_the_uninterrupted_one(toy_data: Path, tmp_path: Path) -> None:
-    whole = on_gpu(train, toy_data, tmp_path / "eager", "--fp16", updates=18)
-    first = on_gpu(train, toy_data, tmp_path / "parts", "--fp16", "--cuda-graphs", updates=10)
-    rest = on_gpu(train, toy_data, tmp_path / "parts", "--fp16", "--cuda-graphs", updates=18)
+    whole = on_gpu(train, toy_data, tmp_path / "eager", "--fp16", updates=12)
+    first = on_gpu(train, toy_data, tmp_path / "parts", "--fp16", "--cuda-graphs", updates=6)
+    rest = on_gpu(train, toy_data, tmp_path / "parts", "--fp16", "--cuda-graphs", updates=12)
     assert rest.replayed == 2  # each shape is new to this process
     assert first.updates + rest.updates == whole.updates
     assert differences(rest.state["model"], whole.state["model"]) == []
@@ -192,8 +202,8 @@ def test_a_resumed_training_by_fused_adam(more: str, toy_data: Path, tmp_path: P
     seen = []
     for name in ("eager", "--cuda-graphs"):
         flags = ("--bf16 --optimizer fused_adam", name.replace("eager", ""))
-        on_gpu(train, toy_data, tmp_path / name, *flags, updates=6)
-        seen.append(on_gpu(train, toy_data, tmp_path / name, *flags, more, updates=18))
+        on_gpu(train, toy_data, tmp_path / name, *flags, updates=4)
+        seen.append(on_gpu(train, toy_data, tmp_path / name, *flags, more, updates=12))
     assert_same(*seen)
     assert seen[1].replayed > 0
 
@@ -254,7 +264,7 @@ def test_out_of_memory_later_gives_the_memory_of_the_graphs_back(toy_data: Path,
 
     def full(task: Any, *args: Any, **kwargs: Any) -> Any:
         result = compute(task, *args, **kwargs)
-        if next(calls) == 6:  # the second batch of the third shape: four eager ones and two that were also recorded
+        if next(calls) == SHAPES + 1:  # the second batch of the second shape
             out_of_memory()
         return result
 

@@ -32,7 +32,6 @@ def log_probabilities(model: nn.Module, source: Tensor, target: Tensor) -> Tenso
 
 
 def bits(model: nn.Module, task: LanguageModelingTask) -> tuple[float, int]:
-    """Bits of the whole test split, and the number of its tokens."""
     task.load_dataset("test")
     dataset = task.dataset("test")
     total, count = 0.0, 0

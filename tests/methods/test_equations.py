@@ -242,7 +242,6 @@ def attention_residual(at: At, x: Tensor) -> Tensor:
 
 
 def normed_by(formula: Callable[[Tensor, Any], Tensor]) -> Equation:
-    """Pre-LN with another function in place of LayerNorm."""
     return Equation(
         lambda at, x: x + at.branch(formula(x, at.first_norm)), lambda at, x: formula(x, at.stack.layer_norm)
     )

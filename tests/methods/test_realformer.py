@@ -19,7 +19,6 @@ T, S, B, C, H, D = 4, 5, 2, 16, 2, 8
 
 
 def with_biases(model: nn.Module) -> nn.Module:
-    """In eval mode, with attention biases that are not zero."""
     for name, parameter in model.named_parameters():
         if "_proj.bias" in name:
             nn.init.normal_(parameter)

@@ -34,7 +34,6 @@ def with_other_gammas(model: nn.Module) -> nn.Module:
 
 
 def drawn(inputs: int, outputs: int, starts_at_norm: bool = False, weight_factor: float = 1.0) -> SpectralLinear:
-    """A new map, its first weight times a factor."""
     one = SpectralLinear(nn.Linear(inputs, outputs), starts_at_norm)
     with torch.no_grad():
         one.weight.mul_(weight_factor)
@@ -43,7 +42,6 @@ def drawn(inputs: int, outputs: int, starts_at_norm: bool = False, weight_factor
 
 
 def spectral_norm(matrix: Tensor) -> float:
-    """By torch's singular values."""
     return float(torch.linalg.matrix_norm(matrix.detach(), ord=2))
 
 

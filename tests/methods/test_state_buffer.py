@@ -96,8 +96,6 @@ def test_mixing_weights_are_the_rows_of_denseformer() -> None:
 
 
 class Counting(TorchDispatchMode):
-    """Counts the operations that run in it, forwards and backwards."""
-
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()

@@ -37,7 +37,6 @@ def test_matrices_of_the_text_and_as_released() -> None:
 
 
 def tables(built: nn.Module) -> list[nn.Parameter]:
-    """Token tables and output projection, each tensor once."""
     modules = (built.encoder.embed_tokens, built.decoder.embed_tokens, built.decoder.output_projection)
     return list({id(module.weight): module.weight for module in modules}.values())
 

@@ -100,7 +100,6 @@ def test_a_reference_is_scored_by_equation_14(members: int) -> None:
 
 
 def whole(**values: Any) -> Namespace:
-    """Every setting, as the commands give them."""
     return Namespace(**{**vars(GenerationConfig()), **values})
 
 

@@ -62,7 +62,6 @@ def test_what_stands_behind_a_sentence_does_not_matter() -> None:
 
 
 def saved(path: Path, arch: str, **values: Any) -> dict[str, Tensor]:
-    """A checkpoint that holds a model's weights and no more; returns them."""
     weights = tiny(arch, seed=7, **values).state_dict()
     torch.save({"model": weights, "args": None, "cfg": None}, path)
     return weights
