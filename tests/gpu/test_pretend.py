@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -93,49 +92,25 @@ def test_what_is_no_error_is_counted_by_place(fault: Fault, dtype: torch.dtype, 
 @pretended
 def test_every_way_to_wait_is_counted_once() -> None:
     x = torch.arange(6.0, device="cuda").view(2, 3)
-    ways: dict[str, Callable[[], Any]] = {
-        "item": lambda: x.sum().item(),
-        "float": lambda: float(x[0, 0]),
-        "bool": lambda: bool((x > 0).any()),
-        "tolist": x.tolist,
-        "cpu": x.cpu,
-        "copy to the host": lambda: torch.empty(2, 3).copy_(x),
-        "nonzero": lambda: x.nonzero(),
-        "mask": lambda: x[x > 1],
-        "print": lambda: f"{x}",
-        "equal": lambda: torch.equal(x, x),
-        "synchronize": torch.cuda.synchronize,
-    }
-    for name, way in ways.items():
-        SEEN.forget()
-        way()
-        assert sum(SEEN.reads.values()) == 1, name
-        assert not SEEN.sends, name
     number = torch.tensor(3.0)
-    for name, way in {
-        "to": lambda: number.to("cuda"),
-        "cuda": number.cuda,
-        "tensor": lambda: torch.tensor([1, 2], device="cuda"),
-        "new_tensor": lambda: x.new_tensor([1, 2]),
-        "copy to the device": lambda: x.copy_(torch.ones(2, 3)),
-    }.items():
-        SEEN.forget()
-        way()
-        assert sum(SEEN.sends.values()) == 1, name
-        assert not SEEN.reads, name
-    SEEN.forget()
-    for free in (
-        lambda: number.to("cuda", non_blocking=True),
-        lambda: torch.full((2,), 3.0, device="cuda"),
+    scalars = (lambda: x.sum().item(), lambda: float(x[0, 0]), lambda: bool((x > 0).any()), x.tolist)
+    copies = (x.cpu, lambda: torch.empty(2, 3).copy_(x), lambda: f"{x}")
+    sizes = (lambda: x.nonzero(), lambda: x[x > 1], lambda: torch.equal(x, x), torch.cuda.synchronize)
+    sends = (
+        *(lambda: number.to("cuda"), number.cuda, lambda: torch.tensor([1, 2], device="cuda")),
+        *(lambda: x.new_tensor([1, 2]), lambda: x.copy_(torch.ones(2, 3))),
+    )
+    free = (
+        *(lambda: number.to("cuda", non_blocking=True), lambda: torch.full((2,), 3.0, device="cuda")),
         lambda: x * number,  # a single number travels with the call
-        lambda: x.masked_fill_(x > 1, 0.0),
-        lambda: x.__setitem__(x > 1, 0.0),
-        lambda: x.to(x.device),
-        lambda: x[:, 0].add_(1),
-    ):
-        free()
-    assert not SEEN.reads
-    assert not SEEN.sends
+        *(lambda: x.masked_fill_(x > 1, 0.0), lambda: x.__setitem__(x > 1, 0.0)),
+        *(lambda: x.to(x.device), lambda: x[:, 0].add_(1)),
+    )
+    for ways, expected in (((*scalars, *copies, *sizes), (1, 0)), (sends, (0, 1)), (free, (0, 0))):
+        for number_of_way, way in enumerate(ways):
+            SEEN.forget()
+            way()
+            assert (SEEN.reads.total(), SEEN.sends.total()) == expected, number_of_way
     with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
         np.asarray(x)
 
