@@ -97,14 +97,14 @@ def _speech(seed: int) -> Inputs:
 # Updates -------------------------------------------------------------------------------------------------------------
 
 
-def updates(family: str, model: nn.Module) -> list[Update]:
+def updates(family: str, model: nn.Module, count: int | None = None) -> list[Update]:
     """Train with Adam, with dropout drawn from one seed; return loss and gradient norm of each update."""
     data, pad = batches(family), models.dictionary().pad()
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     torch.manual_seed(2)
     seen = []
-    for number in range(UPDATES[family]):
+    for number in range(UPDATES[family] if count is None else count):
         inputs, target = data[number % BATCHES]
         optimizer.zero_grad()
         logits = model(*inputs)[0].float()

@@ -13,10 +13,9 @@ from tests import toy
 from tests.refusals import line_of
 
 
-@pytest.mark.parametrize("arch", ["transformer", "admin_transformer"])
-@pytest.mark.parametrize("value", [3e38, math.nan])
+@pytest.mark.parametrize(("arch", "value"), [("transformer", math.nan), ("admin_transformer", 3e38)])
 def test_a_model_that_computes_no_numbers_is_one_line(
-    value: float, arch: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arch: str, value: float, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """fairseq says ``AssertionError: 5 < 5``."""
     monkeypatch.setenv(NON_FINITE_ALLOWED, "1")

@@ -169,9 +169,9 @@ def composed(*overrides: str) -> Any:
 
 def test_hydra_knows_the_setting() -> None:
     assert composed().generation.lenpen_form == "fairseq"
-    asked = composed("generation.lenpen_form=gnmt", "generation.lenpen=0.6").generation
-    assert models.task().build_generator([outspoken()], asked).gnmt_alpha == 0.6
-    plain = OmegaConf.create(OmegaConf.to_container(composed("generation.lenpen_form=gnmt"), enum_to_str=True))
+    asked = composed("generation.lenpen_form=gnmt", "generation.lenpen=0.6")
+    assert models.task().build_generator([outspoken()], asked.generation).gnmt_alpha == 0.6
+    plain = OmegaConf.create(OmegaConf.to_container(asked, enum_to_str=True))
     assert plain.generation.lenpen_form == "gnmt"
     with pytest.raises(ConfigCompositionException) as caught:
         composed("generation.lenpen_form=gnmd")
