@@ -30,13 +30,6 @@ def command(*words: object, given: str = "") -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(REAL, reason="run forks, and CUDA does not start in a fork of a process that uses it")
-def test_a_plan_names_the_gpu(toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    on_gpu(command, "run", "iwslt14_de_en/admin_6e6d", toy_data.parent, tmp_path / "run", "--dry-run")
-    assert "1 process on GPU (Pretended GPU), fp16" in capfd.readouterr().out
-
-
-@pytest.mark.slow
 def test_evaluate(made: Made, tmp_path: Path) -> None:
     """A run that was trained and averaged is decoded on the GPU, and scored."""
     scores = []
