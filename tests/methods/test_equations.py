@@ -427,6 +427,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
     ("pre_ln", PRE, [{}]),
     ("hybrid_ln", Equation(hybrid, lambda at, x: x if at.in_encoder else norm_on_top(at, x)), [{}]),
     ("gpt2_norm", Equation(lambda at, x: x + at.norm(at.branch(x))), [{}]),
+    ("gpt2_norm", Equation(lambda at, x: x + at.norm(at.branch(x)), norm_on_top), [{"norm_on_top": "yes"}]),
     ("peri_ln", Equation(lambda at, x: x + at.later_norm("branch", at.branch(at.norm(x))), norm_on_top), [{}]),
     ("layernorm_scaling", LN_OVER_DEPTH, [{}]),
     ("layernorm_scaling", RMS_OVER_DEPTH, [{"norm_type": "rms_norm"}]),
