@@ -1,13 +1,11 @@
 """Admin's profile: measured once, in the first training forward, right in every precision, and kept for good."""
 
 import itertools
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
 from fairseq_plugins.core import calibration
@@ -34,7 +32,6 @@ def stored_omegas(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Tensor]]:
-    """What each profiling pass found, in order."""
     passes: list[dict[str, Tensor]] = []
     calibrate = calibration.calibrate
 
@@ -159,54 +156,3 @@ def test_training_keeps_what_was_measured(
     assert sum(bool((value > 1.05).all()) for value in stored.values()) == len(stored) - 2
     changed = [value for name, value in state["model"].items() if name.endswith("omega_trained")]
     assert all(float(value.abs().max()) > 0 for value in changed)
-
-
-def test_the_moving_average_of_the_weights_keeps_the_profile(
-    toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
-) -> None:
-    state = torch.load(train(toy_data, tmp_path, "--store-ema", "--ema-decay", "0.9"), weights_only=True)
-    averaged = state["extra_state"]["ema"]
-    stored = stored_omegas(averaged)
-    assert stored.keys() == profiles[0].keys()
-    for name, value in profiles[0].items():  # an average of equal numbers is rounded
-        torch.testing.assert_close(stored[name], value, rtol=1e-6, atol=0, msg=name)
-        assert float(averaged[f"{name}.calibrated"]) == pytest.approx(1, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    "origin", ["transformer", pytest.param("post_ln_transformer", marks=pytest.mark.slow), "admin_transformer"]
-)
-def test_fine_tuning_does_not_profile(
-    origin: str, toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
-) -> None:
-    start = train(toy_data, tmp_path / "start", arch=origin)
-    before = list(profiles)
-    tuned = train(toy_data, tmp_path / "tuned", "--finetune-from-model", str(start), "--optimizer", "sgd")
-    assert len(profiles) == len(before) == (origin == "admin_transformer")
-    stored = stored_omegas(torch.load(tuned, weights_only=True)["model"])
-    if origin == "admin_transformer":
-        assert differences(stored, profiles[0]) == []
-    else:
-        assert all((value == 1).all() for value in stored.values())
-
-
-def test_resuming_and_translating_do_not_profile(
-    toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Translating needs no text of the training, either."""
-    train(toy_data, tmp_path / "run")
-    path = train(toy_data, tmp_path / "run", "--max-update", "6")
-    state = torch.load(path, weights_only=True)
-    assert state["optimizer_history"][-1]["num_updates"] == 6
-    assert differences(stored_omegas(state["model"]), profiles[0]) == []
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    elsewhere = tmp_path / "test-only"
-    shutil.copytree(toy_data, elsewhere, ignore=shutil.ignore_patterns("train.*", "valid.*"))
-    assert not list(elsewhere.glob("train*"))
-    translations = toy.translate_toy(elsewhere, path, tmp_path / "results")
-    assert len(translations) == toy.SIZES["test"]
-    assert list((tmp_path / "work").iterdir()) == []  # the official code leaves a file in the working directory
-    (loaded,), _ = checkpoint_utils.load_model_ensemble([str(path)], {"data": str(elsewhere)})
-    assert differences(omegas(loaded), profiles[0]) == []
-    assert len(profiles) == 1

@@ -138,10 +138,9 @@ def test_the_seed_decides_the_weights() -> None:
     """LayerDrop does not: every layer is drawn, also where a forward pass would leave it out."""
     drop = ("--encoder-layerdrop", "0.5", "--decoder-layerdrop", "0.5")
     for case, flags in models.CASES.items():
-        first, again, other = (models.build(*flags, seed=seed).state_dict() for seed in (1, 1, 2))
+        first, other = (models.build(*flags, seed=seed).state_dict() for seed in (1, 2))
         refused = values_of(case)["layer_aggregation"] != "last" or values_of(case)["solver"] in KEEPS_STATES
-        dropping = first if refused else models.build(*flags, *drop).state_dict()
-        assert differences(first, again) == differences(first, dropping) == [], case
+        assert differences(first, models.build(*flags, *(() if refused else drop)).state_dict()) == [], case
         undrawn = ("history", "solver", "_residual.")
         matrices = [n for n, value in first.items() if value.ndim == 2 and not any(part in n for part in undrawn)]
         drawn = [name for name in matrices if float(first[name].float().std()) > 0]  # some start at zero
@@ -162,7 +161,7 @@ def test_layer_drop(case: str) -> None:
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     data, left_out = models.batch(), 0
-    for step in range(8):
+    for step in range(4):
         torch.manual_seed(step)
         optimizer.zero_grad()
         loss = models.loss_of(model, data)
@@ -171,7 +170,7 @@ def test_layer_drop(case: str) -> None:
         fc1 = [layer.fc1.weight for stack in (model.encoder, model.decoder) for layer in stack.layers.children()]
         left_out += sum(weight.grad is None for weight in fc1)
         optimizer.step()
-    assert 0 < left_out < 8 * 5
+    assert 0 < left_out < 4 * 5
     assert not pending(model)
     assert all(float(module.branch_variance) > 0 for module in model.modules() if isinstance(module, Calibrated))
 
@@ -180,7 +179,7 @@ GROWS = {"rezero_alpha_one"}
 """Sums without LayerNorm and without a factor: the paper's own model of 64 layers diverges (ReZero, table 3)."""
 
 
-@pytest.mark.parametrize("deepest", [12, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("deepest", [6, pytest.param(60, marks=pytest.mark.slow)])
 @for_each(
     "case",
     [case for case in models.CASES if case not in GROWS],

@@ -19,7 +19,7 @@ LOOSE = 1e-5
 def test_the_lean_search_finds_what_fairseq_s_finds(case: str) -> None:
     model, sample = concise(case), sample_of(models.batch(sentences=8))
     assert reads_source_once(model.decoder), "the source is held once a hypothesis"
-    for beam in (1, 4, 5):
+    for beam in (1, 4):
         settings = {"beam_size": beam, "max_len_a": 0, "max_len_b": LONGEST}
         stock = SequenceGenerator([model], models.dictionary(), **settings).generate([model], sample)
         lean = LeanSearch([model], models.dictionary(), **settings).generate([model], sample)

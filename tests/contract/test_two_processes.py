@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.method import Axis
 from fairseq_plugins.methods.admin import AdminResidual
 from tests import models
-from tests.representatives import for_each, stored
+from tests.representatives import for_each, slow_but, stored
 from tests.rounding import assert_same_to_rounding
 
 States = dict[str, dict[str, Tensor]]
@@ -32,7 +32,6 @@ def model_and_batch(case: str) -> tuple[nn.Module, models.Batch, int]:
 
 
 def step(model: nn.Module, scale: float) -> dict[str, Tensor]:
-    """One step of SGD on the gradients times ``scale``; returns the state dict."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.sub_(LEARNING_RATE * scale * parameter.grad)
@@ -72,7 +71,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return [torch.load(directory / f"{rank}.pt", weights_only=True) for rank in range(WORLD_SIZE)]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", slow_but(BACKENDS[:1], BACKENDS))
 @for_each("case", models.CASES, stored, Axis.LAYER_AGGREGATION)
 def test_two_processes_equal_one(case: str, backend: str, ranks: list[States]) -> None:
     first, second = (states[f"{case} {backend}"] for states in ranks)

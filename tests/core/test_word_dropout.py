@@ -48,8 +48,6 @@ def test_each_stack_has_its_rate() -> None:
 
 
 class Everything(nn.Module):
-    """Stands for word dropout that hits every word."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
 

@@ -16,7 +16,7 @@ from tests.language_model import text
 from tests.speech_to_text import audio
 
 Flags = tuple[str, ...]
-UPDATES = 12
+UPDATES = 6
 BOTH = ("--encoder-normalize-before", "--decoder-normalize-before")
 DROPOUTS = ("--dropout", "0.2", "--attention-dropout", "0.1", "--share-all-embeddings", "--no-epoch-checkpoints")
 ENDS = ("--decoder-input-dim", "16", "--decoder-output-dim", "16")

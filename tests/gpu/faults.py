@@ -13,7 +13,6 @@ Fault = Callable[[Any, Tensor], Tensor]
 
 
 def planted(kind: type[nn.Module], fault: Fault) -> Any:
-    """Layers of this kind whose output passes through ``fault``."""
     forward = kind.forward
 
     def faulty(layer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -45,8 +44,6 @@ def replaces(layer: Any, x: Tensor) -> Tensor:
 
 
 def forgetful() -> Any:
-    """Graphs that do not keep what they read."""
-
     class Forgetful(recorded.Inputs):
         def kept(self) -> list[Tensor]:
             return []

@@ -120,7 +120,6 @@ class PretendedGraph:
 
 @contextlib.contextmanager
 def capture(graph: PretendedGraph, pool: int = 0, **_: Any) -> Iterator[None]:
-    """Takes the place of ``torch.cuda.graph``."""
     from tests.gpu import pretend
 
     assert PretendedGraph.capturing is None
@@ -136,5 +135,4 @@ def capture(graph: PretendedGraph, pool: int = 0, **_: Any) -> Iterator[None]:
 
 
 def new_pool() -> int:
-    """Takes the place of ``torch.cuda.graph_pool_handle``."""
     return next(_pools)

@@ -95,7 +95,6 @@ class Seen:
             warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
 
     def forget(self) -> None:
-        """Begin again."""
         for places in (self.reads, self.sends, self.promotions):
             places.clear()
 
@@ -369,7 +368,6 @@ def _random_state(func: Any) -> Iterator[None]:
 
 
 def _number(device: Any = None) -> int:
-    """The number of a GPU by number, name or device."""
     if isinstance(device, int):
         return device
     index = torch.device("cuda" if device is None else device).index
@@ -501,7 +499,6 @@ def _to(to: Callable[..., Tensor], self: Tensor, *args: Any, **kwargs: Any) -> T
 
 
 def _cuda(self: Tensor, device: Any = None, non_blocking: bool = False, **_: Any) -> Tensor:
-    """``Tensor.cuda``."""
     return self.to(torch.device("cuda", _number(device)), non_blocking=non_blocking)
 
 
@@ -520,14 +517,12 @@ def _tensor(tensor: Callable[..., Tensor], data: Any, *, device: Any = None, **k
 
 
 def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """``torch.as_tensor``."""
     made = data if isinstance(data, Tensor) else torch.tensor(data)
     made = made if dtype is None else made.to(dtype)
     return made if device is None else made.to(device)
 
 
 def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
-    """``Tensor.new_tensor``."""
     return torch.tensor(data, dtype=dtype or self.dtype, device=device or self.device, **kwargs)
 
 

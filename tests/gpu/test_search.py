@@ -104,21 +104,6 @@ def test_every_method(case: str) -> None:
         assert of_package(lean.promotions).keys() | of_package(stock.promotions).keys() <= IN_FLOAT32
 
 
-@pytest.mark.slow
-def test_every_setting_on_a_gpu() -> None:
-    """None of them leaves a tensor behind, in either search."""
-
-    def all_of_them() -> list[list[Found]]:
-        return [[found("post_ln", name, **dict(values)) for values in kept] for name in ("lean", "fairseq")]
-
-    # fairseq's search among siblings writes into tensors of another shape, which are not pretended.
-    kept = [values for name, values in SETTINGS.items() if name != "siblings"]
-    lean, stock = on_gpu(all_of_them)
-    for values, one, other in zip(kept, lean, stock, strict=True):
-        expected = found("post_ln", "lean", **dict(values))
-        assert one.words == other.words == expected.words, values
-
-
 # Steps as graphs ------------------------------------------------------------------------------------------------------
 
 HOWS = ("graphs", "rooms", "exact")

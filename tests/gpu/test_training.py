@@ -19,7 +19,6 @@ from fairseq_plugins.errors import Diverged
 from fairseq_plugins.patches.messages import run_or_explain
 from fairseq_plugins.training import fast_adam, lamb, radam
 from tests import models
-from tests.faults.exact import differences
 from tests.gpu.pretend import on_gpu, pretended
 from tests.gpu.watching import IN_FLOAT32, Training, of_package, parsed, train, watched
 from tests.representatives import slow_but
@@ -159,17 +158,6 @@ def test_the_recorder_reads_at_its_interval_alone_and_gathered(toy_data: Path, t
         assert of_package(found.updates[3].reads) == expected
         assert of_package(found.updates[3].sends) == {"fairseq_plugins/tools/observe/recorder/activations.py vector": 1}
         assert len((tmp_path / layers / "recorder.jsonl").read_text().splitlines()) == 2
-
-
-@pytest.mark.slow
-def test_a_resumed_training_is_the_undisturbed_one(toy_data: Path, tmp_path: Path) -> None:
-    """In fp16 with its flat master weights and its scaler, from what a GPU wrote."""
-    flags = ("--fp16", "--store-ema", "--dropout", "0.1", "--fp16-init-scale", "8")
-    whole = on_gpu(train, toy_data, tmp_path / "whole", *flags, arch="admin_transformer", updates=4)
-    on_gpu(train, toy_data, tmp_path / "parts", *flags, arch="admin_transformer", updates=2)
-    parts = on_gpu(train, toy_data, tmp_path / "parts", *flags, arch="admin_transformer", updates=4)
-    assert parts.losses == whole.losses[2:]
-    assert differences(whole.state["model"], parts.state["model"]) == []
 
 
 def test_dropout_draws_as_stock_does_on_a_gpu(toy_data: Path, tmp_path: Path) -> None:

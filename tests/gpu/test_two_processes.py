@@ -10,7 +10,6 @@ import pytest
 import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import train
-from torch.distributed.elastic.utils.distributed import get_free_port
 
 from fairseq_plugins.training.cuda_graphs import Graphs
 from tests import toy
@@ -18,32 +17,19 @@ from tests.faults.exact import differences
 from tests.gpu.pretend import on_gpu
 from tests.representatives import slow_but
 
-SPAWNED, TORCHRUN = "spawned", "torchrun"
 SGD = ("--optimizer", "sgd", "--lr", "0.1", "--clip-norm", "0")
 """A key's bias has rounding for a gradient; Adam makes whole steps of it, and each processor rounds its own way."""
 
 
-def rank(number: int, config: Any, port: int) -> None:
-    """A process as torchrun starts it."""
-    variables = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in variables.items()})
-    distributed_utils.call_main(config, train.main)
-
-
-def trained(data: Path, directory: Path, *flags: str, launcher: str = SPAWNED) -> dict[str, Any]:
+def trained(data: Path, directory: Path, *flags: str) -> dict[str, Any]:
     """The checkpoint of two processes, which are forks of this one, on GPUs if there are any."""
-    # The files of configs/ state 1, and torchrun says how many there are.
-    common = ("--dropout", "0", "--no-epoch-checkpoints", "--max-update", "3")
-    size = ("--distributed-world-size", "1" if launcher == TORCHRUN else "2")
-    config = toy.parse_training(data, directory, *common, *size, *flags, arch="admin_transformer")
+    common = ("--dropout", "0", "--no-epoch-checkpoints", "--max-update", "3", "--distributed-world-size", "2")
+    config = toy.parse_training(data, directory, *common, *flags, arch="admin_transformer")
     config.common.cpu = not torch.cuda.is_available()
     toy.forget_earlier_trainings()
     forked = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
-    if launcher == TORCHRUN:
-        forked(rank, (config, get_free_port()), nprocs=2)
-    else:
-        with mock.patch.object(torch.multiprocessing, "spawn", forked):
-            distributed_utils.call_main(config, train.main)
+    with mock.patch.object(torch.multiprocessing, "spawn", forked):
+        distributed_utils.call_main(config, train.main)
     state: dict[str, Any] = torch.load(directory / "checkpoint_last.pt", weights_only=True)
     return state
 
@@ -53,13 +39,12 @@ def on_cpus(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return trained(toy_data, tmp_path_factory.mktemp("cpus"), *SGD)
 
 
-@pytest.mark.parametrize("launcher", [SPAWNED, TORCHRUN])
 @pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
 @pytest.mark.slow
 def test_weights_and_the_joint_profile_are_those_of_cpus(
-    backend: str, launcher: str, on_cpus: dict[str, Any], toy_data: Path, tmp_path: Path
+    backend: str, on_cpus: dict[str, Any], toy_data: Path, tmp_path: Path
 ) -> None:
-    found = on_gpu(trained, toy_data, tmp_path, *SGD, "--ddp-backend", backend, launcher=launcher, count=2)
+    found = on_gpu(trained, toy_data, tmp_path, *SGD, "--ddp-backend", backend, count=2)
     for name, value in on_cpus["model"].items():
         torch.testing.assert_close(found["model"][name], value, rtol=1e-5, atol=1e-6, msg=name)
 

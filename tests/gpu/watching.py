@@ -66,12 +66,10 @@ def of_package(places: Places) -> dict[str, int]:
 
 
 def train(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2) -> Training:
-    """Train without dropout: on the GPU if there is one, else on the CPU."""
     return watched(parsed(data, directory, *flags, arch=arch, updates=updates))
 
 
 def parsed(data: Path, directory: Path, *flags: str, arch: str, updates: int = 2) -> DictConfig:
-    """The configuration of a training without dropout."""
     common = ("--dropout", "0", "--no-epoch-checkpoints", "--max-update", str(updates))
     return toy.parse_training(data, directory, *common, *flags, arch=arch)
 

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.calibration import Calibrated
 from fairseq_plugins.core.language_model import LANGUAGE_MODEL, DeepTransformerLanguageModel
-from fairseq_plugins.core.method import Axis
 from tests.language_model import text
 from tests.models import language_modeling as task
 from tests.models import methods_of
-from tests.representatives import for_each
+from tests.representatives import slow_but
 from tests.toy import losses_of
 
 UPDATES = 12
@@ -32,7 +31,6 @@ def log_probabilities(model: nn.Module, source: Tensor, target: Tensor) -> Tenso
 
 
 def bits(model: nn.Module, task: LanguageModelingTask) -> tuple[float, int]:
-    """Bits of the whole test split, and the number of its tokens."""
     task.load_dataset("test")
     dataset = task.dataset("test")
     total, count = 0.0, 0
@@ -44,7 +42,7 @@ def bits(model: nn.Module, task: LanguageModelingTask) -> tuple[float, int]:
 
 
 # The layers are those of translation; a language model's own are its embedding and its way through the layers.
-@for_each("method", METHODS, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
+@pytest.mark.parametrize("method", slow_but(("admin", "dlcl", "realformer"), METHODS))
 def test_every_method_learns_and_is_evaluated(
     characters: Path, tmp_path: Path, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:

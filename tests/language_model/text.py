@@ -44,7 +44,6 @@ def binarise(directory: Path) -> Path:
 
 
 def parse_training(data: Path, save_dir: Path, arch: str, *flags: str, model: Sequence[str] = TINY_MODEL) -> DictConfig:
-    """What ``fairseq-train`` makes of the recipe followed by ``flags``."""
     arguments = [str(data), "--save-dir", str(save_dir), "--arch", arch, *RECIPE, *model]
     arguments += ["--criterion", "cross_entropy", "--disable-validation", *flags]
     args = options.parse_args_and_arch(options.get_training_parser("language_modeling"), input_args=arguments)
@@ -52,7 +51,6 @@ def parse_training(data: Path, save_dir: Path, arch: str, *flags: str, model: Se
 
 
 def train(data: Path, save_dir: Path, arch: str, *flags: str) -> Path:
-    """Train a tiny model; returns the checkpoint."""
     run_training(parse_training(data, save_dir, arch, *flags))
     return save_dir / "checkpoint_last.pt"
 

@@ -41,12 +41,10 @@ def rms(x: Tensor, norm: Any) -> Tensor:
 
 
 def same(x: Tensor) -> Tensor:
-    """Change nothing."""
     return x
 
 
 def untouched(map_: Any, heads: Tensor) -> Tensor:
-    """No norm on the heads."""
     return heads
 
 
@@ -93,7 +91,6 @@ def feed_forward(layer: Any, x: Tensor, inner: Map = same) -> Tensor:
 
 
 def newest(stack: Any, states: list[Tensor]) -> Tensor:
-    """The output of the layer below."""
     return states[-1]
 
 
@@ -150,7 +147,6 @@ class At:
 
     @property
     def in_encoder(self) -> bool:
-        """Whether the stack is an encoder."""
         return bool(self.stack.design.stack.value == "encoder")
 
     @property
@@ -160,17 +156,14 @@ class At:
 
     @property
     def layers(self) -> int:
-        """Number of layers of the stack."""
         return len(self.stack.layers)
 
     @property
     def sub_layers(self) -> int:
-        """Number of sub-layers of the stack."""
         return self.layers * len(sites_of(self.layer))
 
     @property
     def residual(self) -> Any:
-        """The residual connection."""
         return getattr(self.layer, f"{self.site.value}_residual")
 
     @property
@@ -183,7 +176,6 @@ class At:
         return x if self.first_norm is None else ln(x, self.first_norm)
 
     def later_norm(self, place: str, x: Tensor) -> Tensor:
-        """LayerNorm at another place."""
         return ln(x, getattr(self.layer, f"{self.site.value}_{place}_norm"))
 
     def branch(self, x: Tensor, **changes: Any) -> Tensor:

@@ -1,11 +1,10 @@
-"""Attentions with averages or two sources: with pads, step by step, in half precision, and under dropout.
+"""Attentions with averages or two sources: with pads, step by step, and in half precision.
 
 AAN, merged attention, and a self-attention or a gated average beside the cross-attention, each against a computation
 position by position; ``test_equations.py`` has their layers and gradients.
 """
 
 import functools
-import math
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.methods.shared.averages import AverageAttention, RunningAverage, causal_average
 from tests import by_hand
 from tests.models import inputs as batch
@@ -146,35 +144,7 @@ def test_the_decoding_state_does_not_grow() -> None:
         assert {tensor.dtype for tensor in tensors} == {torch.float32}
 
 
-# Dropout, widths -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [*MERGED, *JOINED])
-def test_dropout_of_attention_touches_softmax_weights_alone(kind: str) -> None:
-    """Where the source is left out, an average is what it is without dropout, and a self-attention is not."""
-    model = tiny(f"dsinit_{kind}_transformer", attention_dropout=0.9, dropout=0.0).train()
-    module = model.decoder.layers[0].encoder_attn
-    assert {one.dropout_module.p for one in module.modules() if isinstance(one, Attention)} == {0.9}
-    x, h = torch.randn(6, 2, C), torch.randn(5, 2, C)
-    assert not torch.equal(attend(module, x, h), attend(module, x, h))
-    silent = torch.zeros_like(h)  # without values, since their bias is zero in a new model
-    assert torch.equal(attend(module, x, silent), attend(module, x, silent)) == (kind != "matt_self")
-
-
-def test_activation_dropout_stands_behind_relu_and_in_training_alone() -> None:
-    module, z = AverageAttention(C, HEADS, F, 0.25).eval(), torch.randn(400, 5, C)
-    seen: list[tuple[Tensor, Tensor]] = []
-    dropout = module.ffn.activation_dropout_module
-    dropout.register_forward_hook(lambda _, inputs, output: seen.append((inputs[0], output)))
-    attend(module, z)
-    attend(module.train(), z)
-    (before, same), (hidden, after) = seen
-    assert torch.equal(before, same)
-    assert bool((hidden >= 0).all())
-    active = hidden > 0
-    dropped = after[active] == 0
-    assert float(dropped.float().mean()) == pytest.approx(0.25, abs=4 * math.sqrt(0.25 * 0.75 / int(active.sum())))
-    torch.testing.assert_close(after[active][~dropped], hidden[active][~dropped] / 0.75)
+# Widths, stacks -----------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()

@@ -92,6 +92,18 @@ def test_the_factor_of_the_stream_in_a_model() -> None:
     assert wrong == []
 
 
+def test_start_of_alpha() -> None:
+    """ReZero is the identity at first; alpha one is the plain sum o = x + F(x)."""
+    for method, said, values in (
+        ("rezero", {}, {0.0}),
+        ("rezero_alpha_one", {}, {1.0}),
+        ("rezero", {"rezero_alpha": "0.25,1"}, {0.25, 1.0}),
+    ):
+        model: Any = tiny(f"{method}_transformer", **said)
+        assert {residual.alpha.item() for residual in residuals(model).values()} == values
+        assert {residual.alpha.item() for residual in residuals(model.decoder).values()} == {max(values)}
+
+
 def test_keel_s_first_sub_layer_is_plain_where_it_is_merged_attention() -> None:
     bottom, upper = tiny("keel_transformer", attention="matt").decoder.layers
     assert not hasattr(bottom, "encoder_attn_after_norm")

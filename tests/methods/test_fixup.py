@@ -98,7 +98,6 @@ def test_nothing_but_matrices_and_scalars() -> None:
 
 
 def randomise(module: nn.Module) -> None:
-    """Take every parameter away from its start."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(0.3 * torch.randn(parameter.shape) + (0.5 if parameter.numel() == 1 else 0.0))

@@ -3,8 +3,6 @@
 Legend: T target time, S source time, B batch, C width, H heads, D width of a head.
 """
 
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -19,7 +17,6 @@ T, S, B, C, H, D = 4, 5, 2, 16, 2, 8
 
 
 def with_biases(model: nn.Module) -> nn.Module:
-    """In eval mode, with attention biases that are not zero."""
     for name, parameter in model.named_parameters():
         if "_proj.bias" in name:
             nn.init.normal_(parameter)
@@ -72,17 +69,3 @@ def test_autograd_keeps_no_scores(mode: str) -> None:
         kept = saved_tensors(lambda encoder=model.encoder: encoder(*inputs[:2])["encoder_out"][0])
         of_size = [one for one in kept if one.numel() == 3 * H * 11 * 11 and one.is_floating_point()]
         assert len({one.untyped_storage().data_ptr() for one in of_size}) == layers
-
-
-def test_dropout_of_attention_follows_the_softmax() -> None:
-    """Weights are dropped and scaled up; what is carried and what is returned are not."""
-    module = with_biases(tiny(ARCH, attention_dropout=0.5)).decoder.layers[0].encoder_attn
-    x, h, below = torch.randn(T, B, C), torch.randn(S, B, C), torch.randn(B * H, T, S)
-    arguments = (x, h, None, None, None, None, True, True, below)
-    expected, weights, scores = module.attend(*arguments)
-    drawn = [module.train().attend(*arguments) for _ in range(400)]
-    assert all(torch.equal(one, weights) and torch.equal(carried, scores) for _, one, carried in drawn)
-    outputs = torch.stack([output for output, _, _ in drawn])
-    assert outputs.std(dim=0).min() > 0.01
-    deviation = (outputs.mean(dim=0) - expected).abs() / (outputs.std(dim=0) / math.sqrt(400))
-    assert deviation.max() < 5

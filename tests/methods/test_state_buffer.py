@@ -91,13 +91,12 @@ def test_mixing_weights_are_the_rows_of_denseformer() -> None:
         ("2", [[1.0, 0, 0, 0], [0, 5, 0, 0], [8, 0, 10, 0], [0, 13, 0, 15]]),
     ):
         stack = tiny("denseformer_transformer", denseformer_dilation=dilation).encoder
+        assert torch.equal(stack.history.weight, torch.eye(4))  # Pre-LN at first
         stack.history.weight.copy_(torch.arange(16.0).view(4, 4))
         assert torch.equal(mixing_weights(stack), torch.tensor(expected))
 
 
 class Counting(TorchDispatchMode):
-    """Counts the operations that run in it, forwards and backwards."""
-
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()

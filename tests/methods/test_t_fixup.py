@@ -29,14 +29,14 @@ def test_matrices_of_the_text_and_as_released() -> None:
 
     As released, q and k keep 1/sqrt(2), which v does not; the biases of q, k and v are random.
     """
-    assert_model(model("t_fixup_transformer"), scaled(query_and_key=XAVIER))
+    for base in ("xavier", "xavier_apart"):
+        assert_model(model("t_fixup_transformer", base_init=base), scaled(query_and_key=XAVIER))
     built = model("t_fixup_transformer", t_fixup_rule="released", base_init="xavier_biased")
     random = {f"{site}.{one}_proj": 1 / math.sqrt(D) for site in ("self_attn", "encoder_attn") for one in "qkv"}
     assert_model(built, scaled(query_and_key=FUSED), random)
 
 
 def tables(built: nn.Module) -> list[nn.Parameter]:
-    """Token tables and output projection, each tensor once."""
     modules = (built.encoder.embed_tokens, built.decoder.embed_tokens, built.decoder.output_projection)
     return list({id(module.weight): module.weight for module in modules}.values())
 

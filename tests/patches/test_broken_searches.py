@@ -15,7 +15,6 @@ from tests.search.searching import outspoken, scores, search, words
 
 
 def repeated(sentence: list[int]) -> list[tuple[int, int]]:
-    """The bigrams that come more than once."""
     return [bigram for bigram, count in Counter(pairwise(sentence)).items() if count > 1]
 
 

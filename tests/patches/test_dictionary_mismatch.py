@@ -56,6 +56,8 @@ def test_every_command_compares(
     assert run(toy_data) == (0, "")
     other = swapped(toy_data, tmp_path / "other")
     assert run(other) == (EXIT_CODE, other_dictionary(toy_checkpoint, "source dictionary", other))
+    if command != "validate":
+        return  # what follows is compared when any command loads the model
     opposite = (
         "error: checkpoint {} translates de to en, not en to de: give --source-lang de --target-lang en, or a "
         "checkpoint of the other direction"
@@ -171,17 +173,9 @@ def test_rows_follow_their_words(
             torch.testing.assert_close(row, before.get(word, drawn[word]), rtol=0, atol=1e-20)
 
 
-def test_rows_of_a_language_model(tmp_path: Path) -> None:
+def test_rows_of_an_adaptive_softmax_cannot_follow(tmp_path: Path) -> None:
     made = language_model.binarise(tmp_path)
-    model = language_model.train(made, tmp_path / "saved", "admin_transformer_lm", "--max-update", "2")
     other = with_other_words(made, tmp_path / "other", dropped="a", new="é")
-    start = ("--finetune-from-model", str(model))
-    tuned = language_model.train(other, tmp_path / "tuned", "admin_transformer_lm", *start, *STILL)
-    for table in ("decoder.embed_tokens.weight", "decoder.output_projection.weight"):
-        before, after = (
-            rows_by_word(*pair, "dict.txt") for pair in ((model, "model", table, made), (tuned, "model", table, other))
-        )
-        assert all(torch.allclose(after[word], row, rtol=0, atol=1e-20) for word, row in before.items() if word != "a")
     adaptive = ("--adaptive-softmax-cutoff", "5,10", "--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp")
     model = language_model.train(made, tmp_path / "adaptive", "admin_transformer_lm", *adaptive, "--max-update", "1")
     with pytest.raises(UserError, match="the target dictionary of .*, and its rows cannot follow their words"):

@@ -62,7 +62,6 @@ LINES = {
 
 
 def binarise(*flags: Any) -> None:
-    """Run the command, patched as the plugin does."""
     preprocess.main(options.get_preprocessing_parser().parse_args([str(flag) for flag in flags]))
 
 
@@ -74,7 +73,6 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def here(here: Path) -> Path:
-    """The working directory, which holds :data:`FILES`."""
     for name, content in FILES.items():
         (here / name).write_bytes(content)
     return here

@@ -31,14 +31,11 @@ def begun(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(begun: Path, tmp_path: Path) -> Path:
-    """A directory with a Post-LN training of two updates."""
     return shutil.copytree(begun, tmp_path / "here")
 
 
 @pytest.fixture
 def go_on(here: Path, toy_data: Path) -> Training:
-    """Begin a training in that directory, for up to four updates."""
-
     def run(*flags: str, arch: str = ARCH, data: Path = toy_data) -> Path:
         return toy.train_toy(data, here, "--max-update", "4", *flags, arch=arch)
 

@@ -136,7 +136,6 @@ def test_training_sees_every_sentence(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_generation_and_validation_take_every_sentence(
     toy_data: Path, toy_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert sorted(toy.translate_toy(toy_data, toy_checkpoint, tmp_path)) == list(range(60))
     one, other = (
         toy.translate_toy(toy_data, toy_checkpoint, tmp_path / shard, "--num-shards", "2", "--shard-id", shard)
         for shard in "01"

@@ -43,7 +43,6 @@ def build(method: str, layers: int) -> nn.Module:
 
 
 def update(model: nn.Module) -> list[Tensor]:
-    """Loss and gradients of one padded batch."""
     model.zero_grad()
     torch.manual_seed(5)
     loss = models.loss_of(model, models.batch())
@@ -60,7 +59,6 @@ def compiled(model: nn.Module, backend: Any = "eager") -> Seen:
 
 
 def row(method: str) -> str:
-    """Count at each depth."""
     pieces = []
     for layers in DEPTHS:
         torch._dynamo.reset()
@@ -69,13 +67,11 @@ def row(method: str) -> str:
 
 
 def recorded() -> dict[str, str]:
-    """The rows of the file by method."""
     lines = FILE.read_text(encoding="utf-8").splitlines()[1:] if FILE.exists() else []
     return {line.partition("\t")[0]: line for line in lines}
 
 
 def main(chosen: list[str]) -> int:
-    """Write the file after each method."""
     torch.set_num_threads(1)
     logging.disable(logging.INFO)
     for method in chosen or METHODS:

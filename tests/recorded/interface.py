@@ -20,7 +20,6 @@ EXTENDED = ("criterion", "optimizer", "lr_scheduler")
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Names of files and their content."""
     yield "architectures.txt", _lines(name for name, model in ARCH_MODEL_REGISTRY.items() if _ours(model))
     yield "commands.tsv", _rows({name: [HYDRA] if name == HYDRA else _options(cli.main, name) for name in cli.COMMANDS})
     yield "corpora_steps.tsv", _rows({name: _options(corpora.main, name) for name in corpora.STEPS})

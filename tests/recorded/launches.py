@@ -29,7 +29,6 @@ UPDATES = 3
 
 
 def launches(func: Any) -> bool:
-    """Return whether an operation of ATen launches a kernel."""
     return not (func.is_view or any(word in str(func) for word in FREE))
 
 
@@ -87,5 +86,4 @@ def rows(depths: Iterable[int], precisions: Iterable[str] = PRECISIONS) -> Itera
 
 
 def text(depths: Iterable[int] = DEPTHS) -> str:
-    """The whole table."""
     return "\n".join([HEADER, *rows(depths)]) + "\n"

@@ -25,15 +25,11 @@ HEADER = "family\tupdate\tloss\tgradient_norm"
 
 
 class Inputs(NamedTuple):
-    """Inputs of a model, and the target ``(B, T)`` of its output."""
-
     inputs: tuple[Tensor, ...]
     target: Tensor
 
 
 class Update(NamedTuple):
-    """Loss for each token, and the norm of the gradients before the step."""
-
     loss: float
     gradient_norm: float
 
@@ -53,7 +49,6 @@ def families(case: str) -> list[str]:
 
 
 def build(family: str, case: str) -> nn.Module:
-    """A new tiny model, its weights drawn from one seed."""
     if family == "translation":
         return models.build(*models.CASES[case], *RATE_FLAGS)
     words = len(models.dictionary())
@@ -102,14 +97,14 @@ def _speech(seed: int) -> Inputs:
 # Updates -------------------------------------------------------------------------------------------------------------
 
 
-def updates(family: str, model: nn.Module) -> list[Update]:
+def updates(family: str, model: nn.Module, count: int | None = None) -> list[Update]:
     """Train with Adam, with dropout drawn from one seed; return loss and gradient norm of each update."""
     data, pad = batches(family), models.dictionary().pad()
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     torch.manual_seed(2)
     seen = []
-    for number in range(UPDATES[family]):
+    for number in range(UPDATES[family] if count is None else count):
         inputs, target = data[number % BATCHES]
         optimizer.zero_grad()
         logits = model(*inputs)[0].float()
@@ -132,7 +127,6 @@ def losses_text(seen: dict[str, list[Update]]) -> str:
 
 
 def read_losses(text: str) -> dict[str, list[Update]]:
-    """What :func:`losses_text` wrote."""
     rows = [line.split("\t") for line in text.splitlines()[1:]]
     return {
         family: [Update(float(loss), float(norm)) for _, _, loss, norm in some]

@@ -59,7 +59,6 @@ def main(names: Sequence[str]) -> int:
 
 
 def recorded() -> list[str]:
-    """The paths of all texts that are recorded."""
     folders = ("losses", "weights", "interface")
     return [str(path.relative_to(HERE)) for folder in folders for path in sorted((HERE / folder).glob("*"))]
 

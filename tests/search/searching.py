@@ -57,7 +57,6 @@ def outspoken(case: str = "post_ln", seed: int = 1) -> BaseFairseqModel:
 
 
 def log_probability(hypothesis: Hypothesis) -> float:
-    """The sum of the positional log-probabilities, in double precision."""
     return float(hypothesis["positional_scores"].double().sum())
 
 

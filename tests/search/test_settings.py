@@ -9,11 +9,9 @@ import torch
 from fairseq import options
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.tasks.translation_lev import TranslationLevenshteinConfig, TranslationLevenshteinTask
 from hydra import compose, initialize_config_module
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
@@ -101,19 +99,7 @@ def test_a_reference_is_scored_by_equation_14(members: int) -> None:
 # Tasks with a search of their own, and searches handed over
 
 
-def test_a_task_that_would_ignore_the_form_is_refused() -> None:
-    config, both = TranslationLevenshteinConfig(), models.dictionary()
-    task = TranslationLevenshteinTask(config, both, both)
-    for quiet in ({}, {"lenpen_form": "fairseq"}):
-        assert type(task.build_generator([outspoken()], whole(**quiet))) is IterativeRefinementGenerator
-    assert refused(task.build_generator, [outspoken()], whole(lenpen_form="gnmt")) == (
-        "--lenpen-form gnmt: TranslationLevenshteinTask searches with IterativeRefinementGenerator, which knows only "
-        "its own length penalty; drop --lenpen-form"
-    )
-
-
 def whole(**values: Any) -> Namespace:
-    """Every setting, as the commands give them."""
     return Namespace(**{**vars(GenerationConfig()), **values})
 
 
@@ -183,9 +169,9 @@ def composed(*overrides: str) -> Any:
 
 def test_hydra_knows_the_setting() -> None:
     assert composed().generation.lenpen_form == "fairseq"
-    asked = composed("generation.lenpen_form=gnmt", "generation.lenpen=0.6").generation
-    assert models.task().build_generator([outspoken()], asked).gnmt_alpha == 0.6
-    plain = OmegaConf.create(OmegaConf.to_container(composed("generation.lenpen_form=gnmt"), enum_to_str=True))
+    asked = composed("generation.lenpen_form=gnmt", "generation.lenpen=0.6")
+    assert models.task().build_generator([outspoken()], asked.generation).gnmt_alpha == 0.6
+    plain = OmegaConf.create(OmegaConf.to_container(asked, enum_to_str=True))
     assert plain.generation.lenpen_form == "gnmt"
     with pytest.raises(ConfigCompositionException) as caught:
         composed("generation.lenpen_form=gnmd")

@@ -38,7 +38,6 @@ CRITERION = ("--criterion", "label_smoothed_cross_entropy", "--label-smoothing",
 
 
 def write(directory: Path) -> Path:
-    """Write features, manifests, dictionary and ``config.yaml`` into ``directory``, and return it."""
     directory.mkdir(parents=True)
     draw = np.random.default_rng(1)
     sounds = draw.normal(size=(len(WORDS), FEATURES)).astype(np.float32)
@@ -65,7 +64,6 @@ def write(directory: Path) -> Path:
 
 
 def parse_training(data: Path, save_dir: Path, arch: str, *flags: str) -> DictConfig:
-    """What ``fairseq-train`` makes of the recipe followed by ``flags``."""
     criterion = () if "--criterion" in flags else CRITERION
     arguments = [str(data), "--save-dir", str(save_dir), "--arch", arch, *RECIPE, *TINY_MODEL, *criterion, *flags]
     args = options.parse_args_and_arch(options.get_training_parser("speech_to_text"), input_args=arguments)
@@ -73,7 +71,6 @@ def parse_training(data: Path, save_dir: Path, arch: str, *flags: str) -> DictCo
 
 
 def train(data: Path, save_dir: Path, arch: str, *flags: str) -> Path:
-    """Train a tiny model; returns the checkpoint."""
     run_training(parse_training(data, save_dir, arch, *flags))
     return save_dir / "checkpoint_last.pt"
 

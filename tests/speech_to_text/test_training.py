@@ -11,11 +11,10 @@ from fairseq.tasks.speech_to_text import SpeechToTextTask
 from torch import Tensor
 
 from fairseq_plugins.core.calibration import Calibrated
-from fairseq_plugins.core.method import Axis
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
 from fairseq_plugins.errors import UserError
 from tests.models import methods_of, speech, tiny
-from tests.representatives import for_each
+from tests.representatives import slow_but
 from tests.speech_to_text import audio
 from tests.toy import losses_of
 
@@ -25,7 +24,7 @@ METHODS = methods_of(DeepS2TTransformerModel)
 
 
 # The layers are those of translation; this family's own are its front end and its way through the encoder's layers.
-@for_each("method", METHODS, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
+@pytest.mark.parametrize("method", slow_but(("admin", "dlcl", "realformer"), METHODS))
 def test_every_method_learns_and_transcribes(speech_data: Path, tmp_path: Path, method: str) -> None:
     arch = method + SPEECH_TO_TEXT.suffix
     losses, state = losses_of(
@@ -62,7 +61,6 @@ def test_what_stands_behind_a_sentence_does_not_matter() -> None:
 
 
 def saved(path: Path, arch: str, **values: Any) -> dict[str, Tensor]:
-    """A checkpoint that holds a model's weights and no more; returns them."""
     weights = tiny(arch, seed=7, **values).state_dict()
     torch.save({"model": weights, "args": None, "cfg": None}, path)
     return weights

@@ -17,7 +17,6 @@ def gradients(count: int, size: int = 5) -> list[Tensor]:
 
 
 def updates(optimizer: torch.optim.Optimizer, p: Tensor, grads: Sequence[Tensor]) -> list[Tensor]:
-    """The values of ``p`` after each update."""
     values = []
     for grad in grads:
         p.grad = grad.to(p.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from fairseq.optim.adam import Adam as StockAdam
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -32,7 +32,6 @@ def make(kind: type[torch.optim.Optimizer], start: list[Tensor], **flags: Any) -
     return kind([nn.Parameter(value.clone()) for value in start], lr=LR, **flags)
 
 
-@settings(max_examples=40)
 @given(**SETTINGS, dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
 def test_weights_and_state_are_those_of_fairseq(
     shapes: list[list[int]], dtype: torch.dtype, seed: int, **values: Any
@@ -95,7 +94,6 @@ def assert_one_update_is_the_same(stock: StockAdam, own: FusedAdam, tolerance: f
             torch.testing.assert_close(ours["exp_avg_sq"], theirs["exp_avg_sq"], rtol=tolerance, atol=0)
 
 
-@settings(max_examples=40)
 @given(
     **SETTINGS,
     size=st.sampled_from([1e-6, 1e-3, 1.0]),

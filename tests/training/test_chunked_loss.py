@@ -131,8 +131,6 @@ def test_under_autocast_the_table_has_a_gradient_in_float32() -> None:
 
 
 class Largest(TorchDispatchMode):
-    """Notes the numbers of the largest tensor that any operation makes."""
-
     def __init__(self) -> None:
         super().__init__()
         self.numbers = 0

@@ -168,8 +168,7 @@ def losses(model: torch.nn.Module, task: FairseqTask, batches: Iterable[Any]) ->
     return [(float(loss), size) for loss, size in results]
 
 
-@pytest.mark.parametrize("case", ["post_ln", "aan", "realformer", "admin_matt"])
-def test_pads_of_the_grid_do_not_change_the_loss(case: str) -> None:
+def test_pads_of_the_grid_do_not_change_the_loss() -> None:
     draw = np.random.default_rng(1)
     data = pairs([tuple(pair) for pair in draw.integers(2, 40, (60, 2)).tolist()])
     batches = iterator(data, 1.5).frozen_batches
@@ -178,7 +177,7 @@ def test_pads_of_the_grid_do_not_change_the_loss(case: str) -> None:
     )
     assert sum(grid["target"].numel() for grid in on_grid) > 1.05 * sum(batch["target"].numel() for batch in stock)
     assert [batch["ntokens"] for batch in on_grid] == [batch["ntokens"] for batch in stock]
-    model, task = models.trained(case), models.task()
+    model, task = models.trained("admin_matt"), models.task()
     found, expected = losses(model, task, on_grid), losses(model, task, stock)
     assert [size for _, size in found] == [size for _, size in expected]
     assert [loss for loss, _ in found] == pytest.approx([loss for loss, _ in expected], rel=1e-5)

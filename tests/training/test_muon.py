@@ -18,7 +18,6 @@ from tests.training.optimizing import LR, built
 
 
 def pair() -> list[nn.Parameter]:
-    """A matrix of a layer, and an embedding."""
     draw = torch.Generator().manual_seed(0)
     matrix, table = (nn.Parameter(torch.randn(size, generator=draw)) for size in ((4, 6), (5, 4)))
     matrix.param_group = MATRIX  # type: ignore[attr-defined]
