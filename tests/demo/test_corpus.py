@@ -20,7 +20,7 @@ def test_the_demo_s_text_never_changes_and_its_splits_share_nothing(tmp_path: Pa
     assert hashlib.sha256(b"".join(texts[name] for name in sorted(texts))).hexdigest() == DIGEST
     words: dict[str, set[str]] = {}
     for language in ("de", "en"):
-        lines = {split: texts[f"{split}.{language}"].decode().splitlines() for split in SIZES}
+        lines = {split: str(texts[f"{split}.{language}"], "utf-8").splitlines() for split in SIZES}
         assert {split: len(sentences) for split, sentences in lines.items()} == SIZES
         assert len(set(chain.from_iterable(lines.values()))) == sum(SIZES.values())
         words |= {f"{split}.{language}": set(re.findall(r"\w+", " ".join(lines[split]))) for split in lines}

@@ -284,7 +284,7 @@ def test_two_reports_of_the_same_runs_are_the_same_bytes_with_a_line_for_each_ru
         files.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
     assert sorted(files[0]) == ["report.csv", "report.md"]
     assert files[0] == files[1]
-    rows = list(csv.DictReader(files[0]["report.csv"].decode().splitlines()))
+    rows = list(csv.DictReader(str(files[0]["report.csv"], "utf-8").splitlines()))
     assert [(row["method"], row["seed"], float(row["test sacreBLEU"]), row["test chrF"]) for row in rows] == [
         ("admin_6e6d", "1111", 35.0, "50.0"),
         ("admin_6e6d", "2222", 36.0, "50.0"),
