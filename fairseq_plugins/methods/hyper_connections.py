@@ -82,6 +82,8 @@ def for_each_column(scales: Tensor, columns: Tensor) -> Tensor:
 class DynamicConnection(HyperConnection):
     """The same, but each stream h adds s tanh(LN(h) W) to its weights."""
 
+    columns: Tensor
+
     def __init__(self, width: int, streams: int, number: int) -> None:
         super().__init__(width, streams, number)
         self.map = nn.Parameter(torch.zeros(width, streams + 2))
@@ -99,6 +101,8 @@ class DynamicConnection(HyperConnection):
 
 class ManifoldConnection(HyperConnection):
     """mHC: a = sigmoid, w = 2 sigmoid, M doubly stochastic, of s (RMSNorm(H) W) + b each, with H as one vector."""
+
+    columns: Tensor
 
     def __init__(self, width: int, streams: int, number: int) -> None:
         PlainResidual.__init__(self)

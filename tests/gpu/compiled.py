@@ -21,17 +21,23 @@ from tests.gpu import pretend
 from tests.gpu.graphs import PretendedGraph
 
 
+def is_number(value: Any) -> bool:
+    """Whether torch has made this of a number of Python: the host keeps it, and a kernel is launched with its value."""
+    return isinstance(value, Tensor) and value.dtype == torch.float64 and value.dim() == 0
+
+
 class Kernel:
     """A piece of compiled code as an operation, which may draw random numbers and write to what it is called on."""
 
     is_view, tags = False, (torch.Tag.nondeterministic_seeded,)
     _schema = types.SimpleNamespace(arguments=[types.SimpleNamespace(is_write=True, name="")], is_mutable=True)
 
-    def __init__(self, code: Callable[..., Any]) -> None:
-        self._code = code
+    def __init__(self, code: Callable[..., Any], inputs: list[Any]) -> None:
+        with _disable_current_modes():
+            self._code, self._numbers = code, {i: x.clone() for i, x in enumerate(inputs) if is_number(x)}
 
     def __call__(self, inputs: list[Any]) -> Any:
-        return self._code(*inputs)
+        return self._code(*(self._numbers[i].clone() if i in self._numbers else x for i, x in enumerate(inputs)))
 
 
 def launch(func: Any, args: Any, kwargs: Any) -> Any:
@@ -46,10 +52,9 @@ def launch(func: Any, args: Any, kwargs: Any) -> Any:
 
 def kernel(code: Any, _: Any) -> Callable[..., Any]:
     """A compiler for AOTAutograd, which keeps the operations as they are."""
-    compiled = Kernel(code)
 
     def run(inputs: list[Any]) -> Any:
-        return launch(compiled, (list(inputs),), {})
+        return launch(Kernel(code, inputs), ([None if is_number(value) else value for value in inputs],), {})
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
@@ -57,6 +62,10 @@ def kernel(code: Any, _: Any) -> Callable[..., Any]:
 
 BACKEND = aot_autograd(fw_compiler=kernel)
 """Of ``torch.compile`` on the pretended GPU."""
+
+
+OF_NUMBERS = (torch.ops.aten.lift_fresh.default, torch.ops.aten._to_copy.default)
+"""How a number of Python becomes a tensor of the host."""
 
 
 class _Between(TorchDispatchMode):
@@ -67,6 +76,8 @@ class _Between(TorchDispatchMode):
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in OF_NUMBERS and not args[0].dim():
+            return func(*args, **kwargs or {})
         return launch(func, args, kwargs or {})
 
 
@@ -110,15 +121,16 @@ def compile(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     def call(module: nn.Module, *args: Any) -> Any:
         flat, form = tree_flatten(args)
         stores = [store for one in module.modules() for store in (one._parameters, one._buffers, vars(one))]
-        held = [(store, name, value) for store in stores for name, value in store.items()]
-        inputs = [value for value in (*(value for _, _, value in held), *flat) if isinstance(value, pretend.GpuTensor)]
+        places = [(store, name, value) for store in stores for name, value in store.items()]
+        held = [place for place in places if isinstance(place[-1], pretend.GpuTensor)]
+        inputs = [*(value for *_, value in held), *(value for value in flat if isinstance(value, pretend.GpuTensor))]
         inputs = list({id(value): value for value in inputs}.values())
         leaves = {id(value): leaf_of(value) for value in inputs}
         forms = []
 
         def run() -> list[Tensor]:
             for store, name, value in held:
-                store[name] = leaves.get(id(value), value)
+                store[name] = leaves[id(value)]
             try:
                 result = compiled(module, *tree_unflatten([leaves.get(id(value), value) for value in flat], form))
             finally:
