@@ -3,8 +3,8 @@
 #     The study of depth at width 512 on one GPU, in bfloat16 with CUDA graphs: 18-18 and 6-6 layers of Pre-LN,
 #     hyper-connections, Admin and B2T, on the text that scripts/prepare_tatoeba.sh has made in --data. For each cell,
 #     three rates are swept, then the best is trained in full. The script stops after N minutes. The same command goes on
-#     where it stopped, so several sittings of ten minutes will do. --state gets the trainings, results.tsv with a line
-#     for each, and results.md with the tables, which are written anew after each cell.
+#     where it stopped, so several sittings of ten minutes will do. --state gets the trainings and results.tsv with a line
+#     for each. After each cell, cells.tsv and sweep.tsv are written anew.
 # $PYTHON is the interpreter. $UPDATES, $CHANGES, $METHODS and $DEPTHS replace what is below.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,8 +45,8 @@ import depth_tables
 
 state = Path(sys.argv[1])
 lines = depth_tables.read(state / "results.tsv")
-cells = depth_tables.Fields(lines).cells("18e18d:1", "6e6d:1")
-(state / "results.md").write_text(f"{cells}\n\n{depth_tables.sweep_tsv(lines)}", encoding="utf-8")
+for name, table in (("cells", depth_tables.cells_tsv(lines)), ("sweep", depth_tables.sweep_tsv(lines))):
+    (state / f"{name}.tsv").write_text(table, encoding="utf-8")
 END
 }
 

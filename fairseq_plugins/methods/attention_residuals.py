@@ -24,13 +24,15 @@ def mixture(query: Tensor, *parts: Tensor) -> Tensor:
         return mixed(query.type_as(parts[0]), *parts)[0]
 
 
-def mixed(query: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the result of :func:`mixture`, and the factors of the logits, w . v and 1 / RMS(v), ``(K, T, B, 1)``."""
+def mixed(query: Tensor, *parts: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the result of :func:`mixture`, then weights, logits and 1 / RMS(v), ``(K, T, B, 1)`` in float32."""
     products = at_least_float32(joined([torch.matmul(v, query) for v in parts])).unsqueeze(-1)
     scales = joined([inverse_rms(v) for v in parts])
-    weights = torch.split(torch.softmax(products * scales, dim=0).type_as(parts[0]), [*map(len, parts)])
+    logits = products * scales
+    exact = torch.softmax(logits, dim=0)
+    weights = torch.split(exact.type_as(parts[0]), [*map(len, parts)])
     first, *others = ((weight * v).sum(dim=0) for weight, v in zip(weights, parts, strict=True))
-    return sum(others, start=first), products, scales
+    return sum(others, start=first), exact, logits, scales
 
 
 def joined(parts: list[Tensor]) -> Tensor:
@@ -43,27 +45,26 @@ class _Mixture(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, *parts: Tensor) -> Tensor:
-        output, products, scales = mixed(query, *parts)
-        ctx.save_for_backward(query, products, scales, *parts)
+        output, *factors = mixed(query, *parts)
+        ctx.save_for_backward(query, *factors, *parts)
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        query, products, scales, *parts = ctx.saved_tensors
+        query, weights, logits, scales, *parts = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody wants second derivatives
             given = query, *parts
             return torch.autograd.grad(mixed(*given)[0], given, gradients, create_graph=True)
-        gradient, query_32 = at_least_float32(*gradients), at_least_float32(query)
-        exact = [at_least_float32(v) for v in parts]
-        weights = torch.softmax(products * scales, dim=0)
-        of_logits = weights * joined([torch.linalg.vecdot(v, gradient) for v in exact]).unsqueeze(-1)
-        of_products = (of_logits - weights * of_logits.sum(dim=0)) * scales
-        factors = weights, of_products, -of_products * products * scales.square() / len(query)
+        gradient = at_least_float32(*gradients)
+        of_weights = joined([(v * gradient).sum(dim=-1, keepdim=True) for v in parts])
+        turns = torch._softmax_backward_data(of_weights, weights, 0, weights.dtype) * scales
+        factors = weights, turns, turns * logits * scales
         of_parts, of_query = [], []
-        for v, weight, turn, shrink in zip(exact, *(torch.split(f, [*map(len, parts)]) for f in factors), strict=True):
-            of_parts.append((weight * gradient).addcmul_(turn, query_32).addcmul_(shrink, v).type_as(parts[0]))
-            of_query.append(torch.mv(v.reshape(-1, len(query)).t(), turn.reshape(-1)))
-        return sum(of_query[1:], start=of_query[0]).type_as(query), *of_parts
+        for v, weight, turn, shrink in zip(parts, *(torch.split(f, [*map(len, parts)]) for f in factors), strict=True):
+            of_part = (weight * gradient).addcmul_(turn, query).addcmul_(shrink, v, value=-1 / len(query))
+            of_parts.append(of_part.type_as(v))
+            of_query.append(torch.mv(v.reshape(-1, len(query)).t(), turn.reshape(-1).type_as(v)))
+        return sum(of_query[1:], start=of_query[0]), *of_parts
 
 
 class _Append(torch.autograd.Function):

@@ -70,20 +70,31 @@ def normed_map(norm: Callable[..., Tensor], x: Tensor, matrix: Tensor) -> Tensor
     return checkpoint(compute, x, matrix, use_reentrant=False, preserve_rng_state=False)
 
 
+def for_each_column(scales: Tensor, columns: Tensor) -> Tensor:
+    """Return the scale of each column of W, ``(columns)``, by one kernel in each direction.
+
+    ``columns`` ``(columns, scales)`` is 1 where a column has a scale, 0 elsewhere.
+    """
+    with without_autocast(scales.device.type):
+        return torch.mv(columns.type_as(scales), scales)
+
+
 class DynamicConnection(HyperConnection):
     """The same, but each stream h adds s tanh(LN(h) W) to its weights."""
+
+    columns: Tensor
 
     def __init__(self, width: int, streams: int, number: int) -> None:
         super().__init__(width, streams, number)
         self.map = nn.Parameter(torch.zeros(width, streams + 2))
         self.scales = nn.Parameter(torch.full((2,), 0.01))
+        self.register_buffer("columns", torch.eye(2)[[0, 1] + [0] * streams], persistent=False)
 
     def weights(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The columns of W: reading, writing, and what the stream gives to each."""
         change = torch.tanh(normed_map(F.layer_norm, streams, self.map))
         first = torch.cat([self.read_weights.t(), self.write_weights.unsqueeze(1), self.mix_weights], dim=1)
-        scales = torch.cat([self.scales, self.scales[:1].expand(streams.size(2))])
-        joint = torch.addcmul(first, change.type_as(streams), scales)
+        joint = torch.addcmul(first, change.type_as(streams), for_each_column(self.scales, self.columns))
         reading, writing, mixing = torch.split(joint, [1, 1, streams.size(2)], dim=-1)
         return reading.transpose(-1, -2), mixing.transpose(-1, -2), writing
 
@@ -91,19 +102,21 @@ class DynamicConnection(HyperConnection):
 class ManifoldConnection(HyperConnection):
     """mHC: a = sigmoid, w = 2 sigmoid, M doubly stochastic, of s (RMSNorm(H) W) + b each, with H as one vector."""
 
+    columns: Tensor
+
     def __init__(self, width: int, streams: int, number: int) -> None:
         PlainResidual.__init__(self)
-        self.sizes = [streams, streams, streams * streams]
         one, diagonal = 2 * torch.eye(streams)[[number % streams]] - 1, 8 * torch.eye(streams) - 8
         self.bias = nn.Parameter(torch.cat([one, one, diagonal]))
-        self.map = nn.Parameter(torch.zeros(streams * width, sum(self.sizes)))
+        self.map = nn.Parameter(torch.zeros(streams * width, self.bias.numel()))
         self.scales = nn.Parameter(torch.full((3,), 0.01))
+        kinds = [0] * streams + [1] * streams + [2] * streams**2
+        self.register_buffer("columns", torch.eye(3)[kinds], persistent=False)
 
     def weights(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The columns of W: reading, writing and mixing."""
         count, columns = streams.size(2), at_least_float32(normed_map(F.rms_norm, streams.flatten(2), self.map))
-        scales = torch.cat([scale.expand(size) for scale, size in zip(self.scales, self.sizes, strict=True)])
-        joint = scales * columns + self.bias.flatten()
+        joint = for_each_column(self.scales, self.columns) * columns + self.bias.flatten()
         gates, mix = torch.split(joint, [2 * count, count * count], dim=-1)
         read, write = torch.split(gates.sigmoid().type_as(streams), count, dim=-1)
         mix = doubly_stochastic(mix.view(*mix.shape[:2], count, count)).type_as(streams)

@@ -47,6 +47,8 @@ class CompiledLayers:
         # Sizes that are equal by chance, sentences of a batch and heads, are not the same size.
         symbols.use_duck_shape = False  # type: ignore[attr-defined]
         torch._dynamo.config.recompile_limit = 64  # pieces of code; torch stops at 8
+        # A concatenation is part of the kernel that reads it, not one kernel for each of its tensors.
+        torch._inductor.config.force_pointwise_cat = True
         # Otherwise an error in the backward pass would come when it is too late to run the layer as ever.
         torch._functorch.config.force_non_lazy_backward_lowering = True
         self._run: Callable[..., Any] = torch.compile(run, fullgraph=True, dynamic=True, backend=BACKEND)

@@ -217,6 +217,10 @@ class GpuTensor(Tensor):
 
 
 class _Mode(TorchDispatchMode):
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _operate(func, args, kwargs or {})
 
@@ -526,6 +530,12 @@ def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = Non
     return torch.tensor(data, dtype=dtype or self.dtype, device=device or self.device, **kwargs)
 
 
+def _compile(*args: Any, **kwargs: Any) -> Any:
+    from tests.gpu import compiled
+
+    return compiled.compile(*args, **kwargs)
+
+
 def _apply(apply: Callable[..., nn.Module], self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     """``Module._apply``: a parameter stays the same object when it moves, as it does with a GPU."""
     before = torch.__future__.get_swap_module_params_on_conversion()
@@ -569,6 +579,7 @@ def gpu(count: int = 1) -> Iterator[Seen]:
             (torch, "Generator", _around(torch.Generator, lambda generator, device=None: generator())),
             (torch, "tensor", _around(torch.tensor, _tensor)),
             (torch, "as_tensor", _as_tensor),
+            (torch, "compile", _around(torch.compile, _compile)),
             (nn.Module, "_apply", _around(nn.Module._apply, _apply)),
             (dist, "init_process_group", _around(dist.init_process_group, _with_gloo)),
             (dist, "get_backend", lambda group=None: "nccl"),

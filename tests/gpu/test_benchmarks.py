@@ -135,7 +135,11 @@ def test_the_study_of_depth_trains_nothing_twice(tmp_path: Path) -> None:
     rows = [line.split("\t")[:5] for line in (state / "results.tsv").read_text(encoding="utf-8").splitlines()[1:]]
     assert [row[1:] for row in rows[:3]] == [["sweep", "1", rate, "20"] for rate in ("0.0005", "0.001", "0.002")]
     assert [row[:3] for row in rows[3:]] == [["pre_ln_6e6d", "full", "1"]]
-    table = (state / "results.md").read_text(encoding="utf-8")
-    assert re.search(r"^\| `pre_ln` 6-6 \| 0.09M \| 100 \| 0.00\d+ \| 1 of 1 \| Pretended GPU \|", table, re.MULTILINE)
+    head, cell = (state / "cells.tsv").read_text(encoding="utf-8").splitlines()
+    found = dict(zip(head.split("\t"), cell.split("\t"), strict=True))
+    assert found["config"] == "pre_ln_6e6d"
+    assert float(found["rate"]) in (0.0005, 0.001, 0.002)
+    assert (found["updates"], found["seeds"], found["learnt"]) == ("100", "1", "1")
+    assert len((state / "sweep.tsv").read_text(encoding="utf-8").splitlines()) == 1 + 3
     log = state / "runs/pre_ln_6e6d" / "-".join(rows[3][1:4]) / "train.log"
     assert re.search(r"cuda graphs: [1-9]\d* shapes", log.read_text(encoding="utf-8"))

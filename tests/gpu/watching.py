@@ -30,6 +30,9 @@ IN_FLOAT32 = {
     "fairseq_plugins/methods/hyper_connections.py weights",
     "fairseq_plugins/methods/hyper_connections.py <genexpr>",
     "fairseq_plugins/methods/rms_norm.py backward",
+    # The gradient of a mixture, in float32 from blocks in half precision.
+    "fairseq_plugins/methods/attention_residuals.py backward",
+    "fairseq_plugins/methods/attention_residuals.py <listcomp>",
     # The power iteration.
     "fairseq_plugins/methods/sigma_reparam.py _follow",
 }
