@@ -58,7 +58,7 @@ def register() -> None:
         register_architectures()
         EXPLAINED["--arch"] = require_architecture
         if Path(__file__).with_name("tools").is_dir():
-            import_module(TOOLS).register()
+            import_module(f"{TOOLS}.observe.guard.installing")
         install_hook()
     except BaseException:
         _begun = False

@@ -1,6 +1,7 @@
 """Hooks of the guard in fairseq's trainer, its state in checkpoints, and the checkpoint of a training that diverges.
 
-``extra_state`` has the bands, so that a resumed training continues with them.
+The import of this module installs guard and recorder. ``extra_state`` has the bands, so that a resumed training
+continues with them.
 """
 
 import logging
@@ -130,13 +131,11 @@ def _save_last(trainer: Trainer, epoch_itr: Any) -> None:
         logger.warning("divergence guard: not saved: %s", error)
 
 
-def install() -> None:
-    """Hook the guard into fairseq's trainer; a second call changes nothing."""
-    wrap(Trainer, "__init__", attach, order=5)
-    wrap(Trainer, "train_step", step, order=30)
-    wrap(Trainer, "clip_grad_norm", judge, order=20)
-    wrap(Trainer, "_check_grad_norms", check_norms)
-    wrap(Trainer, "_aggregate_logging_outputs", add_up)
-    wrap(Trainer, "state_dict", save)
-    wrap(Trainer, "load_checkpoint", load, order=10)
-    wrap(training_command, "train", keep_last)
+wrap(Trainer, "__init__", attach, order=5)
+wrap(Trainer, "train_step", step, order=30)
+wrap(Trainer, "clip_grad_norm", judge, order=20)
+wrap(Trainer, "_check_grad_norms", check_norms)
+wrap(Trainer, "_aggregate_logging_outputs", add_up)
+wrap(Trainer, "state_dict", save)
+wrap(Trainer, "load_checkpoint", load, order=10)
+wrap(training_command, "train", keep_last)

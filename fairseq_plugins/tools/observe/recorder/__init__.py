@@ -8,13 +8,4 @@ Legend: T time, B batch, C width.
 
 from fairseq_plugins.tools.observe.recorder.entries import Entry, read
 
-__all__ = ["Entry", "read", "register"]
-
-
-def register() -> None:
-    """Register the criteria with fairseq and let its trainer record; a second call does nothing."""
-    from fairseq_plugins.tools.observe.recorder import criteria, recording
-
-    for name in criteria.EXTENDED:
-        criteria.extend(name)
-    recording.install()
+__all__ = ["Entry", "read"]

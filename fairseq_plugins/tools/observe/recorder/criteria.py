@@ -103,3 +103,7 @@ def extend(name: str) -> None:
     extended = dataclasses.make_dataclass(f"{settings.__name__}WithDiagnostics", [], bases=(Diagnostics, settings))
     cls = type(base.__name__, (WithDiagnostics, base), {"__module__": base.__module__})
     register_criterion(name + SUFFIX, dataclass=extended)(cls)
+
+
+for _name in EXTENDED:
+    extend(_name)

@@ -167,10 +167,8 @@ def clip(clip_grad_norm: Callable[..., Any], trainer: Trainer, *args: Any, **kwa
     return clip_grad_norm(trainer, *args, **kwargs)
 
 
-def install() -> None:
-    """Let fairseq's trainer record; a second call changes nothing."""
-    wrap(Trainer, "__init__", attach, order=10)
-    wrap(Trainer, "train_step", step, order=20)
-    wrap(Trainer, "clip_grad_norm", clip, order=10)
-    for bar in (BaseProgressBar, JsonProgressBar):
-        wrap(bar, "_format_stats", without_diagnostics)
+wrap(Trainer, "__init__", attach, order=10)
+wrap(Trainer, "train_step", step, order=20)
+wrap(Trainer, "clip_grad_norm", clip, order=10)
+for bar in (BaseProgressBar, JsonProgressBar):
+    wrap(bar, "_format_stats", without_diagnostics)
