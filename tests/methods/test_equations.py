@@ -497,9 +497,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
         for values in settings
     ],
 )
-def test_both_stacks_and_a_language_model_are_the_equation(
-    method: str, equation: Equation, values: dict[str, Any]
-) -> None:
+def test_stacks_and_a_language_model_are_the_equation(method: str, equation: Equation, values: dict[str, Any]) -> None:
     assert_is(f"{method}_transformer", equation, **values)
 
 

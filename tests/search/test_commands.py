@@ -14,9 +14,7 @@ from tests.refusals import line_of
 
 
 @pytest.mark.parametrize(("arch", "value"), [("transformer", math.nan), ("admin_transformer", 3e38)])
-def test_a_model_that_computes_no_numbers_is_one_line(
-    arch: str, value: float, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_computes_no_numbers_is_one_line(arch, value, toy_data, tmp_path, monkeypatch):
     """fairseq says ``AssertionError: 5 < 5``."""
     monkeypatch.setenv(NON_FINITE_ALLOWED, "1")
     path = toy.train_toy(toy_data, tmp_path, "--max-update", "1", "--no-epoch-checkpoints", arch=arch)

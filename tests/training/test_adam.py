@@ -33,9 +33,7 @@ def make(kind: type[torch.optim.Optimizer], start: list[Tensor], **flags: Any) -
 
 
 @given(**SETTINGS, dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
-def test_weights_and_state_are_those_of_fairseq(
-    shapes: list[list[int]], dtype: torch.dtype, seed: int, **values: Any
-) -> None:
+def test_weights_and_state_are_fairseqs(shapes: list[list[int]], dtype: torch.dtype, seed: int, **values: Any) -> None:
     """With lengths that no vector register divides, a tensor without a gradient at times, and a state handed over."""
     draw = torch.Generator().manual_seed(seed)
     start = [torch.randn(shape, generator=draw).to(dtype) for shape in shapes]
@@ -99,9 +97,7 @@ def assert_one_update_is_the_same(stock: StockAdam, own: FusedAdam, tolerance: f
     size=st.sampled_from([1e-6, 1e-3, 1.0]),
     precision=st.sampled_from([(torch.float32, TOLERANCE), (torch.float64, 1e-13)]),
 )
-def test_each_update_is_that_of_fairseq(
-    shapes: list[list[int]], size: float, precision: tuple[torch.dtype, float], seed: int, **values: Any
-) -> None:
+def test_each_update_is_that_of_fairseq(shapes, size, precision, seed, **values):
     """With gradients as small as eps, where its place matters, and a tensor without a gradient at times."""
     dtype, tolerance = precision
     draw = torch.Generator().manual_seed(seed)

@@ -106,9 +106,7 @@ def test_the_log_has_the_mean_over_sentences_in_bits_and_the_perplexity_over_wor
     assert values["accuracy"] == pytest.approx(100 * right / words.sum().item(), abs=1e-3)
 
 
-def test_two_processes_and_two_batches_of_one_make_the_same_updates(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_are_two_batches_of_one(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     processes.fork_ranks(monkeypatch)
     flags = (*BY_SENTENCE, "--dropout", "0", "--no-epoch-checkpoints", "--max-update", "3", "--optimizer", "sgd")
     two = toy.parse_training(toy_data, tmp_path / "two", *flags, "--distributed-world-size", "2")
