@@ -119,7 +119,7 @@ WITH_BIASES = {"biases": STOCK_BIASES}
 RELEASED, APART, STOCK_BASE = {"ds_init_rule": "released"}, {"base_init": "xavier_apart"}, {"base_init": "fairseq"}
 ALPHA, ONE_STOCK = {"ds_init_alpha": "0.36"}, {"base_init": "xavier,fairseq"}
 ONE_STACK = {"init": "keep,ds_init", "ds_init_rule": "paper,released"}
-B2T_SCALES = {"layers": stacks(5**-0.5, 4**-0.5), "0.1": stacks(0.1, 0.1), "0.1,none": stacks(0.1, 1)}
+B2T = {"layers": stacks(5**-0.5, 4**-0.5), "0.1": stacks(0.1, 0.1), "0.1,none": stacks(0.1, 1)}
 DISTRIBUTIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     # The base: today's stock fairseq, or that of the papers; a choice of its own for each stack.
     *((arch, {}, STOCK, WITH_BIASES) for arch in ("post_ln", "pre_ln", "b2t", "rezero")),
@@ -147,10 +147,7 @@ DISTRIBUTIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] 
     ("aan", STOCK_BASE, stacks(STOCK["encoder"], {**GATE, **cross(FUSED), **STOCK_FFN}), WITH_BIASES),
     ("aan", {"init": "ds_init"}, of_decoder(GATE, cross(XAVIER), PAPERS_FFN), BY_ROOT),
     # B2T scales every matrix of a stack alike.
-    *(
-        ("b2t", {"b2t_init_scale": scale}, STOCK, {**WITH_BIASES, "factor": factor})
-        for scale, factor in B2T_SCALES.items()
-    ),
+    *(("b2t", {"b2t_init_scale": scale}, STOCK, {**WITH_BIASES, "factor": factor}) for scale, factor in B2T.items()),
 ]
 
 

@@ -20,15 +20,9 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
         )
         for norm in ("pre", "none", "branch", "peri", "sub")
     ),
-    *(
-        ("deep", {"norm_position": norm, "norm_type": "dyt"}, "--norm-type dyt has no effect")
-        for norm in ("none", "fixup")
-    ),
+    *(("deep", {"norm_position": at, "norm_type": "dyt"}, "--norm-type dyt has no effect") for at in ("none", "fixup")),
     *(("deep", {"attention": one, "no_cross_attention": True}, MERGED) for one in ("matt", "matt_self", "matt_aan")),
-    *(
-        (one, {"norm_position": "post"}, "it needs --norm-position pre, not post")
-        for one in ("mhc", "attention_residuals")
-    ),
+    *((m, {"norm_position": "post"}, "it needs --norm-position pre, not post") for m in ("mhc", "attention_residuals")),
     ("mhc", {"norm_position": "mix", "mix_post": "0.5"}, "it needs --norm-position pre, not mix"),
     (
         "hyper_connections",

@@ -96,9 +96,8 @@ def test_every_sentence_once_within_max_tokens_and_on_the_grid(lengths, max_toke
         assert len(batch["id"]) <= (batch_size or len(data))
         assert all(length in values[side] for side, (_, length) in enumerate(shapes))
     assert sorted(sum(seen(batches), [])) == list(range(len(data)))
-    assert seen(iterator(pairs(lengths), max_tokens=max_tokens, batch_size=batch_size).next_epoch_itr()) == seen(
-        batches
-    )
+    again = iterator(pairs(lengths), max_tokens=max_tokens, batch_size=batch_size)
+    assert seen(again.next_epoch_itr()) == seen(batches)
     # What fairseq leaves out is left out: a sentence that is longer than the model allows.
     longer = pairs([*lengths, (65, 3), (3, 65)])
     assert sorted(sum(seen(iterator(longer).next_epoch_itr()), [])) == list(range(len(data)))
@@ -109,10 +108,7 @@ def test_the_default_is_a_grid_where_graphs_work(graphs: bool, ratio: float, mon
     monkeypatch.setattr(length_grid, "in_the_way", lambda trainer: [] if graphs else ["a reason"])
     lengths = [(length, length % 7 + 3) for length in range(3, 60)]
     default, stated = (
-        [
-            batch["net_input"]["src_tokens"].shape
-            for batch in iterator(pairs(lengths), each, graphs=True).next_epoch_itr()
-        ]
+        [b["net_input"]["src_tokens"].shape for b in iterator(pairs(lengths), each, graphs=True).next_epoch_itr()]
         for each in (None, ratio)
     )
     assert default == stated
