@@ -226,9 +226,7 @@ def rewritten(path: Path, output: Path, change: Callable[[str, bytes], bytes], *
 
 def test_records_that_are_not_as_large_as_their_tensors(trained: Path, tmp_path: Path, readers: Any) -> None:
     """A mapped tensor would continue in the next record, with a sound checksum for each."""
-    short = rewritten(
-        trained, tmp_path / "short.pt", lambda name, record: record[:4] if name.endswith("/data/9") else record
-    )
+    short = rewritten(trained, tmp_path / "short.pt", lambda name, data: data[:4] if name.endswith("/data/9") else data)
     line = f"checkpoint {short} is damaged: tensor sizes do not match its records"
     assert [line_of(reader, short) for reader in readers] == [line] * len(readers)
     packed = rewritten(trained, tmp_path / "packed.pt", lambda name, record: record, compression=zipfile.ZIP_DEFLATED)

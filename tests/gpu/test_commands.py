@@ -70,9 +70,8 @@ def test_a_package_and_what_is_made_of_it(made: Made, package: Path, tmp_path: P
     assert "fairseq, float32, cuda" in found_label
     assert found == texts
     assert found_scores == pytest.approx(scores, abs=1e-4)
-    assert (tmp_path / "packaged" / "weights.safetensors").read_bytes() == (
-        package / "weights.safetensors"
-    ).read_bytes()
+    one, other = (place / "weights.safetensors" for place in (tmp_path / "packaged", package))
+    assert one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.slow

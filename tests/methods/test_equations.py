@@ -238,10 +238,8 @@ def attention_residual(at: At, x: Tensor) -> Tensor:
     return x
 
 
-def normed_by(formula: Callable[[Tensor, Any], Tensor]) -> Equation:
-    return Equation(
-        lambda at, x: x + at.branch(formula(x, at.first_norm)), lambda at, x: formula(x, at.stack.layer_norm)
-    )
+def normed_by(norm: Callable[[Tensor, Any], Tensor]) -> Equation:
+    return Equation(lambda at, x: x + at.branch(norm(x, at.first_norm)), lambda at, x: norm(x, at.stack.layer_norm))
 
 
 def tanh(x: Tensor, norm: Any) -> Tensor:

@@ -82,10 +82,8 @@ def test_what_makes_no_sense_is_refused_by_name() -> None:
 
 
 def test_a_language_model_has_no_published_rule_of_t_fixup() -> None:
-    expected = ("--init t_fixup has no published rule for a language model: choose another --init",)
-    assert (
-        problems("t_fixup_transformer_lm") == problems("deep_transformer_lm", init="t_fixup", norm="none") == expected
-    )
+    wanted = ("--init t_fixup has no published rule for a language model: choose another --init",)
+    assert problems("t_fixup_transformer_lm") == problems("deep_transformer_lm", init="t_fixup", norm="none") == wanted
 
 
 def test_what_the_other_stack_chooses_does_not_matter() -> None:

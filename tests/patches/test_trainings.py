@@ -52,10 +52,8 @@ def test_training_stops_at_a_longer_sentence_that_stock_leaves_out(toy_data: Pat
 
 def test_lengths_in_buckets(toy_data: Path, tmp_path: Path) -> None:
     assert data_utils.get_buckets([*range(1, 11)], 2).tolist() == [5, 10]
-    bucketed = toy.train_toy(
-        toy_data, tmp_path, "--num-batch-buckets", "2", "--max-update", "3", "--no-epoch-checkpoints"
-    )
-    assert num_updates(torch.load(bucketed, weights_only=True)) == 3
+    made = toy.train_toy(toy_data, tmp_path, "--num-batch-buckets", "2", "--max-update", "3", "--no-epoch-checkpoints")
+    assert num_updates(torch.load(made, weights_only=True)) == 3
 
 
 BATCHES = ("--batch-size", "10", "--required-batch-size-multiple", "1", "--no-epoch-checkpoints")

@@ -104,9 +104,8 @@ def test_each_update_is_that_of_fairseq(shapes, size, precision, seed, **values)
     start = [torch.randn(shape, generator=draw, dtype=dtype) for shape in shapes]
     stock, own = (make(kind, start, **values) for kind in (StockAdam, FusedAdam))
     for update in range(4):
-        for number, (one, other) in enumerate(
-            zip(stock.param_groups[0]["params"], own.param_groups[0]["params"], strict=True)
-        ):
+        pairs = zip(*(optimizer.param_groups[0]["params"] for optimizer in (stock, own)), strict=True)
+        for number, (one, other) in enumerate(pairs):
             other.data.copy_(one.data)  # so that the rounding of this update is all that is seen
             one.grad = None if number == update else size * torch.randn(one.shape, generator=draw, dtype=dtype)
             other.grad = None if one.grad is None else one.grad.clone()

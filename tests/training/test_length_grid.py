@@ -46,11 +46,9 @@ def iterator(data: Any, ratio: float | None = 1.3, rank: int = 0, ranks: int = 1
     """What a training iterates over, with these settings of its data."""
     task, graphs = FairseqTask(SimpleNamespace()), given.pop("graphs", False)
     task.datasets["train"] = data
-    given = {"max_tokens": 200, "batch_size": None, "required_batch_size_multiple": 8, **given}
+    given = {"max_tokens": 200, "batch_size": None, "required_batch_size_multiple": 8, "length_grid": ratio} | given
     more = {"num_workers": 0, "data_buffer_size": 0, "grouped_shuffling": False, "update_epoch_batch_itr": False}
-    dataset = SimpleNamespace(
-        train_subset="train", length_grid=ratio, update_ordered_indices_seed=False, **given, **more
-    )
+    dataset = SimpleNamespace(train_subset="train", update_ordered_indices_seed=False, **given, **more)
     trainer: Any = SimpleNamespace(
         cfg=SimpleNamespace(
             dataset=dataset,
@@ -162,9 +160,7 @@ def test_pads_of_the_grid_do_not_change_the_loss() -> None:
     draw = np.random.default_rng(1)
     data = pairs([tuple(pair) for pair in draw.integers(2, 40, (60, 2)).tolist()])
     batches = iterator(data, 1.5).frozen_batches
-    on_grid, stock = (
-        [made.collater([data[i] for i in batch]) for batch in batches] for made in (OnGrid(data, 1.5, 64), data)
-    )
+    on_grid, stock = ([d.collater([data[i] for i in ids]) for ids in batches] for d in (OnGrid(data, 1.5, 64), data))
     assert sum(grid["target"].numel() for grid in on_grid) > 1.05 * sum(batch["target"].numel() for batch in stock)
     assert [batch["ntokens"] for batch in on_grid] == [batch["ntokens"] for batch in stock]
     model, task = models.trained("admin_matt"), models.task()

@@ -113,9 +113,7 @@ def test_two_processes_are_two_batches_of_one(toy_data: Path, tmp_path: Path, mo
     distributed_utils.call_main(two, train.main)
     toy.train_toy(toy_data, tmp_path / "one", *flags, "--update-freq", "2")
     toy.train_toy(toy_data, tmp_path / "by_word", *flags, "--update-freq", "2", "--criterion", BY_WORD)
-    found, expected, by_word = (
-        toy.weights_of(tmp_path / name / "checkpoint_last.pt") for name in ("two", "one", "by_word")
-    )
-    for name, value in expected.items():
+    found, wanted, words = (toy.weights_of(tmp_path / run / "checkpoint_last.pt") for run in ("two", "one", "by_word"))
+    for name, value in wanted.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
-    assert any(not torch.allclose(value, by_word[name], rtol=1e-4, atol=1e-6) for name, value in expected.items())
+    assert any(not torch.allclose(value, words[name], rtol=1e-4, atol=1e-6) for name, value in wanted.items())

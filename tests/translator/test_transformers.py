@@ -238,11 +238,9 @@ def test_moses_tokens_have_a_tokeniser_beside_the_model(name: str, tmp_path: Pat
     # Without the tokeniser beside it, M2M-100's own must not read the text either.
     package = packaged(place, types, "pre_ln" if name == "words" else "admin", types[::-1], **form)
     assert run(package, out, "--text", raw / "test.de")[0] == 0
-    printed = processes.python(
-        "-W", "ignore", "-c", ALONE, str(out), json.dumps(lines), HF_HOME=str(tmp_path / "cache")
-    )
-    assert printed.code == 0, printed.errors
-    theirs = json.loads(printed.output)
+    ended = processes.python("-W", "ignore", "-c", ALONE, str(out), json.dumps(lines), HF_HOME=str(tmp_path / "cache"))
+    assert ended.code == 0, ended.errors
+    theirs = json.loads(ended.output)
     source, target = (Dictionary.load(f"{package}/dict.{language}.txt") for language in ("de", "en"))
     read = [[*map(source.index, encode(line)), source.eos()] for line in lines]
     assert theirs["read"] == read
