@@ -17,6 +17,7 @@ from tests import models
 
 Reads = Axis | tuple[Axis, ...] | Callable[[str], set[tuple[Any, ...]]]
 """An axis, axes whose values matter together, or what gives the structures of a case."""
+STRUCTURE = [axis for axis in Axis if axis not in (Axis.REPARAM, Axis.INIT, Axis.BASE_INIT)]
 EVERY_MODEL_HAS = {axis.value: METHODS["post_ln"].choice(axis) for axis in Axis}
 
 

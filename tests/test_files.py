@@ -26,9 +26,7 @@ def test_bytes_are_those_of_the_text(tmp_path: Path) -> None:
         (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
     ],
 )
-def test_what_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, raised: type[BaseException], message: str
-) -> None:
+def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, failure, raised, message):
     path = tmp_path / "file"
     write_whole(path, "old")
 

@@ -95,9 +95,7 @@ def test_changed_bytes_are_refused_or_do_no_harm(trained: Path, tmp_path: Path) 
     assert refused >= 50
 
 
-def test_what_fairseq_does_not_save_is_one_line(
-    toy_data: Path, tmp_path: Path, readers: tuple[Callable[[Path], Any], ...]
-) -> None:
+def test_what_fairseq_does_not_save_is_one_line(toy_data, tmp_path, readers):
     path = tmp_path / "checkpoint_last.pt"
     message = f"{path} is not a fairseq checkpoint: it has no weights under 'model'"
     for content in (torch.zeros(3), [1, 2], {"w": torch.zeros(2)}, {"model": {"w": 1.5}}, None):
@@ -119,9 +117,7 @@ def test_weights_that_are_not_finite(state: dict[str, Any], tmp_path: Path, read
             assert f"{path}: the weight {name} is not finite: the training has diverged" in str(line_of(reader, path))
 
 
-def test_weights_that_are_not_finite_are_read_on_request(
-    state: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_are_not_finite_are_read_on_request(state, tmp_path, capsys, monkeypatch):
     state["model"]["decoder.layers.1.fc1.weight"].view(-1)[0] = float("nan")
     path, output = saved(state, tmp_path / "nan.pt"), tmp_path / "out.pt"
     command = ["average", "--inputs", str(path), "--output", str(output)]
@@ -209,9 +205,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_of_another_kind_is_one_line_and_ends_no_check(
-    name: str, state: dict[str, Any], tmp_path: Path, readers: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_of_another_kind_is_one_line_and_ends_no_check(name, state, tmp_path, readers, capsys):
     change, problem = HOSTILE[name]
     path = saved(change(state), tmp_path / "checkpoint1.pt")
     for reader in readers:
@@ -232,9 +226,7 @@ def rewritten(path: Path, output: Path, change: Callable[[str, bytes], bytes], *
 
 def test_records_that_are_not_as_large_as_their_tensors(trained: Path, tmp_path: Path, readers: Any) -> None:
     """A mapped tensor would continue in the next record, with a sound checksum for each."""
-    short = rewritten(
-        trained, tmp_path / "short.pt", lambda name, record: record[:4] if name.endswith("/data/9") else record
-    )
+    short = rewritten(trained, tmp_path / "short.pt", lambda name, data: data[:4] if name.endswith("/data/9") else data)
     line = f"checkpoint {short} is damaged: tensor sizes do not match its records"
     assert [line_of(reader, short) for reader in readers] == [line] * len(readers)
     packed = rewritten(trained, tmp_path / "packed.pt", lambda name, record: record, compression=zipfile.ZIP_DEFLATED)

@@ -89,14 +89,14 @@ def binarise(directory: Path, sizes: Mapping[str, int] = SIZES, source: str = "d
 
 def parse_training(
     data: Path,
-    save_dir: Path,
+    run: Path,
     *flags: str,
     arch: str = "transformer",
     model: Sequence[str] = TINY_MODEL,
     validate: bool = False,
 ) -> DictConfig:
     """Arguments of ``fairseq-train`` with the toy recipe, then ``flags``, which override it."""
-    arguments = [str(data), "--save-dir", str(save_dir), "--arch", arch, *model, *RECIPE]
+    arguments = [str(data), "--save-dir", str(run), "--arch", arch, *model, *RECIPE]
     arguments += [*([] if validate else ["--disable-validation"]), *flags]
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
     return convert_namespace_to_omegaconf(args)

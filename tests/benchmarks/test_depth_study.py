@@ -35,9 +35,7 @@ def test_scores_and_the_test_against_the_baseline(study: Any, tmp_path: Path, mo
     assert found["admin_6e6d"] == {**columns, "p_test": "0.001"}
 
 
-def test_a_sweep_goes_on_above_its_range_while_the_highest_rate_is_the_best(
-    study: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_goes_above_its_range_while_its_highest_rate_wins(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = {5e-4: 7.0, 1e-3: 6.0, 2e-3: 5.5}
     read: list[dict[str, str]] = []
     monkeypatch.setattr(study, "lines", lambda: read)

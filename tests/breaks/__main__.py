@@ -20,11 +20,7 @@ LEFT_OUT = ("tests/breaks", "tests/cli/test_installation.py")
 """Tests that fail in every copy: a fragment is missing there, and git knows nothing of it."""
 PASSED, FAILED, NOTHING_CHOSEN = 0, 1, 5
 """Exit codes of pytest."""
-FURTHER = {
-    "core": ("tests/equivalence", "tests/contract"),
-    "methods": ("tests/contract",),
-    "patches": ("tests/faults",),
-}
+BESIDE = {"core": ("tests/equivalence", "tests/contract"), "methods": ("tests/contract",), "patches": ("tests/faults",)}
 """What all models and trainings promise, by the part of the package that it rests on."""
 
 
@@ -34,7 +30,7 @@ def likely_tests(root: Path, file: str) -> list[str]:
     folders = [Path("tests", *part.parts[:depth]) for depth in reversed(range(len(part.parts)))]
     candidates = [*(folder / f"test_{part.stem}.py" for folder in folders), *folders]
     nearest = next(str(path) for path in candidates if (root / path).exists())
-    return [nearest, *FURTHER.get(part.parts[0], ())]
+    return [nearest, *BESIDE.get(part.parts[0], ())]
 
 
 def listed() -> dict[str, dict[str, str]]:

@@ -50,9 +50,8 @@ def test_fsck(toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert contents(damaged) == before
     # Weights alone cannot be resumed.
     (tmp_path / "weights").mkdir()
-    write_checkpoint(
-        {"model": {"w": torch.ones(5)}, "last_optimizer_state": {"state": {}}}, tmp_path / "weights" / "weights.pt"
-    )
+    state = {"model": {"w": torch.ones(5)}, "last_optimizer_state": {"state": {}}}
+    write_checkpoint(state, tmp_path / "weights" / "weights.pt")
     assert said(capsys, tmp_path / "weights", 0)[-1] == ["a", "training", "cannot continue from any of them"]
 
 

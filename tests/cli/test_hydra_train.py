@@ -84,9 +84,7 @@ def test_an_unfinished_configuration_is_refused() -> None:
     ("mode", "chdir", "returns"),
     [(RunMode.RUN, None, True), (RunMode.RUN, True, False), (RunMode.MULTIRUN, None, False)],
 )
-def test_directory_of_the_job(
-    mode: RunMode, chdir: bool | None, returns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directory_of_the_job(mode, chdir, returns, tmp_path, monkeypatch):
     runtime = SimpleNamespace(mode=mode, job=SimpleNamespace(chdir=chdir), runtime=SimpleNamespace(cwd=USER_DIR))
     monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
     monkeypatch.setattr(HydraConfig, "get", lambda: runtime)

@@ -1,7 +1,7 @@
 """What a user can mend is one line and exit code 2, in ``fairseq-deep`` and in stock's commands with ``--user-dir``."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -166,9 +166,7 @@ def stock(command: str, words: Sequence[str]) -> int:
 
 @pytest.mark.parametrize("run", [deep, pytest.param(stock, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", MISTAKES)
-def test_each_is_one_line(
-    command: str, run: Callable[[str, Sequence[str]], int], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_each_is_one_line(command, run, capfd):
     ended = {}
     for words, line in MISTAKES[command].items():
         capfd.readouterr()
@@ -197,9 +195,7 @@ def test_another_copy_of_this_package_is_no_user_directory(place: Path, capfd: p
     assert "another copy of this package" in capfd.readouterr().err
 
 
-def test_weights_without_a_part_in_the_loss_on_several_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_outside_the_loss_on_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As LayerDrop leaves them; the text is torch's own."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts its own in its place
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)

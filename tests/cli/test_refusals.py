@@ -178,9 +178,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_each_is_one_line_and_nothing_is_made(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_each_is_one_line_and_nothing_is_made(place, monkeypatch, capfd):
     monkeypatch.chdir(place)
     before, wrong = times(place), {}
     for words, line in REFUSED.items():

@@ -37,9 +37,7 @@ def write(here: Path, content: str) -> Path:
     return path
 
 
-def test_nothing_is_executed_nor_read_for_ever(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_executed_nor_read_for_ever(here, monkeypatch, capfd):
     """By ``run`` and by ``hydra-train``."""
     run = processes.in_this_process(monkeypatch, capfd)
     for content, words in HOSTILE.items():

@@ -181,9 +181,7 @@ def run_hydra(directory: Path, content: dict[str, Any], save_dir: Path) -> Path:
         (SpeechToTextTask, "admin_s2t_transformer_s", {"admin_profile": "released,paper", "word_dropout": 0.1}),
     ],
 )
-def test_training_is_the_same(
-    task: type[Any], arch: str, choices: dict[str, Any], toy_data: Path, speech_data: Path, tmp_path: Path
-) -> None:
+def test_training_is_the_same(task, arch, choices, toy_data, speech_data, tmp_path):
     data = speech_data if task is SpeechToTextTask else toy_data
     flags = ["--max-update", "6", "--no-epoch-checkpoints", *flags_of(choices)]
 

@@ -40,9 +40,7 @@ def model_of(config: DictConfig, source: int = 50, target: int = 50) -> torch.nn
         return build_model(copy.deepcopy(config.model), task)
 
 
-def test_the_files_are_what_the_generator_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_files_are_what_the_generator_writes(tmp_path, monkeypatch, capsys):
     assert (generate.main(["--check"]), capsys.readouterr().err) == (0, "")
     assert set(NAMES) <= set(generate.CONFIGS)
     monkeypatch.setattr(generate, "HERE", tmp_path)

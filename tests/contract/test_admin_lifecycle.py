@@ -142,9 +142,7 @@ def train(data: Path, directory: Path, *flags: str, arch: str = "admin_transform
     ],
     ids=" ".join,
 )
-def test_training_keeps_what_was_measured(
-    flags: tuple[str, ...], toy_data: Path, tmp_path: Path, profiles: list[dict[str, Tensor]]
-) -> None:
+def test_training_keeps_what_was_measured(flags, toy_data, tmp_path, profiles):
     """The half-precision optimizers write their own copies of the parameters back at every step."""
     state = torch.load(train(toy_data, tmp_path, *flags), weights_only=True)
     assert len(profiles) == 1

@@ -11,18 +11,9 @@ from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import UserError
 from tests import models
 from tests.faults.exact import differences
-from tests.representatives import for_each, values_of
+from tests.representatives import STRUCTURE, for_each, values_of
 from tests.rounding import assert_same_to_rounding
 
-STRUCTURE = (
-    Axis.NORM_POSITION,
-    Axis.NORM_TYPE,
-    Axis.RESIDUAL,
-    Axis.ATTENTION,
-    Axis.LAYER_AGGREGATION,
-    Axis.SOLVER,
-    Axis.BIAS,
-)
 KEEPS_STATES = ("pcformer,euler",)
 """Solvers that read the outputs of all layers below."""
 every_structure = for_each("case", models.CASES, *STRUCTURE)
@@ -181,11 +172,7 @@ GROWS = {"rezero_alpha_one"}
 
 @pytest.mark.parametrize("deepest", [6, pytest.param(60, marks=pytest.mark.slow)])
 @for_each(
-    "case",
-    [case for case in models.CASES if case not in GROWS],
-    (Axis.NORM_POSITION, Axis.RESIDUAL),
-    Axis.INIT,
-    *STRUCTURE[2:],
+    "case", [c for c in models.CASES if c not in GROWS], (Axis.NORM_POSITION, Axis.RESIDUAL), Axis.INIT, *STRUCTURE[2:]
 )
 def test_deep_models_stay_finite_in_half_precision(case: str, deepest: int) -> None:
     width, layers = WIDTH_OF_DEEP_MODELS.get(case, 32), min(deepest, LAYERS_OF_DEEP_MODELS.get(case, deepest))

@@ -1,6 +1,5 @@
 """The demo: flags, configurations, summary, and a complete run at toy size."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,9 +41,7 @@ def test_every_method_has_a_legal_configuration() -> None:
 
 
 @pytest.mark.slow
-def test_the_report_has_the_score_of_the_translations_and_nothing_is_made_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_has_the_score_of_the_translations_and_nothing_is_made_twice(tmp_path, monkeypatch, capfd):
     out = tmp_path / "demo with a space" / "out"
     for name, value in (("SENTENCES", 2000), ("MERGES", 20)):
         monkeypatch.setattr(command, name, value)

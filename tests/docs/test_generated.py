@@ -121,9 +121,7 @@ def test_new_parameters_of_a_method_are_those_documented(subtests: pytest.Subtes
             parts = generate.parts_of(method)
             if method.norm_type != "layer_norm":  # declarations are those of LayerNorms; other norms have no bias
                 names = tuple(name for name, _ in model.named_parameters())
-                parts = [
-                    replace(part, parameters=tuple(own for own in part.parameters if has(names, own))) for part in parts
-                ]
+                parts = [replace(part, parameters=tuple(p for p in part.parameters if has(names, p))) for part in parts]
             check(model, generate.stock_twin(method), parts, method.options)
 
 

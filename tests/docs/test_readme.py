@@ -110,9 +110,7 @@ def test_shell_commands_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (workplace / "checkpoints/guarded/recorder.jsonl").exists()
 
 
-def test_mistake_is_answered_as_shown(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistake_is_answered_as_shown(workplace, monkeypatch, capsys):
     monkeypatch.chdir(workplace)
     (shown,) = [block for block in blocks("console") if "adnim" in block]
     command, _, answer = shown.removeprefix("$ ").partition("\n")

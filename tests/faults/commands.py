@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from subprocess import DEVNULL, STDOUT
 from typing import Any
 
 from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
@@ -132,11 +133,7 @@ class Job:
         self._said = said
         command = [sys.executable, "-m", "fairseq_plugins.tools.cli", *words]
         self.process = ForkingPopen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=self._screen.stdin,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, stdin=DEVNULL, stdout=self._screen.stdin, stderr=STDOUT, start_new_session=True
         )
         assert self._screen.stdin is not None
         self._screen.stdin.close()

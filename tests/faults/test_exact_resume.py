@@ -83,9 +83,7 @@ def copied_at(monkeypatch: pytest.MonkeyPatch, updates: int, source: Path, copy:
 
 
 @pytest.mark.parametrize("case", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
-def test_a_killed_training_is_the_undisturbed_one(
-    case: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_training_is_exact(case: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = {**FAST, **SLOW}[case]
     at = toy.RECIPE.index("--lr-scheduler")
     monkeypatch.setattr(toy, "RECIPE", toy.RECIPE[:at] + toy.RECIPE[at + 4 :])

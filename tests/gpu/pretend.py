@@ -293,9 +293,7 @@ def _refuse_another_shape(outer: Tensor, inner: Tensor, func: Any) -> None:
         raise NotImplementedError(f"the pretended GPU cannot change a shape in place: {func}")
 
 
-def _look(
-    func: Any, args: Any, kwargs: dict[str, Any], flat: list[Tensor], on_gpu: Sequence[Tensor], wanted: bool
-) -> None:
+def _look(func: Any, args: Any, kwargs: Any, flat: list[Tensor], on_gpu: Sequence[Tensor], wanted: bool) -> None:
     """Count waits and promotions.
 
     Raises:

@@ -70,16 +70,13 @@ def test_a_package_and_what_is_made_of_it(made: Made, package: Path, tmp_path: P
     assert "fairseq, float32, cuda" in found_label
     assert found == texts
     assert found_scores == pytest.approx(scores, abs=1e-4)
-    assert (tmp_path / "packaged" / "weights.safetensors").read_bytes() == (
-        package / "weights.safetensors"
-    ).read_bytes()
+    one, other = (place / "weights.safetensors" for place in (tmp_path / "packaged", package))
+    assert one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["--fp16", "--bf16"])
-def test_validation_with_bleu_and_tensorboard(
-    precision: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_validation_with_bleu_and_tensorboard(precision, toy_data, tmp_path, monkeypatch):
     """TensorBoard gets numbers, not tensors, at its own interval."""
     shown: dict[str, Any] = {}
     writer = mock.Mock(add_scalar=lambda name, value, step: shown.update({name: value}))
@@ -119,9 +116,7 @@ FUSED = "--optimizer fused_adam is faster with --cuda-graphs: adam updates each 
 
 @pytest.mark.skipif(REAL, reason="run forks, and CUDA does not start in a fork of a process that uses it")
 @pytest.mark.parametrize("names", ["run", pytest.param("run off hydra", marks=pytest.mark.slow)])
-def test_a_run_has_graphs_by_default_and_the_weights_of_a_run_without(
-    names: str, toy_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_has_graphs_by_default_and_the_weights_of_a_run_without(names, toy_data, tmp_path, capfd, monkeypatch):
     """And hydra-train has them where the YAML file asks."""
     monkeypatch.chdir(tmp_path)
     same = (f"checkpoint.save_dir={tmp_path}/hydra", "dataset.update_epoch_batch_itr=true", "dataset.length_grid=1")

@@ -115,9 +115,7 @@ FEATURES = {
 
 @pytest.mark.parametrize("feature", slow_but(("activation checkpointing", "chunked loss", "guard"), FEATURES))
 @pytest.mark.parametrize("precision", slow_but(("--fp16",), ("--fp16", "--bf16", "--amp")))
-def test_every_feature(
-    feature: str, precision: str, toy_data: Path, tmp_path: Path, in_float32: Callable[..., Training]
-) -> None:
+def test_every_feature(feature, precision, toy_data, tmp_path, in_float32):
     flags = FEATURES[feature].split()
     full = in_float32("admin", *(flag for flag in flags if flag != "--fp16-no-flatten-grads"))
     half = on_gpu(train, toy_data, tmp_path, precision, *flags, arch="admin_transformer")

@@ -41,9 +41,7 @@ def on_cpus(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 @pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
 @pytest.mark.slow
-def test_weights_and_the_joint_profile_are_those_of_cpus(
-    backend: str, on_cpus: dict[str, Any], toy_data: Path, tmp_path: Path
-) -> None:
+def test_weights_and_the_joint_profile_are_those_of_cpus(backend, on_cpus, toy_data, tmp_path):
     found = on_gpu(trained, toy_data, tmp_path, *SGD, "--ddp-backend", backend, count=2)
     for name, value in on_cpus["model"].items():
         torch.testing.assert_close(found["model"][name], value, rtol=1e-5, atol=1e-6, msg=name)

@@ -2,7 +2,6 @@
 
 import logging
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -43,9 +42,7 @@ def bits(model: nn.Module, task: LanguageModelingTask) -> tuple[float, int]:
 
 # The layers are those of translation; a language model's own are its embedding and its way through the layers.
 @pytest.mark.parametrize("method", slow_but(("admin", "dlcl", "realformer"), METHODS))
-def test_every_method_learns_and_is_evaluated(
-    characters: Path, tmp_path: Path, method: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_every_method_learns_and_is_evaluated(characters, tmp_path, method, caplog):
     arch = method + LANGUAGE_MODEL.suffix
     losses, state = losses_of(
         LanguageModelingTask, lambda: text.train(characters, tmp_path, arch, "--max-update", str(UPDATES))

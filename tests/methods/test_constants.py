@@ -140,12 +140,8 @@ def test_a_checkpoint_has_branch_norm_s_factor_of_its_last_update(toy_data: Path
 
 def test_completep_scales_the_layers_alone() -> None:
     """At alpha = 1 only epsilon, at 1/2 the rate too; at the depth of the base nothing."""
-    for alpha, base, expected in (
-        ("1", "1", {"eps": 1 / 3}),
-        ("0.5", "1", {"lr": 3**-0.5, "eps": 3**-0.5}),
-        ("1", "3", {}),
-    ):
+    for alpha, base, own in (("1", "1", {"eps": 1 / 3}), ("0.5", "1", {"lr": 3**-0.5, "eps": 3**-0.5}), ("1", "3", {})):
         model = tiny("completep_transformer", depth_mup_alpha=alpha, depth_mup_base=base)
         for name, parameter in model.encoder.named_parameters():
             factors = getattr(parameter, "optim_overrides", {}).get("factors", {})
-            assert factors == pytest.approx(expected if name.startswith("layers.") else {}), name
+            assert factors == pytest.approx(own if name.startswith("layers.") else {}), name

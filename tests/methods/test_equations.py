@@ -238,10 +238,8 @@ def attention_residual(at: At, x: Tensor) -> Tensor:
     return x
 
 
-def normed_by(formula: Callable[[Tensor, Any], Tensor]) -> Equation:
-    return Equation(
-        lambda at, x: x + at.branch(formula(x, at.first_norm)), lambda at, x: formula(x, at.stack.layer_norm)
-    )
+def normed_by(norm: Callable[[Tensor, Any], Tensor]) -> Equation:
+    return Equation(lambda at, x: x + at.branch(norm(x, at.first_norm)), lambda at, x: norm(x, at.stack.layer_norm))
 
 
 def tanh(x: Tensor, norm: Any) -> Tensor:
@@ -497,9 +495,7 @@ EQUATIONS: list[tuple[str, Equation, list[dict[str, Any]]]] = [
         for values in settings
     ],
 )
-def test_both_stacks_and_a_language_model_are_the_equation(
-    method: str, equation: Equation, values: dict[str, Any]
-) -> None:
+def test_stacks_and_a_language_model_are_the_equation(method: str, equation: Equation, values: dict[str, Any]) -> None:
     assert_is(f"{method}_transformer", equation, **values)
 
 

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from tests.models import full as build
 
+Values = dict[str, float]
+NONE: Values = {}
 D, F = 64, 96
 SIZES: dict[str, Any] = {
     "encoder_embed_dim": D,
@@ -31,11 +33,11 @@ FUSED = math.sqrt(6 / (D + 3 * D))
 SELF = {"self_attn.q_proj": FUSED, "self_attn.k_proj": FUSED, "self_attn.v_proj": FUSED, "self_attn.out_proj": XAVIER}
 
 
-def cross(bound: float) -> dict[str, float]:
+def cross(bound: float) -> Values:
     return {**{f"encoder_attn.{one}_proj": bound for one in "qkv"}, "encoder_attn.out_proj": XAVIER}
 
 
-def both(feed_forward: dict[str, float], cross_bound: float = FUSED) -> dict[str, dict[str, float]]:
+def both(feed_forward: Values, cross_bound: float = FUSED) -> dict[str, Values]:
     return {"encoder": {**SELF, **feed_forward}, "decoder": {**SELF, **cross(cross_bound), **feed_forward}}
 
 
@@ -68,7 +70,7 @@ def assert_uniform(values: Tensor, bound: float, what: str) -> None:
     assert_deviation(values, bound / math.sqrt(3), kurtosis=1.8, what=what)
 
 
-def assert_layer(layer: nn.Module, weights: dict[str, float], biases: dict[str, float], what: str) -> None:
+def assert_layer(layer: nn.Module, weights: Values, biases: Values, what: str) -> None:
     linears = {name: module for name, module in layer.named_modules() if isinstance(module, nn.Linear)}
     assert linears.keys() == weights.keys()
     for name, linear in linears.items():
@@ -83,20 +85,16 @@ def assert_layer(layer: nn.Module, weights: dict[str, float], biases: dict[str, 
 
 
 def assert_model(
-    built: nn.Module,
-    weights: dict[str, dict[str, float]],
-    biases: dict[str, float] | None = None,
-    exponent: dict[str, float] | None = None,
-    factor: dict[str, float] | None = None,
+    built: nn.Module, weights: dict[str, Values], biases: Values = NONE, exponent: Values = NONE, factor: Values = NONE
 ) -> None:
     """Check the lowest and the highest layer; ``factor * depth ** exponent`` scales the bounds of a stack."""
     for stack, bounds in weights.items():
         layers = getattr(built, stack).layers
         assert len(layers) == DEPTH[stack]
         for depth in (1, DEPTH[stack]):
-            scale = (factor or {}).get(stack, 1.0) * depth ** (exponent or {}).get(stack, 0.0)
+            scale = factor.get(stack, 1.0) * depth ** exponent.get(stack, 0.0)
             scaled = {name: bound * scale for name, bound in bounds.items()}
-            assert_layer(layers[depth - 1], scaled, biases or {}, f"{stack} layer {depth}")
+            assert_layer(layers[depth - 1], scaled, biases, f"{stack} layer {depth}")
 
 
 GATE = {"self_attn.gate": math.sqrt(6 / (2 * D + 2 * D))}
@@ -110,7 +108,7 @@ def stacks(encoder: Any, decoder: Any) -> dict[str, Any]:
     return {"encoder": encoder, "decoder": decoder}
 
 
-def of_decoder(*parts: dict[str, float]) -> dict[str, dict[str, float]]:
+def of_decoder(*parts: Values) -> dict[str, Values]:
     """The encoder of the papers below a decoder of these maps."""
     return stacks(PAPERS["encoder"], {name: bound for part in parts for name, bound in part.items()})
 
@@ -121,7 +119,7 @@ WITH_BIASES = {"biases": STOCK_BIASES}
 RELEASED, APART, STOCK_BASE = {"ds_init_rule": "released"}, {"base_init": "xavier_apart"}, {"base_init": "fairseq"}
 ALPHA, ONE_STOCK = {"ds_init_alpha": "0.36"}, {"base_init": "xavier,fairseq"}
 ONE_STACK = {"init": "keep,ds_init", "ds_init_rule": "paper,released"}
-B2T_SCALES = {"layers": stacks(5**-0.5, 4**-0.5), "0.1": stacks(0.1, 0.1), "0.1,none": stacks(0.1, 1)}
+B2T = {"layers": stacks(5**-0.5, 4**-0.5), "0.1": stacks(0.1, 0.1), "0.1,none": stacks(0.1, 1)}
 DISTRIBUTIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     # The base: today's stock fairseq, or that of the papers; a choice of its own for each stack.
     *((arch, {}, STOCK, WITH_BIASES) for arch in ("post_ln", "pre_ln", "b2t", "rezero")),
@@ -149,10 +147,7 @@ DISTRIBUTIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] 
     ("aan", STOCK_BASE, stacks(STOCK["encoder"], {**GATE, **cross(FUSED), **STOCK_FFN}), WITH_BIASES),
     ("aan", {"init": "ds_init"}, of_decoder(GATE, cross(XAVIER), PAPERS_FFN), BY_ROOT),
     # B2T scales every matrix of a stack alike.
-    *(
-        ("b2t", {"b2t_init_scale": scale}, STOCK, {**WITH_BIASES, "factor": factor})
-        for scale, factor in B2T_SCALES.items()
-    ),
+    *(("b2t", {"b2t_init_scale": scale}, STOCK, {**WITH_BIASES, "factor": factor}) for scale, factor in B2T.items()),
 ]
 
 

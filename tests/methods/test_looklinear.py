@@ -15,11 +15,9 @@ SIZE = 64
 def test_every_feed_forward_is_linear() -> None:
     """FFN(x) = B A x, to rounding in float64."""
     x = torch.randn(20, SIZE, dtype=torch.double)
-    sizes = {
-        f"{stack}_{name}_dim": size for stack in DEPTH for name, size in (("embed", SIZE), ("ffn_embed", 4 * SIZE))
-    }
+    dims = {f"{stack}_{name}_dim": size for stack in DEPTH for name, size in (("embed", SIZE), ("ffn_embed", 4 * SIZE))}
     for base in ("xavier", "xavier_biased", "fairseq"):
-        built = tiny("looklinear_transformer", base_init=base, **sizes).double().eval()
+        built = tiny("looklinear_transformer", base_init=base, **dims).double().eval()
         for layer in (*built.encoder.layers, *built.decoder.layers):
             output = layer.fc2(layer.activation_fn(layer.fc1(x)))
             assert float(output.std()) > 0.1

@@ -77,9 +77,7 @@ def test_epsilon_at_the_root() -> None:
 
 def test_a_norm_over_the_depth_keeps_the_names_of_its_parameters() -> None:
     for module in (*KINDS, "scale_norm"):
-        models = [
-            tiny("deep_transformer", norm_position=norm, norm_type=module) for norm in ("layernorm_scaling", "pre")
-        ]
+        models = [tiny("deep_transformer", norm_position=at, norm_type=module) for at in ("layernorm_scaling", "pre")]
         assert models[0].state_dict().keys() == models[1].state_dict().keys()
 
 

@@ -20,15 +20,9 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
         )
         for norm in ("pre", "none", "branch", "peri", "sub")
     ),
-    *(
-        ("deep", {"norm_position": norm, "norm_type": "dyt"}, "--norm-type dyt has no effect")
-        for norm in ("none", "fixup")
-    ),
+    *(("deep", {"norm_position": at, "norm_type": "dyt"}, "--norm-type dyt has no effect") for at in ("none", "fixup")),
     *(("deep", {"attention": one, "no_cross_attention": True}, MERGED) for one in ("matt", "matt_self", "matt_aan")),
-    *(
-        (one, {"norm_position": "post"}, "it needs --norm-position pre, not post")
-        for one in ("mhc", "attention_residuals")
-    ),
+    *((m, {"norm_position": "post"}, "it needs --norm-position pre, not post") for m in ("mhc", "attention_residuals")),
     ("mhc", {"norm_position": "mix", "mix_post": "0.5"}, "it needs --norm-position pre, not mix"),
     (
         "hyper_connections",
@@ -88,10 +82,8 @@ def test_what_makes_no_sense_is_refused_by_name() -> None:
 
 
 def test_a_language_model_has_no_published_rule_of_t_fixup() -> None:
-    expected = ("--init t_fixup has no published rule for a language model: choose another --init",)
-    assert (
-        problems("t_fixup_transformer_lm") == problems("deep_transformer_lm", init="t_fixup", norm="none") == expected
-    )
+    wanted = ("--init t_fixup has no published rule for a language model: choose another --init",)
+    assert problems("t_fixup_transformer_lm") == problems("deep_transformer_lm", init="t_fixup", norm="none") == wanted
 
 
 def test_what_the_other_stack_chooses_does_not_matter() -> None:

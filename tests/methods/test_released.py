@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tests.models import inputs, tiny
 
-WHOLE_LAYER = {"ode_function": "layer"}
+WHOLE = {"ode_function": "layer"}
 LOG_PROBABILITIES: tuple[tuple[str, dict[str, Any], list[float]], ...] = (
     ("scale_norm", {}, [-4.159851, -4.249742, -3.837376, -4.041794, -4.04946, -3.516643]),
     ("scale_norm", {"reparam": "plain"}, [-4.259343, -4.384306, -3.874173, -4.105296, -4.149718, -3.477802]),
@@ -23,13 +23,9 @@ LOG_PROBABILITIES: tuple[tuple[str, dict[str, Any], list[float]], ...] = (
 )
 """Of the first sentence's next words, in nats."""
 ENCODED: tuple[tuple[str, dict[str, Any], list[float]], ...] = (
-    ("ode", WHOLE_LAYER, [1.136314, 0.458026, -0.78633, -0.510046, -0.181921, 0.849301]),
-    (
-        "ode",
-        {**WHOLE_LAYER, "ode_coefficients": "trained"},
-        [1.02416, 0.276141, -0.736899, -0.280221, 0.030577, 0.862801],
-    ),
-    ("ode_rk4", WHOLE_LAYER, [1.208969, 0.460829, -0.792286, -0.545585, -0.216406, 0.86009]),
+    ("ode", WHOLE, [1.136314, 0.458026, -0.78633, -0.510046, -0.181921, 0.849301]),
+    ("ode", {**WHOLE, "ode_coefficients": "trained"}, [1.02416, 0.276141, -0.736899, -0.280221, 0.030577, 0.862801]),
+    ("ode_rk4", WHOLE, [1.208969, 0.460829, -0.792286, -0.545585, -0.216406, 0.86009]),
     ("pcformer", {"pcformer_function": "layer"}, [1.923599, 0.840122, -1.187089, -1.93265, -0.611359, 0.892128]),
     (
         "pcformer",

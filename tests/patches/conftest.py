@@ -26,9 +26,7 @@ def unpatch(monkeypatch: pytest.MonkeyPatch) -> Unpatch:
     return restore
 
 
-def watched(
-    patch: pytest.MonkeyPatch, step: str, see: Callable[[Any], Any] = lambda sample: sample["id"].tolist()
-) -> list[Any]:
+def watched(patch: pytest.MonkeyPatch, step: str, see: Callable[[Any], Any] = lambda s: s["id"].tolist()) -> list[Any]:
     """What ``see`` returns (default: the numbers of the sentences) for each batch of a step of the task from now on."""
     seen: list[Any] = []
     stock = getattr(TranslationTask, step)

@@ -124,9 +124,7 @@ def test_a_named_file_that_is_missing_stops_the_training(toy_data: Path, tmp_pat
     assert files.num_updates(files.read_checkpoint(resumed)) == 2
 
 
-def test_a_copy_that_is_cut_off_leaves_the_last_checkpoint_whole(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_copy_leaves_the_last_checkpoint(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ("--save-interval-updates", "2", "--no-epoch-checkpoints", "--max-update")
     last = toy.train_toy(toy_data, tmp_path, *flags, "2")
     before = last.read_bytes()
@@ -154,9 +152,7 @@ def test_a_checkpoint_is_not_written_through_a_link(tmp_path: Path) -> None:
     assert place.read_bytes() == (tmp_path / "b.pt").read_bytes() != b""
 
 
-def test_a_full_disk_leaves_no_partial_file_and_no_trace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_disk_leaves_no_partial_file_and_no_trace(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(time, "sleep", lambda _seconds: pytest.fail("it tried again"))
     path = tmp_path / "checkpoint1.pt"
     with full_disk_after(100_000):

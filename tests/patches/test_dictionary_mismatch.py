@@ -42,9 +42,7 @@ def swapped(data: Path, place: Path, name: str = "dict.de.txt") -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_compares(
-    command: str, toy_data: Path, toy_checkpoint: Path, tmp_path: Path, fairseq_deep: Command
-) -> None:
+def test_every_command_compares(command, toy_data, toy_checkpoint, tmp_path, fairseq_deep):
     lines = tmp_path / "lines"
     lines.write_text("eins\n", encoding="utf-8")
 
@@ -73,9 +71,7 @@ def test_every_command_compares(
     assert run(toy_data, "-s", "en", "-t", "de", model=stock) == (EXIT_CODE, opposite.format(stock))
 
 
-def test_a_model_does_without_the_vectors_that_its_training_began_with(
-    toy_data: Path, tmp_path: Path, fairseq_deep: Command
-) -> None:
+def test_a_model_does_without_the_vectors_of_its_start(toy_data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
     (tmp_path / "vectors").write_text(f"1 16\neins {' '.join(['1'] * 16)}\n", encoding="utf-8")
     flags = ("--encoder-embed-path", str(tmp_path / "vectors"), "--max-update", "1")
     model = toy.train_toy(toy_data, tmp_path / "run", *flags, arch="post_ln_transformer")
@@ -144,9 +140,7 @@ def rows_by_word(checkpoint: Path, entry: str, table: str, data: Path, name: str
     ],
     ids=["three tables", "one table", "average", "bf16"],
 )
-def test_rows_follow_their_words(
-    flags: tuple[str, ...], start: str, toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_follow_their_words(flags, start, toy_data, tmp_path, caplog):
     """A new word has the row that a new model draws for it."""
 
     def train(data: Path, name: str, *more: str) -> Path:
@@ -184,9 +178,7 @@ def test_rows_of_an_adaptive_softmax_cannot_follow(tmp_path: Path) -> None:
         )
 
 
-def test_rows_that_cannot_follow(
-    toy_data: Path, toy_checkpoint: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_that_cannot_follow(toy_data, toy_checkpoint, tmp_path, caplog):
     """A plain resumption, whose moments have rows as well; and checkpoints that do not hold their words."""
     other = swapped(toy_data, tmp_path / "other")
     resumed = ("--restore-file", str(toy_checkpoint), "--max-update", "9")

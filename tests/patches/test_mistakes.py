@@ -98,9 +98,7 @@ def finished(status: JobStatus, value: object) -> JobReturn:
     return job
 
 
-def test_a_user_error_under_stock_hydra_ends_in_its_lines_and_code_2_and_all_else_is_hydras(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_under_stock_hydra_only_a_user_error_ends_in_its_lines_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     failed = finished(JobStatus.FAILED, UserError(["first", "second"]))
     with pytest.raises(SystemExit) as end:
         _ = failed.return_value

@@ -110,9 +110,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--only-source", "--trainpref", "train.de", "--testpref", "test.de", "--padding-factor", "1"), 5),
     ],
 )
-def test_every_byte_is_stocks(
-    flags: tuple[str, ...], count: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_byte_is_stocks(flags, count, text, tmp_path, monkeypatch):
     monkeypatch.chdir(text)
     binarise(*flags, "--destdir", tmp_path / "ours")
     monkeypatch.setattr(preprocess, "main", inspect.unwrap(preprocess.main))
@@ -178,9 +176,7 @@ def test_a_stopped_run_leaves_nothing(text: Path, tmp_path: Path, monkeypatch: p
     assert (preprocess.logger.handlers, preprocess.logger.filters) == (handlers, [])
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_line_and_leaves_nothing(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", False)
     with full_disk_after(1_000):
         line = refused(binarise, *PAIR, "--trainpref", text / "train", "--destdir", tmp_path / "x")

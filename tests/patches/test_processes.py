@@ -146,9 +146,7 @@ def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatc
     assert (alone.distributed_init_method, alone.distributed_backend) == ("env://", "gloo")
 
 
-def test_on_gpus_torchrun_has_the_number_of_processes(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_gpus_torchrun_counts_the_processes(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """fairseq looks for a launcher only where a training has several processes: each would train a model of its own."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
@@ -235,9 +233,7 @@ def test_a_process_may_train_again_and_elsewhere(tmp_path: Path) -> None:
     assert claimed_by_a_child(tmp_path / "b")
 
 
-def test_a_directory_without_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_directory_without_locks(tmp_path, monkeypatch, caplog):
     def refuse(*_: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -139,9 +139,7 @@ def test_the_way_out_is_one(toy_data: Path, begun: Path, tmp_path: Path) -> None
         assert updates(last) == limit
 
 
-def test_other_words_and_languages_with_dictionaries_of_the_same_size(
-    go_on: Training, here: Path, tmp_path: Path
-) -> None:
+def test_other_words_and_languages_with_dictionaries_of_one_size(go_on: Training, here: Path, tmp_path: Path) -> None:
     toy.write_corpus(tmp_path / "other" / "text")
     for path in (tmp_path / "other" / "text").iterdir():
         path.write_text(path.read_text(encoding="utf-8").replace("eins", "onze"), encoding="utf-8")

@@ -9,7 +9,6 @@ from fairseq.models.ema.ema import EMA
 
 from tests import toy
 from tests.faults.exact import differences
-from tests.patches.conftest import Unpatch
 
 DECAY = 0.9
 UPDATES = 4
@@ -44,9 +43,7 @@ def average_of(state: State, kind: str = "ema") -> State:
         ("transformer", "--bf16 --ema-fp32 --share-all-embeddings", "ema_fp32_params"),
     ],
 )
-def test_every_tensor_is_the_closed_form_average(
-    arch: str, flags: str, kind: str, toy_data: Path, tmp_path: Path
-) -> None:
+def test_tensors_are_the_closed_form_average(arch: str, flags: str, kind: str, toy_data: Path, tmp_path: Path) -> None:
     train(toy_data, tmp_path, *AVERAGED, *flags.split(), "--save-interval-updates", "1", arch=arch)
     paths = [tmp_path / f"checkpoint_1_{update}.pt" for update in range(1, UPDATES + 1)]
     states = [torch.load(path, weights_only=True) for path in paths]
@@ -67,9 +64,7 @@ def test_every_tensor_is_the_closed_form_average(
 
 
 @pytest.mark.parametrize("flags", [(), ("--ema-fp32",)], ids=["", "fp32"])
-def test_stock_drops_the_norms_on_top_and_its_training_goes_on_with_them(
-    flags: tuple[str, ...], toy_data: Path, tmp_path: Path, unpatch: Unpatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stock_drops_the_norms_on_top_and_its_training_keeps_them(flags, toy_data, tmp_path, unpatch, monkeypatch):
     """From the float32 average, in which stock keeps averaging the norms, or else from the last weights."""
     unpatch(EMA, "restore", "build_fp32_params")
     before = train(toy_data, tmp_path, *AVERAGED, *flags, updates=UPDATES - 1)
@@ -86,9 +81,7 @@ def test_stock_drops_the_norms_on_top_and_its_training_goes_on_with_them(
 
 
 @pytest.mark.parametrize("flags", [(), pytest.param(("--ema-fp32",), marks=slow)], ids=["", "fp32"])
-def test_an_average_starts_from_the_weights_of_a_plain_checkpoint(
-    flags: tuple[str, ...], toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_average_starts_from_the_weights_of_a_plain_checkpoint(flags, toy_data, tmp_path, caplog):
     half = ("--store-ema", "--ema-decay", "0.5")
     plain = train(toy_data, tmp_path, updates=3)
     assert "ema" not in plain["extra_state"]

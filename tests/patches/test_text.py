@@ -36,9 +36,7 @@ def test_a_carriage_return_ends_no_line(tmp_path: Path) -> None:
         next(read)
 
 
-def test_an_empty_line_has_an_empty_translation(
-    toy_data: Path, toy_checkpoint: Path, tmp_path: Path, fairseq_deep: Command
-) -> None:
+def test_an_empty_line_stays_empty(toy_data: Path, toy_checkpoint: Path, tmp_path: Path, fairseq_deep: Command) -> None:
     (tmp_path / "text").write_text("eins zwei\n\n \ndrei\n", encoding="utf-8")
     flags = "--cpu --beam 2 --nbest 2 --max-len-b 4 --buffer-size 4 --batch-size 4 --print-alignment hard".split()
     words = ("interactive", str(toy_data), "--path", str(toy_checkpoint), "--input", str(tmp_path / "text"), *flags)
@@ -115,9 +113,7 @@ def test_stock_drops_sentences() -> None:
     max_tokens=st.integers(40, 400),
     max_sentences=st.integers(1, 30),
 )
-def test_every_sentence_once_and_other_batches_untouched(
-    lengths: list[int], multiple: int, max_tokens: int, max_sentences: int
-) -> None:
+def test_every_sentence_once_and_other_batches_untouched(lengths, multiple, max_tokens, max_sentences):
     made = batches(lengths, multiple, max_tokens, max_sentences)
     assert [i for batch in made for i in batch] == list(range(len(lengths)))
     assert all(len(batch) <= max_sentences for batch in made)
@@ -133,9 +129,7 @@ def test_training_sees_every_sentence(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sorted(sum(seen, [])) == list(range(5))
 
 
-def test_generation_and_validation_take_every_sentence(
-    toy_data: Path, toy_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generation_and_validation_take_every_sentence(toy_data, toy_checkpoint, tmp_path, monkeypatch):
     one, other = (
         toy.translate_toy(toy_data, toy_checkpoint, tmp_path / shard, "--num-shards", "2", "--shard-id", shard)
         for shard in "01"

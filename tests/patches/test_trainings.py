@@ -52,10 +52,8 @@ def test_training_stops_at_a_longer_sentence_that_stock_leaves_out(toy_data: Pat
 
 def test_lengths_in_buckets(toy_data: Path, tmp_path: Path) -> None:
     assert data_utils.get_buckets([*range(1, 11)], 2).tolist() == [5, 10]
-    bucketed = toy.train_toy(
-        toy_data, tmp_path, "--num-batch-buckets", "2", "--max-update", "3", "--no-epoch-checkpoints"
-    )
-    assert num_updates(torch.load(bucketed, weights_only=True)) == 3
+    made = toy.train_toy(toy_data, tmp_path, "--num-batch-buckets", "2", "--max-update", "3", "--no-epoch-checkpoints")
+    assert num_updates(torch.load(made, weights_only=True)) == 3
 
 
 BATCHES = ("--batch-size", "10", "--required-batch-size-multiple", "1", "--no-epoch-checkpoints")
@@ -117,9 +115,7 @@ def test_validation_on_the_training_set_changes_no_epoch(toy_data: Path, tmp_pat
 
 
 @pytest.mark.parametrize("flags", ["--max-update 6", "--max-update 4 --total-num-update 6"])
-def test_polynomial_decay_follows_max_update_unless_told(
-    flags: str, rates: dict[int, float], toy_data: Path, tmp_path: Path
-) -> None:
+def test_polynomial_decay_follows_max_update_unless_told(flags, rates, toy_data, tmp_path):
     toy.train_toy(toy_data, tmp_path, *DECAY, *flags.split(), "--no-save")
     assert rates == pytest.approx(dict(enumerate(TO_SIX[: int(flags.split()[1])])), rel=1e-9)
 
@@ -188,9 +184,7 @@ def test_what_is_left_is_dealt_to_the_processes_that_are_there_now(unpatch: Unpa
         rest(state_after(24, 40, 1), 40, 4)
 
 
-def test_master_weights_of_bf16_and_stock(
-    toy_data: Path, tmp_path: Path, unpatch: Unpatch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_master_weights_of_bf16_and_stock(toy_data, tmp_path, unpatch, monkeypatch, caplog):
     """What is written here is loaded by stock; what stock wrote is loaded, with a warning."""
 
     def state_after_updates(updates: int) -> dict[str, Any]:

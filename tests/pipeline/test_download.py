@@ -48,9 +48,7 @@ MEMBERS = ("training/a b.de", "training/a b.en", "other/c.fr")
 ARCHIVE = packed("x.tgz", {name: random.Random(name).randbytes(3000) for name in MEMBERS})
 
 
-def test_the_sum_of_what_nobody_knows_is_printed_and_nothing_is_downloaded_twice(
-    server: Server, cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_sum_of_what_nobody_knows_is_printed_and_nothing_is_downloaded_twice(server, cache, capsys):
     assert download("x.tgz", f"{server.url}/whole/x.tgz") == 0
     assert (cache / "x.tgz").read_bytes() == ARCHIVE
     assert f"{hashlib.sha256(ARCHIVE).hexdigest()}  x.tgz" in capsys.readouterr().out
@@ -60,9 +58,7 @@ def test_the_sum_of_what_nobody_knows_is_printed_and_nothing_is_downloaded_twice
     assert "kept" in capsys.readouterr().out
 
 
-def test_a_known_sum_is_checked(
-    server: Server, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_known_sum_is_checked(server, cache, tmp_path, capsys):
     for kind in ("md5", "sha1", "sha256"):
         pin(tmp_path, ARCHIVE, kind)
         assert download("x.tgz", f"{server.url}/whole/x.tgz") == 0
@@ -77,9 +73,7 @@ def test_a_known_sum_is_checked(
     assert not (cache / "x.tgz").exists()
 
 
-def test_mirrors_are_tried_in_turn(
-    server: Server, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mirrors_take_turns(server: Server, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pin(tmp_path, ARCHIVE)
     assert download("x.tgz", *(f"{server.url}/{kind}/x.tgz" for kind in ("gone", "page", "moved"))) == 0
     assert (cache / "x.tgz").read_bytes() == ARCHIVE
@@ -119,9 +113,7 @@ def test_a_part_outlives_mirrors_that_are_gone(server: Server, cache: Path) -> N
     assert (cache / "x.tgz.part").read_bytes() == ARCHIVE[:500]
 
 
-def test_a_copy_of_ones_own_is_checked_left_where_it_is_and_needs_no_network(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_copy_of_ones_own_is_checked_left_where_it_is_and_needs_no_network(cache, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ARCHIVE_DIR", str(tmp_path / "own"))
     urls = ("http://127.0.0.1:9/x.tgz", "http://two/x.tgz")
     assert download("x.tgz", *urls) == 2
@@ -139,9 +131,7 @@ def test_a_copy_of_ones_own_is_checked_left_where_it_is_and_needs_no_network(
     assert list(cache.iterdir()) == []
 
 
-def test_a_misspelt_file_of_sums_is_no_file_without_sums(
-    server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_misspelt_file_of_sums_is_no_file_without_sums(server, cache, monkeypatch, capsys):
     monkeypatch.setenv("CHECKSUMS", f"{cache}/cheksums")
     assert (download("x.tgz", f"{server.url}/whole/x.tgz"), server.asked) == (2, [])
     line = f"error: {cache}/cheksums: cannot be read; CHECKSUMS names the file of known checksums\n"
@@ -164,9 +154,7 @@ def test_a_full_disk_is_one_line(server: Server, cache: Path, capsys: pytest.Cap
     assert capsys.readouterr().err == f"error: {cache}/x.tgz.part: cannot be written; is the disk full?\n"
 
 
-def test_nothing_is_downloaded_through_a_link(
-    server: Server, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_downloaded_through_a_link(server, cache, tmp_path, capsys):
     (tmp_path / "secret").write_text("mine")
     (cache / "x.tgz.part").symlink_to(tmp_path / "secret")
     assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2

@@ -227,13 +227,11 @@ def translated(number: int, reference: str, translation: str) -> Translated:
     return Translated(number, "ein Haus", reference, hypothesis, translation, translation)
 
 
-def written(
-    place: Path, monkeypatch: pytest.MonkeyPatch, lines: list[Translated], count: int, *tokenised: str
-) -> list[list[str]]:
+def written(place: Path, patch: pytest.MonkeyPatch, lines: list[Translated], count: int, *cut: str) -> list[list[str]]:
     """What is written of translations: their text, and the references in tokens."""
-    tokens = write(place / "test.tok.en", tokenised) if tokenised else None
+    tokens = write(place / "test.tok.en", cut) if cut else None
     plan, test_set = plan_of("translation", place), TestSet("test", "test", tokenised=tokens)
-    monkeypatch.setattr(inference, "translate", lambda plan, test_set, model: lines)
+    patch.setattr(inference, "translate", lambda plan, test_set, model: lines)
     evaluate._write_translations(plan, test_set, place / "averaged.pt", count, place / "hypotheses.tok")
     return [evaluate._read(place / name) for name in ("hypotheses.tok", "references.tok")]
 

@@ -1,9 +1,5 @@
 """What the user sees of a training while it runs: a line now and then, validations, warnings."""
 
-from pathlib import Path
-
-import pytest
-
 from fairseq_plugins.tools.pipeline import progress as module
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
 from fairseq_plugins.tools.pipeline.progress import Progress, status
@@ -24,9 +20,7 @@ validation after 40 updates: 3.50 bits/token, BLEU 21.30
 LATER = "40/100 updates, train loss 4.25, valid 3.50 bits/token, 1,200 tokens/s, ETA 0:02:00"
 
 
-def test_lines_are_printed_now_and_then_and_not_of_an_earlier_attempt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_are_printed_now_and_then_and_not_of_an_earlier_attempt(tmp_path, monkeypatch, capsys):
     clock = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     log, earlier = tmp_path / "train.log", SECOND.replace("21.3", "1.0")

@@ -300,9 +300,7 @@ def test_a_directory_whose_name_is_not_utf8_is_a_line(runs, tmp_path, capsys):
     assert r"runs/caf\udce9" in capsys.readouterr().err
 
 
-def test_what_a_run_says_of_itself_is_no_command(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_run_says_is_no_command(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     devices = {"devices": ["=HYPERLINK(1)", "\x1b[2J<script>alert(1)</script>"]}
     for name in ("a", "b"):
         path = write_run(runs / name, record=devices, finished={}, config=f"x/{name}", valid={100: 4.0})

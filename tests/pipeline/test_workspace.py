@@ -83,9 +83,7 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
     assert "(was train.de=c)" in refused(workspace.remember, [("train.de", "a"), ("train.en", "b")])
 
 
-def test_a_stage_that_was_stopped_is_made_again_and_a_whole_one_is_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stopped_stage_is_made_again_and_a_whole_one_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workspace, target = Workspace(tmp_path), tmp_path / "below" / "target"
 
     def stopped(partial: Path) -> None:

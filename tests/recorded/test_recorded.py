@@ -71,9 +71,8 @@ def test_old_checkpoints_give_the_same_outputs(name: str) -> None:
         assert translations == [row.pop(0) for row in recorded]
         assert len(set(translations)) > 1, "it translates everything alike, which says nothing"
     for row, before in zip(found, recorded, strict=True):
-        assert [float(score) for score in row] == pytest.approx(
-            [float(score) for score in before], rel=SCORE, abs=SCORE
-        )
+        expected = [float(score) for score in before]
+        assert [float(score) for score in row] == pytest.approx(expected, rel=SCORE, abs=SCORE)
 
 
 LAUNCHES = {

@@ -70,9 +70,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int) -> tuple
     return trainings, CompareOptions(parallel=wanted)
 
 
-def test_as_many_trainings_at_a_time_as_are_wanted_each_on_a_gpu_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_as_many_trainings_at_a_time_as_are_wanted_each_on_a_gpu_of_its_own(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(compare, "visible_gpus", lambda: ["4", "7"])
     trainings, options = steps(tmp_path, monkeypatch, 2)
     train_all(trainings, options)
@@ -119,9 +117,7 @@ def test_each_training_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == [shares for *_, shares in SHARES]
 
 
-def test_what_fails_ends_all_with_its_code_but_a_training_that_has_diverged_is_not_evaluated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_fails_ends_all_with_its_code_but_a_diverged_training_is_not_evaluated(tmp_path, monkeypatch, capfd):
     trainings, options = steps(tmp_path, monkeypatch, 1)
     # A bug has the same exit code as a divergence, and leaves no result.
     for step, code in (("evaluate", "2"), ("run", "2"), ("run", "1")):

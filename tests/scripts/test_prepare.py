@@ -123,9 +123,7 @@ def test_rare_subwords_are_in_no_training_text(prepared: Path) -> None:
     assert all(int(known[token]) >= 3 for token in merged)
 
 
-def test_a_finished_directory_stays_and_other_text_or_settings_are_refused(
-    prepared: Path, text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_directory_stays_and_other_text_or_settings_are_refused(prepared, text, capsys):
     before = contents(prepared)
     description = {"tokeniser": "moses", "subwords": "subword_nmt", "lower_case": False, "truecased": False}
     assert json.loads(before["text.json"]) == {**description, "changed": {"valid": ["punctuation"]}}
@@ -150,9 +148,7 @@ def test_a_finished_directory_stays_and_other_text_or_settings_are_refused(
 
 
 @pytest.mark.usefixtures("binarised")
-def test_text_that_comes_in_subwords_gets_its_tokens_and_keeps_its_subwords(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_text_in_subwords_gets_tokens_and_keeps_subwords(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for kind, mark, cut, subwords in (
         ("bpe", "@@ ", "ei@@ ns , zw@@ ei", "subword_nmt"),
         ("sentencepiece", "▁", "▁ei ns ▁, ▁zw ei", "sentencepiece"),
@@ -207,9 +203,7 @@ def test_settings_choose_the_stages(text: Path, tmp_path: Path, binarised: list[
 
 
 @pytest.mark.usefixtures("binarised")
-def test_bad_text_is_one_line_and_mended_it_may_go_to_the_same_directory(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_text_is_one_line_and_mended_it_may_go_to_the_same_directory(text, tmp_path, capsys):
     bad, words = tmp_path / "bad", [tmp_path / "out", "--train", tmp_path / "bad", "--valid", text / "first"]
     write(bad, ["a", "b"], ["a"])
     assert prepare(*words) == 2
@@ -267,9 +261,7 @@ def test_the_settings_of_earlier_releases_are_these_settings(splits: Path, tmp_p
         assert f"{name}={digits}" in lines(splits / "out" / SETTINGS)
 
 
-def test_a_directory_made_with_other_settings_is_refused_before_anything_is_downloaded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_settings_are_refused_before_any_download(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     remembered = Settings(size=3, workers=1).remembered(None).items()
     Workspace(tmp_path).remember([*remembered, ("train.de", "1"), ("CODES", "2")])
     changes = ((), ("--valid", "every-23rd"), ("--types", "5"))

@@ -178,9 +178,7 @@ def test_wmt18_says_what_it_needs(here: Path) -> None:
     assert refused == f"{archive}: line 2 has 1 columns, not 2"
 
 
-def test_texts_of_two_pairs_do_not_share_a_directory(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_texts_of_two_pairs_do_not_share_a_directory(here, monkeypatch, capsys):
     write(here, archives.newstest("2015", {"en": ["There."], "de": ["Dort."]}))
     for name, value in settings(here).items():
         monkeypatch.setenv(name, value)

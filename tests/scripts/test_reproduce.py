@@ -141,9 +141,7 @@ def test_table_4_of_dsinit_validates_the_runs_of_the_place_that_is_given(tmp_pat
     assert f" --out {usual} --data {usual}/data\n" in completed(script, **settings)
 
 
-def test_without_a_checkout_the_text_must_be_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_checkout_the_text_must_be_there(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(reproduce, "checkout", lambda: None)
     command = ["reproduce", "Admin", "Table 2", "admin_6e6d", "--out", str(tmp_path / "out"), "--data"]
     command += [str(tmp_path / "data"), "--dry-run"]

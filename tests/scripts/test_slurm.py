@@ -40,9 +40,7 @@ def call(environment: dict[str, str], *arguments: str, cwd: Path) -> subprocess.
 ARGUMENTS = ("configs/a b.yaml", "data", "run", "common.seed=2")
 
 
-def test_each_machine_is_told_its_place_and_its_port_and_its_code_is_ours(
-    slurm: dict[str, str], tmp_path: Path
-) -> None:
+def test_each_machine_is_told_its_place_and_port_and_its_code_is_ours(slurm: dict[str, str], tmp_path: Path) -> None:
     done = call(slurm, *ARGUMENTS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said, *machines = done.stdout.splitlines()

@@ -57,9 +57,7 @@ def train_here(request: Request) -> Path:
 
 
 @pytest.mark.slow
-def test_a_run_has_the_weights_of_its_plan_and_the_files_that_other_commands_read(
-    prepared: Path, tmp_path: Path
-) -> None:
+def test_a_run_has_the_weights_of_its_plan_and_the_files_that_commands_read(prepared: Path, tmp_path: Path) -> None:
     """What is killed, torn or interrupted is in ``tests/faults``."""
     run = tmp_path / "run 1"
     words = map(str, (ADMIN, prepared, run, *TINY, *LENGTH))

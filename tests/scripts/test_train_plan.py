@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -39,7 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def planned(
-    data: Path, run: Path, *changes: str, machine: Machine = CPU, config: Path = ADMIN, **asked: object
+    data: Path, run: Path, *changes: str, machine: Machine = CPU, config: Path = ADMIN, **asked: Any
 ) -> LaunchPlan:
     return make_plan(Request(config, data, run, changes, **asked), machine)  # type: ignore[arg-type]
 
@@ -218,9 +219,7 @@ def test_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
         ("common.seed=1", 2, None, "no CUDA graphs: --ddp-backend pytorch_ddp (legacy_ddp works)"),
     ],
 )
-def test_graphs_where_nothing_forbids_them(
-    change: str, gpus: int, before: dict[str, bool] | None, line: str, data: Path, tmp_path: Path
-) -> None:
+def test_graphs_where_nothing_forbids_them(change, gpus, before, line, data, tmp_path):
     """The batches are those of every machine, and a run keeps what it began with."""
     if before is not None:
         write(tmp_path / "run.json", [json.dumps({"configuration": {}, **before})])
@@ -433,9 +432,7 @@ def test_a_finished_run_goes_on_if_it_is_made_longer(data: Path, tmp_path: Path)
     assert "with other settings" in refused(begun, request)
 
 
-def test_a_run_is_made_longer_neither_without_checkpoints_nor_with_what_was_made_of_it(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_run_grows_neither_without_checkpoints_nor_with_what_was_made_of_it(data: Path, tmp_path: Path) -> None:
     """The next evaluation would refuse the scores after hours, and a package would hold the old weights."""
     run = tmp_path / "run"
     longer = replace(finished_run(data, run), changes=["optimization.max_update=1300"])
@@ -479,9 +476,7 @@ def test_a_diverged_run_does_not_go_on(data: Path, tmp_path: Path) -> None:
     assert begun(longer).ending.exit_code == 1
 
 
-def test_a_dry_run_makes_nothing_and_a_mistake_is_one_line_for_each_problem(
-    data: Path, tmp_path: Path, fairseq_deep: Command
-) -> None:
+def test_a_dry_run_makes_nothing_and_each_mistake_is_a_line(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
     """The plan is made in a fork; its errors reach this process unchanged."""
     words = ("run", "multi30k_de_en/admin_3e3d", str(data), str(tmp_path / "run"))
     ended = fairseq_deep(*words, "--dry-run")

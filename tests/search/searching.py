@@ -56,7 +56,7 @@ def outspoken(case: str = "post_ln", seed: int = 1) -> BaseFairseqModel:
     return model
 
 
-def log_probability(hypothesis: Hypothesis) -> float:
+def log_prob(hypothesis: Hypothesis) -> float:
     return float(hypothesis["positional_scores"].double().sum())
 
 

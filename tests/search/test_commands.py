@@ -14,9 +14,7 @@ from tests.refusals import line_of
 
 
 @pytest.mark.parametrize(("arch", "value"), [("transformer", math.nan), ("admin_transformer", 3e38)])
-def test_a_model_that_computes_no_numbers_is_one_line(
-    arch: str, value: float, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_computes_no_numbers_is_one_line(arch, value, toy_data, tmp_path, monkeypatch):
     """fairseq says ``AssertionError: 5 < 5``."""
     monkeypatch.setenv(NON_FINITE_ALLOWED, "1")
     path = toy.train_toy(toy_data, tmp_path, "--max-update", "1", "--no-epoch-checkpoints", arch=arch)
@@ -40,19 +38,14 @@ def test_bleu_while_training(toy_data: Path, tmp_path: Path, caplog: pytest.LogC
 
 def test_a_training_may_carry_the_search_of_its_evaluation(toy_data: Path, tmp_path: Path) -> None:
     """In a YAML file; but that of its own validation must be legal."""
-    for validation, message in (
-        (
-            ("--eval-bleu", "--eval-bleu-args", '{"beem": 2}'),
-            "eval_bleu_args 'beem' (did you mean 'beam'?); legal values:",
-        ),
-        (
-            ("--eval-bleu", "--eval-bleu-args", "{beam: 2}"),
-            "take JSON such as '{\"beam\": 4}': Expecting property name",
-        ),
-        (("--eval-bleu", "--eval-bleu-args", "[2]"), "take JSON such as '{\"beam\": 4}': "),
-        (("--eval-bleu", "--eval-bleu-args", '{"max_len_b": 9, "lenpen_form": "gnmt"}'), ""),
-        ((), ""),
+    for given, message in (
+        ('{"beem": 2}', "eval_bleu_args 'beem' (did you mean 'beam'?); legal values:"),
+        ("{beam: 2}", "take JSON such as '{\"beam\": 4}': Expecting property name"),
+        ("[2]", "take JSON such as '{\"beam\": 4}': "),
+        ('{"max_len_b": 9, "lenpen_form": "gnmt"}', ""),
+        ("", ""),
     ):
+        validation = ["--eval-bleu", "--eval-bleu-args", given] if given else []
         config = toy.parse_training(toy_data, tmp_path, "--max-update", "1", *validation)
         config.generation.lenpen_form = "gnmt"
         if message:

@@ -24,7 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "length penalty": {"lenpen": 0.6},
     "penalty of GNMT's form": {"lenpen": 0.6, "lenpen_form": "gnmt"},
     "unnormalised": {"unnormalized": True},
-    "no repeated bigram": {"no_repeat_ngram_size": 2},
+    "no bigram twice": {"no_repeat_ngram_size": 2},
     "long": {"min_len": 6},
     "short": {"max_len_a": 0.5, "max_len_b": 1},
     "unknown words": {"unkpen": -3.0},

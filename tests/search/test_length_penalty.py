@@ -7,7 +7,7 @@ import torch
 
 from fairseq_plugins.search.length_penalty import gnmt_length_penalty
 from tests import models
-from tests.search.searching import gnmt, log_probability, outspoken, scores, search, stock_search, words
+from tests.search.searching import gnmt, log_prob, outspoken, scores, search, stock_search, words
 from tests.search.test_lean import SETTINGS
 
 FORM: dict[str, Any] = {"lenpen_form": "gnmt"}
@@ -28,17 +28,7 @@ def test_equation_14() -> None:
         assert gnmt_length_penalty(length, alpha) == pytest.approx(value, rel=1e-7)
 
 
-COMMON = (
-    "beam",
-    "greedy",
-    "wide",
-    "no repeated bigram",
-    "temperature",
-    "unknown words",
-    "short",
-    "diverse",
-    "siblings",
-)
+COMMON = ("beam", "greedy", "wide", "no bigram twice", "temperature", "unknown words", "short", "diverse", "siblings")
 SEARCHES: dict[str, dict[str, Any]] = {
     **{name: SETTINGS[name] for name in COMMON},
     "alignment": {"print_alignment": "hard"},
@@ -53,7 +43,7 @@ def assert_scored_by_equation_14(found: list[list[dict[str, Any]]], alpha: float
         assert ranked
         for one in ranked:
             assert one["tokens"][-1] == END
-            expected = log_probability(one) / gnmt(len(one["tokens"]), alpha)
+            expected = log_prob(one) / gnmt(len(one["tokens"]), alpha)
             assert float(one["score"]) == pytest.approx(expected, rel=1e-5)
         assert scores(ranked) == sorted(scores(ranked), reverse=True)
 

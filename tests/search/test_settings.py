@@ -19,17 +19,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.search.beam import LeanSearch
 from tests import models
 from tests.refusals import refused
-from tests.search.searching import (
-    gnmt,
-    log_probability,
-    outspoken,
-    sample_of,
-    scores,
-    search,
-    settings,
-    stock_search,
-    words,
-)
+from tests.search.searching import gnmt, log_prob, outspoken, sample_of, scores, search, settings, stock_search, words
 
 NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
     "not said": {},
@@ -90,8 +80,8 @@ def test_a_reference_is_scored_by_equation_14(members: int) -> None:
         assert torch.equal(mine["tokens"], target[target.ne(models.dictionary().pad())])
         assert torch.equal(mine["positional_scores"], theirs["positional_scores"])
         length = len(mine["tokens"])
-        assert float(mine["score"]) == pytest.approx(log_probability(mine) / gnmt(length, 0.6), rel=1e-5)
-        assert float(theirs["score"]) == pytest.approx(log_probability(theirs) / length, rel=1e-5)
+        assert float(mine["score"]) == pytest.approx(log_prob(mine) / gnmt(length, 0.6), rel=1e-5)
+        assert float(theirs["score"]) == pytest.approx(log_prob(theirs) / length, rel=1e-5)
         lengths.add(length)
     assert len(lengths) > 1
 
@@ -142,7 +132,7 @@ def test_allowed_words_still_bind_the_search() -> None:
     )
     for (one,) in generator.generate([], sample_of(models.batch())):
         assert set(one["tokens"].tolist()) == set(allowed)
-        assert float(one["score"]) == pytest.approx(log_probability(one) / gnmt(len(one["tokens"]), 1.0), rel=1e-5)
+        assert float(one["score"]) == pytest.approx(log_prob(one) / gnmt(len(one["tokens"]), 1.0), rel=1e-5)
 
 
 # Flags and configurations

@@ -46,9 +46,7 @@ def test_every_kind_is_unpacked_whole_or_in_part(tmp_path: Path, name: str) -> N
 
 @given(st.data())
 @COMPRESSED
-def test_a_truncated_archive_is_noticed_wherever_it_ends(
-    tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
-) -> None:
+def test_every_cut_archive_is_noticed(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
     path = archive(tmp_path_factory.mktemp("truncated"), name)
     content = path.read_bytes()
     path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
@@ -119,9 +117,7 @@ def test_nothing_is_written_outside(tmp_path: Path) -> None:
 
 
 @COMPRESSED
-def test_a_full_disk_is_one_line_and_leaves_nothing(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, name, monkeypatch, capsys):
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 

@@ -33,9 +33,7 @@ def make(kind: type[torch.optim.Optimizer], start: list[Tensor], **flags: Any) -
 
 
 @given(**SETTINGS, dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
-def test_weights_and_state_are_those_of_fairseq(
-    shapes: list[list[int]], dtype: torch.dtype, seed: int, **values: Any
-) -> None:
+def test_weights_and_state_are_fairseqs(shapes: list[list[int]], dtype: torch.dtype, seed: int, **values: Any) -> None:
     """With lengths that no vector register divides, a tensor without a gradient at times, and a state handed over."""
     draw = torch.Generator().manual_seed(seed)
     start = [torch.randn(shape, generator=draw).to(dtype) for shape in shapes]
@@ -99,18 +97,15 @@ def assert_one_update_is_the_same(stock: StockAdam, own: FusedAdam, tolerance: f
     size=st.sampled_from([1e-6, 1e-3, 1.0]),
     precision=st.sampled_from([(torch.float32, TOLERANCE), (torch.float64, 1e-13)]),
 )
-def test_each_update_is_that_of_fairseq(
-    shapes: list[list[int]], size: float, precision: tuple[torch.dtype, float], seed: int, **values: Any
-) -> None:
+def test_each_update_is_that_of_fairseq(shapes, size, precision, seed, **values):
     """With gradients as small as eps, where its place matters, and a tensor without a gradient at times."""
     dtype, tolerance = precision
     draw = torch.Generator().manual_seed(seed)
     start = [torch.randn(shape, generator=draw, dtype=dtype) for shape in shapes]
     stock, own = (make(kind, start, **values) for kind in (StockAdam, FusedAdam))
     for update in range(4):
-        for number, (one, other) in enumerate(
-            zip(stock.param_groups[0]["params"], own.param_groups[0]["params"], strict=True)
-        ):
+        pairs = zip(*(optimizer.param_groups[0]["params"] for optimizer in (stock, own)), strict=True)
+        for number, (one, other) in enumerate(pairs):
             other.data.copy_(one.data)  # so that the rounding of this update is all that is seen
             one.grad = None if number == update else size * torch.randn(one.shape, generator=draw, dtype=dtype)
             other.grad = None if one.grad is None else one.grad.clone()

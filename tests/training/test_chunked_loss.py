@@ -203,9 +203,7 @@ BACKENDS = {
 
 
 @pytest.mark.parametrize("backend", slow_but(("find unused",), BACKENDS))
-def test_two_processes_make_the_stock_updates(
-    backend: str, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_make_the_stock_updates(backend, toy_data, tmp_path, monkeypatch):
     processes.fork_ranks(monkeypatch)
     found = {}
     for prefix, updates in (("", 1), ("", 4), ("chunked_", 4)):

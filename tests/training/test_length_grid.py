@@ -42,17 +42,13 @@ def pairs(lengths: Sequence[tuple[int, int]]) -> LanguagePairDataset:
     return LanguagePairDataset(source, source.sizes, words, target, target.sizes, words)
 
 
-def iterator(
-    data: Any, ratio: float | None = 1.3, rank: int = 0, ranks: int = 1, **settings: Any
-) -> EpochBatchIterator:
+def iterator(data: Any, ratio: float | None = 1.3, rank: int = 0, ranks: int = 1, **given: Any) -> EpochBatchIterator:
     """What a training iterates over, with these settings of its data."""
-    task, graphs = FairseqTask(SimpleNamespace()), settings.pop("graphs", False)
+    task, graphs = FairseqTask(SimpleNamespace()), given.pop("graphs", False)
     task.datasets["train"] = data
-    given = {"max_tokens": 200, "batch_size": None, "required_batch_size_multiple": 8, **settings}
-    others = {"num_workers": 0, "data_buffer_size": 0, "grouped_shuffling": False, "update_epoch_batch_itr": False}
-    dataset = SimpleNamespace(
-        train_subset="train", length_grid=ratio, update_ordered_indices_seed=False, **given, **others
-    )
+    given = {"max_tokens": 200, "batch_size": None, "required_batch_size_multiple": 8, "length_grid": ratio} | given
+    more = {"num_workers": 0, "data_buffer_size": 0, "grouped_shuffling": False, "update_epoch_batch_itr": False}
+    dataset = SimpleNamespace(train_subset="train", update_ordered_indices_seed=False, **given, **more)
     trainer: Any = SimpleNamespace(
         cfg=SimpleNamespace(
             dataset=dataset,
@@ -86,9 +82,7 @@ def test_the_grid_grows_by_its_ratio_and_ends_at_the_limit() -> None:
 
 @given(lengths=LENGTHS, max_tokens=st.integers(40, 400), batch_size=st.none() | st.integers(1, 30))
 @example(lengths=[(25, 25)] * 16 + [(40, 40)], max_tokens=200, batch_size=None)
-def test_every_sentence_once_within_max_tokens_and_on_the_grid(
-    lengths: list[tuple[int, int]], max_tokens: int, batch_size: int | None
-) -> None:
+def test_every_sentence_once_within_max_tokens_and_on_the_grid(lengths, max_tokens, batch_size):
     data = pairs(lengths)
     made = iterator(data, max_tokens=max_tokens, batch_size=batch_size)
     values = {side: set(grid(1.3, max(column)).tolist()) for side, column in enumerate(zip(*lengths, strict=True))}
@@ -100,25 +94,19 @@ def test_every_sentence_once_within_max_tokens_and_on_the_grid(
         assert len(batch["id"]) <= (batch_size or len(data))
         assert all(length in values[side] for side, (_, length) in enumerate(shapes))
     assert sorted(sum(seen(batches), [])) == list(range(len(data)))
-    assert seen(iterator(pairs(lengths), max_tokens=max_tokens, batch_size=batch_size).next_epoch_itr()) == seen(
-        batches
-    )
+    again = iterator(pairs(lengths), max_tokens=max_tokens, batch_size=batch_size)
+    assert seen(again.next_epoch_itr()) == seen(batches)
     # What fairseq leaves out is left out: a sentence that is longer than the model allows.
     longer = pairs([*lengths, (65, 3), (3, 65)])
     assert sorted(sum(seen(iterator(longer).next_epoch_itr()), [])) == list(range(len(data)))
 
 
 @pytest.mark.parametrize(("graphs", "ratio"), [(True, 1.15), (False, 1)])
-def test_the_default_is_a_grid_where_graphs_take_effect(
-    graphs: bool, ratio: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_is_a_grid_where_graphs_work(graphs: bool, ratio: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(length_grid, "in_the_way", lambda trainer: [] if graphs else ["a reason"])
     lengths = [(length, length % 7 + 3) for length in range(3, 60)]
     default, stated = (
-        [
-            batch["net_input"]["src_tokens"].shape
-            for batch in iterator(pairs(lengths), each, graphs=True).next_epoch_itr()
-        ]
+        [b["net_input"]["src_tokens"].shape for b in iterator(pairs(lengths), each, graphs=True).next_epoch_itr()]
         for each in (None, ratio)
     )
     assert default == stated
@@ -172,9 +160,7 @@ def test_pads_of_the_grid_do_not_change_the_loss() -> None:
     draw = np.random.default_rng(1)
     data = pairs([tuple(pair) for pair in draw.integers(2, 40, (60, 2)).tolist()])
     batches = iterator(data, 1.5).frozen_batches
-    on_grid, stock = (
-        [made.collater([data[i] for i in batch]) for batch in batches] for made in (OnGrid(data, 1.5, 64), data)
-    )
+    on_grid, stock = ([d.collater([data[i] for i in ids]) for ids in batches] for d in (OnGrid(data, 1.5, 64), data))
     assert sum(grid["target"].numel() for grid in on_grid) > 1.05 * sum(batch["target"].numel() for batch in stock)
     assert [batch["ntokens"] for batch in on_grid] == [batch["ntokens"] for batch in stock]
     model, task = models.trained("admin_matt"), models.task()
@@ -208,9 +194,7 @@ def shape_of(sample: Any) -> tuple[int, ...]:
     return tuple(sample["net_input"]["src_tokens"].shape)
 
 
-def test_a_training_is_on_the_grid_and_its_validation_is_not(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_training_is_on_the_grid(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained, validated = (watched(monkeypatch, step, shape_of) for step in ("train_step", "valid_step"))
     flags = "--max-epoch 2 --curriculum 1 --update-freq 2 --no-save --valid-subset train,valid".split()
     toy.train_toy(toy_data, tmp_path, *flags, "--length-grid", "2", validate=True)
@@ -239,9 +223,7 @@ def test_what_is_refused(toy_data: Path, tmp_path: Path) -> None:
     assert refused(iterator, BaseWrapperDataset(pairs([(2, 3)]))) == expected
 
 
-def test_an_upsampled_corpus_is_seen_as_often_as_it_is_to_be(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upsampled_corpus_is_seen_as_often_as_it_is_to_be(toy_data, tmp_path, monkeypatch):
     data = tmp_path / "data-bin"
     data.mkdir()
     for file in toy_data.iterdir():

@@ -106,18 +106,14 @@ def test_the_log_has_the_mean_over_sentences_in_bits_and_the_perplexity_over_wor
     assert values["accuracy"] == pytest.approx(100 * right / words.sum().item(), abs=1e-3)
 
 
-def test_two_processes_and_two_batches_of_one_make_the_same_updates(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_are_two_batches_of_one(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     processes.fork_ranks(monkeypatch)
     flags = (*BY_SENTENCE, "--dropout", "0", "--no-epoch-checkpoints", "--max-update", "3", "--optimizer", "sgd")
     two = toy.parse_training(toy_data, tmp_path / "two", *flags, "--distributed-world-size", "2")
     distributed_utils.call_main(two, train.main)
     toy.train_toy(toy_data, tmp_path / "one", *flags, "--update-freq", "2")
     toy.train_toy(toy_data, tmp_path / "by_word", *flags, "--update-freq", "2", "--criterion", BY_WORD)
-    found, expected, by_word = (
-        toy.weights_of(tmp_path / name / "checkpoint_last.pt") for name in ("two", "one", "by_word")
-    )
-    for name, value in expected.items():
+    found, wanted, words = (toy.weights_of(tmp_path / run / "checkpoint_last.pt") for run in ("two", "one", "by_word"))
+    for name, value in wanted.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
-    assert any(not torch.allclose(value, by_word[name], rtol=1e-4, atol=1e-6) for name, value in expected.items())
+    assert any(not torch.allclose(value, words[name], rtol=1e-4, atol=1e-6) for name, value in wanted.items())

@@ -76,9 +76,7 @@ def test_layers_that_are_computed_again_have_the_same_precision(case: str) -> No
     assert any("_scaled_dot_product_attention_math" in name for name in more)
 
 
-def test_a_gradient_that_is_not_finite_ends_the_training(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gradient_that_is_not_finite_ends_the_training(toy_data, tmp_path, monkeypatch):
     """As in float32: there is no scale that could be lowered."""
     monkeypatch.setattr(torch.nn.LayerNorm, "forward", lambda self, x: x * float("inf"))
     with pytest.raises(Diverged):
@@ -114,9 +112,7 @@ def test_a_cpu_with_instructions_for_bfloat16_is_known_by_its_flags(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("flag", "emulated"), [("amp", True), ("bf16", True), ("amp", False)])
-def test_the_first_line_says_what_emulation_costs(
-    flag: str, emulated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_first_line_says_what_emulation_costs(flag, emulated, tmp_path, monkeypatch, caplog):
     """Before the data is looked for, which are not there."""
     monkeypatch.setattr(mixed_precision, "has_bf16", lambda: not emulated)
     flags = f"--{flag} --arch transformer --cpu --optimizer adam --max-tokens 9"

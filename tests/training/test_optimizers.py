@@ -14,6 +14,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import nn
 
 from fairseq_plugins.training import adam_base
+from fairseq_plugins.training.adam_base import MomentOptimizer
 from fairseq_plugins.training.fast_adam import Adam, FusedAdam
 from fairseq_plugins.training.lamb import Lamb
 from fairseq_plugins.training.radam import RAdam
@@ -23,16 +24,14 @@ from tests.faults.exact import differences
 from tests.refusals import refused
 from tests.training.optimizing import LR, built, updates
 
-KINDS: list[type[adam_base.MomentOptimizer]] = [RAdam, Lamb, Adam, FusedAdam]
+KINDS: list[type[MomentOptimizer]] = [RAdam, Lamb, Adam, FusedAdam]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_kind
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("size", "scale"), [(5, 1.0), (70_000, 100.0)])
-def test_half_precision_is_updated_in_float32(
-    kind: type[adam_base.MomentOptimizer], dtype: torch.dtype, size: int, scale: float
-) -> None:
+def test_half_precision_is_updated_in_float32(kind, dtype, size, scale):
     """The moments are those of float32, and weights are rounded once an update.
 
     The norm of 70,000 hundreds, 26,457, has a square that float16 cannot hold.
@@ -57,7 +56,7 @@ def test_half_precision_is_updated_in_float32(
 
 
 @every_kind
-def test_small_chunks_change_nothing(kind: type[adam_base.MomentOptimizer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_chunks_change_nothing(kind: type[MomentOptimizer], monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for chunk in (kind.chunk_on_cpu, 8):
         monkeypatch.setattr(kind, "chunk_on_cpu", chunk)
@@ -75,7 +74,7 @@ def test_small_chunks_change_nothing(kind: type[adam_base.MomentOptimizer], monk
 
 
 @every_kind
-def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: type[adam_base.MomentOptimizer]) -> None:
+def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: type[MomentOptimizer]) -> None:
     first, late = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
     optimizer = kind([first, late], lr=LR, weight_decay=0.5)
     for update in range(8):
@@ -87,7 +86,7 @@ def test_a_parameter_without_a_gradient_stays_and_counts_its_own_updates(kind: t
 
 
 @every_kind
-def test_gradients_that_are_kept_are_not_read_from_the_parameters(kind: type[adam_base.MomentOptimizer]) -> None:
+def test_gradients_that_are_kept_are_not_read_from_the_parameters(kind: type[MomentOptimizer]) -> None:
     weight = nn.Parameter(torch.ones(3))
     optimizer = kind([weight], lr=LR)
     optimizer.kept = [torch.ones(3)]
@@ -95,7 +94,7 @@ def test_gradients_that_are_kept_are_not_read_from_the_parameters(kind: type[ada
     assert bool((optimizer.state[weight]["exp_avg"] > 0).all())
 
 
-def replaced_one_after_the_other(kind: type[adam_base.MomentOptimizer]) -> Any:
+def replaced_one_after_the_other(kind: type[MomentOptimizer]) -> Any:
     """Weights and state after updates between which whatever an update reads is replaced."""
     torch.manual_seed(3)
     params = [nn.Parameter(torch.randn(size)) for size in (4, 5, 6)]
@@ -126,9 +125,7 @@ def replaced_one_after_the_other(kind: type[adam_base.MomentOptimizer]) -> Any:
 
 
 @every_kind
-def test_what_is_replaced_between_updates_counts(
-    kind: type[adam_base.MomentOptimizer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_replaced_between_updates_counts(kind: type[MomentOptimizer], monkeypatch: pytest.MonkeyPatch) -> None:
     kept = replaced_one_after_the_other(kind)
     monkeypatch.setattr(adam_base, "same", lambda *_: False)  # arranges the parameters anew for each update
     assert differences(kept, replaced_one_after_the_other(kind)) == []

@@ -5,7 +5,6 @@ What every optimizer promises is in ``test_optimizers.py``.
 
 import itertools
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +20,11 @@ from fairseq_plugins.training.radam import LEAST_BETA2, RAdam, step_factor
 from tests import models, toy
 from tests.training.optimizing import LR, built, gradients, updates
 
+Betas = tuple[float, float]
 BETAS = [(0.9, 0.98), (0.9, 0.99), (0.9, 0.995), (0.9, 0.999)]
 
 
-def rectified(
-    start: Tensor, grads: Sequence[Tensor], betas: tuple[float, float], eps: float = 1e-8, decay: float = 0.0
-) -> list[Tensor]:
+def rectified(start: Tensor, grads: list[Tensor], betas: Betas, eps: float = 1e-8, decay: float = 0.0) -> list[Tensor]:
     """The values after each update, in float64, from the sums that the moments stand for."""
     one, two = betas
     p, values = start.clone(), []
@@ -70,9 +68,7 @@ def test_no_step_ever_below_the_least_beta2() -> None:
         built("radam", adam_betas=(0.9, 0.6))
 
 
-def closed_form(
-    start: Tensor, grads: Sequence[Tensor], betas: tuple[float, float], eps: float, decay: float
-) -> list[np.ndarray]:
+def closed_form(start: Tensor, grads: list[Tensor], betas: Betas, eps: float, decay: float) -> list[np.ndarray]:
     """The values after each update, from the sums that the moments stand for; in NumPy."""
     one, two = betas
     g, x, values = np.array([grad.numpy() for grad in grads]), start.numpy().copy(), []

@@ -22,7 +22,7 @@ from fairseq_plugins.tools.translator.engines import CTranslate2Engine, SearchOp
 from fairseq_plugins.tools.translator.equivalence import LARGEST_DIFFERENCE
 from fairseq_plugins.tools.translator.fairseq_engine import FairseqEngine
 from tests.models import CASES, configuration, dictionary, task, trained
-from tests.representatives import for_each
+from tests.representatives import STRUCTURE, for_each
 
 EXPORTED = {"post_ln", "pre_ln", "deepnet", "admin", "rezero", "t_fixup", "fixup"}
 """Cases that must never be refused; the others are refused with a reason, or are the same."""
@@ -74,16 +74,7 @@ def largest_difference(model: Any, engine: CTranslate2Engine, longest: int = 12)
     return max(abs(a - b) / max(1.0, abs(a)) for a, b in pairs)
 
 
-@for_each(
-    "case",
-    sorted(CASES),
-    Axis.RESIDUAL,
-    Axis.NORM_POSITION,
-    Axis.ATTENTION,
-    Axis.LAYER_AGGREGATION,
-    Axis.SOLVER,
-    Axis.BIAS,
-)
+@for_each("case", sorted(CASES), *(axis for axis in STRUCTURE if axis is not Axis.NORM_TYPE))
 def test_a_case_is_the_same_in_ctranslate2_or_refused(case: str, tmp_path: Path) -> None:
     model = trained_with_options(case)
     problems = obstacles_to_export(model)

@@ -28,9 +28,7 @@ def run(deep: Command) -> Command:
     return partial(deep, "export")
 
 
-def test_a_package_gets_its_fastest_engine(
-    made: Made, package: Path, run: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fastest_engine_is_chosen(made: Made, package: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (made.data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()
     ours = Translator(package, beam=1).translate(lines)
     code, _, out = run(package)

@@ -39,9 +39,7 @@ from tests.translator.conftest import Made
         "--tokeniser none --subwords none --lower-case 1",
     ],
 )
-def test_a_raw_line_becomes_what_the_preparation_made_of_it(
-    settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_raw_line_becomes_what_was_prepared(settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The preparation's own text of the test set is what every line has to become."""
     toy.write_sentences(tmp_path / "raw")
     monkeypatch.setattr(commands, "run", lambda *words, **_: Path(words[words.index("--destdir") + 1]).mkdir())
@@ -76,9 +74,7 @@ def test_the_truecaser_and_apostrophes_are_steps(tmp_path: Path) -> None:
     assert form.encoder(tmp_path)("„So“.") == ['"', "So", '"', "."]
 
 
-def test_a_raw_line_that_becomes_other_tokens_is_told(
-    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_raw_line_of_other_tokens_is_told(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As where the text was given in tokens of other rules: here, with subwords of other merges."""
     data = Path(shutil.copytree(made.data, tmp_path / "data"))
     packaged(made.checkpoint, tmp_path / "same", "--data", data)
@@ -146,9 +142,7 @@ def test_a_run_is_packaged_with_its_average_else_its_newest_checkpoint(made: Mad
         (run / "averaged.pt").unlink(missing_ok=True)
 
 
-def test_the_end_of_a_run_is_what_it_has_recorded(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_end_of_a_run_is_what_it_recorded(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A training that stopped early is finished; an interrupted or diverged training is not."""
     diverged = '{"num_updates": 40, "epochs": 2, "outcome": "diverged", "reason": "loss 9.1"}'
     for written, doubt in (
@@ -184,9 +178,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     return line
 
 
-def test_force_overwrites_a_package_only(
-    made: Made, package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_force_overwrites_a_package_only(made, package, tmp_path, capsys, monkeypatch):
     shutil.copyfile(made.checkpoint, tmp_path / "model.pt")
     (package / "ctranslate2-int8").mkdir()
     before = sorted(tmp_path.rglob("*"))
@@ -275,9 +267,7 @@ def test_a_hostile_package_takes_neither_time_nor_a_trace(package: Path, made: M
         Translator(made.package, length_penalty=1e308)
 
 
-def test_what_is_missing_is_said_and_nothing_is_left(
-    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_missing_is_said_and_nothing_is_left(made, tmp_path, capsys):
     out = tmp_path / "out"
     data = Path(shutil.copytree(made.data, tmp_path / "data"))
     assert "the training data are unknown; give --data DIR" in refusal(capsys, made.checkpoint, out)

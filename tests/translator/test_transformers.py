@@ -179,9 +179,7 @@ def test_the_directory_translates_raw_text_and_has_a_card(package: Path, tmp_pat
     assert [line for line in printed.splitlines() if f"- {line}" in card.text] == printed.splitlines()[:3]
 
 
-def test_a_raw_text_gives_the_same_numbers_but_for_six_control_characters_and_a_code(
-    package: Path, tmp_path: Path, run: Command
-) -> None:
+def test_a_raw_text_gives_the_same_numbers_but_for_six_control_characters_and_a_code(package, tmp_path, run):
     assert run(package, tmp_path / "hub")[0] == 0
     tokeniser = AutoTokenizer.from_pretrained(tmp_path / "hub", local_files_only=True)
     encode, words = (
@@ -240,11 +238,9 @@ def test_moses_tokens_have_a_tokeniser_beside_the_model(name: str, tmp_path: Pat
     # Without the tokeniser beside it, M2M-100's own must not read the text either.
     package = packaged(place, types, "pre_ln" if name == "words" else "admin", types[::-1], **form)
     assert run(package, out, "--text", raw / "test.de")[0] == 0
-    printed = processes.python(
-        "-W", "ignore", "-c", ALONE, str(out), json.dumps(lines), HF_HOME=str(tmp_path / "cache")
-    )
-    assert printed.code == 0, printed.errors
-    theirs = json.loads(printed.output)
+    ended = processes.python("-W", "ignore", "-c", ALONE, str(out), json.dumps(lines), HF_HOME=str(tmp_path / "cache"))
+    assert ended.code == 0, ended.errors
+    theirs = json.loads(ended.output)
     source, target = (Dictionary.load(f"{package}/dict.{language}.txt") for language in ("de", "en"))
     read = [[*map(source.index, encode(line)), source.eos()] for line in lines]
     assert theirs["read"] == read
@@ -302,9 +298,7 @@ print(json.dumps({
 """Reads lines where this package cannot be imported."""
 
 
-def test_what_is_not_the_same_leaves_nothing(
-    package: Path, tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_the_same_leaves_nothing(package, tmp_path, run, monkeypatch):
     out = tmp_path / "hub"
     with monkeypatch.context() as patch:
         patch.setitem(transformers_model.ACTIVATIONS, "relu", "gelu")

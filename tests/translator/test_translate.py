@@ -317,9 +317,7 @@ def test_lines_before_one_that_is_refused_are_translated(made: Made, translate: 
     assert errors.splitlines()[-1] == "error: standard input: line 10: not UTF-8 (byte 0xff)"
 
 
-def test_a_file_that_takes_some_of_the_bytes_is_an_error(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_takes_some_bytes_is_an_error(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a disk that fills; ``PYTHONUNBUFFERED=1`` gives standard output no buffer that would notice."""
     text = made.data / "raw" / "test.de"
     unbuffered = io.TextIOWrapper(io.FileIO(tmp_path / "out", "w"), write_through=True)

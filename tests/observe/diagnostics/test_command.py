@@ -45,9 +45,7 @@ SOME = representatives(METHODS, Axis.NORM_POSITION, Axis.LAYER_AGGREGATION)
 @pytest.mark.parametrize(
     "methods", [SOME, pytest.param([name for name in METHODS if name not in SOME], marks=pytest.mark.slow)]
 )
-def test_every_analysis_takes_every_method(
-    methods: list[str], no_plots: None, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
+def test_each_method_is_analysed(methods: list[str], no_plots: None, tmp_path: Path, subtests: pytest.Subtests) -> None:
     for method in methods:
         with subtests.test(method):
             directory = tmp_path / method
@@ -74,9 +72,7 @@ def test_numbers_and_plots_of_several_methods(tmp_path: Path, capsys: pytest.Cap
     assert "measuring rezero" in capsys.readouterr().err
 
 
-def test_a_trained_model_beside_a_new_one(
-    checkpoints: list[Path], toy_data: Path, no_plots: None, tmp_path: Path
-) -> None:
+def test_a_trained_model_and_a_new_one(checkpoints: list[Path], toy_data: Path, no_plots: None, tmp_path: Path) -> None:
     flags = ["--checkpoint", str(checkpoints[1]), "--data", str(toy_data), *TINY, "--length", "9"]
     assert diagnose(tmp_path, "scales", "post_ln", *flags) == 0
     assert of_checkpoint(checkpoints[1]).updates == 6
@@ -100,9 +96,7 @@ def test_updates_between_two_checkpoints(checkpoints: list[Path], toy_data: Path
     assert max(float(r["relative_update"]) for r in matrices) == 1.0
 
 
-def test_checkpoints_that_cannot_be_measured(
-    checkpoints: list[Path], toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoints_that_cannot_be_measured(checkpoints, toy_data, tmp_path, capsys):
     stock = train_toy(toy_data, tmp_path / "stock", "--max-update", "1", arch="transformer")
     larger = shutil.copytree(toy_data, tmp_path / "other")
     for dictionary in larger.glob("dict.*.txt"):

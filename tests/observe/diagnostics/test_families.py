@@ -1,7 +1,6 @@
 """Language models and speech to text: the analyses measure them as autograd does, and their checkpoints."""
 
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,9 +93,7 @@ def test_an_adaptive_softmax_has_the_loss_of_its_words() -> None:
     assert float(loss_of(model, batch)) == pytest.approx(expected)
 
 
-def test_trained_models_of_every_family(
-    characters: Path, speech_data: Path, no_plots: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trained_models_of_every_family(characters, speech_data, no_plots, tmp_path, capsys):
     adaptive = ("--adaptive-input", "--adaptive-input-cutoff", "5,10", "--adaptive-softmax-cutoff", "5,10")
     more = (*adaptive, "--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp", "--max-update", "2")
     lm = text.train(characters, tmp_path / "lm", "admin_transformer_lm", *more)

@@ -15,6 +15,9 @@ from fairseq.trainer import Trainer
 from tests import toy
 from tests.observe.recording import FEW, ON
 
+Said = Callable[[], list[str]]
+"""The lines of the guard so far."""
+
 
 class Faults:
     """What goes wrong, by the number of the call of ``Trainer.train_step``, from 1; a repetition is the same call."""
@@ -97,7 +100,7 @@ def training(toy_data: Path, tmp_path: Path) -> Training:
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def said(caplog: pytest.LogCaptureFixture) -> Said:
     """What the guard has said since the start of the test, warnings only."""
     caplog.set_level(logging.INFO)
 

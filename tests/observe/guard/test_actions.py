@@ -1,7 +1,6 @@
 """What each action does to the weights and to the updates that follow, and what a checkpoint keeps of the guard."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from fairseq_plugins.errors import Diverged, UserError
 from fairseq_plugins.patches.messages import explain
 from fairseq_plugins.tools.observe.recorder import read
 from tests.faults.exact import differences
-from tests.observe.guard.conftest import Faults, Training, checkpoint
+from tests.observe.guard.conftest import Faults, Said, Training, checkpoint
 
 STOP, SKIP = ("--divergence-action", "stop"), ("--divergence-action", "skip")
 
@@ -21,9 +20,7 @@ STOP, SKIP = ("--divergence-action", "stop"), ("--divergence-action", "skip")
     "precision",
     [(), *(pytest.param((flag,), marks=pytest.mark.slow) for flag in ("--bf16", "--memory-efficient-bf16"))],
 )
-def test_skip_is_a_training_without_that_batch(
-    training: Training, faults: Faults, said: Callable[[], list[str]], precision: tuple[str, ...]
-) -> None:
+def test_skip_is_a_training_without_that_batch(training, faults, said, precision):
     faults.losses(3)
     guarded = training.run("guarded", *SKIP, *precision, updates=5)
     faults.losses()
@@ -38,7 +35,7 @@ def test_skip_is_a_training_without_that_batch(
     assert "; skip: the update is dropped (1 in a row, 5 end it)" in line
 
 
-def test_skip_ends_in_stop(training: Training, faults: Faults, said: Callable[[], list[str]]) -> None:
+def test_skip_ends_in_stop(training: Training, faults: Faults, said: Said) -> None:
     faults.losses(3, 5, 6, 7)
     with pytest.raises(Diverged, match="^diverged at update 4: the loss is not a number"):
         training.run("run", *SKIP, "--divergence-patience", "3", updates=9)
@@ -63,9 +60,7 @@ def long_gradients(monkeypatch: pytest.MonkeyPatch, updates: set[int], by: float
 
 
 @pytest.mark.parametrize("precision", [(), pytest.param(("--bf16",), marks=pytest.mark.slow)])
-def test_a_long_gradient_alone_is_noted_and_made(
-    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]], precision: tuple[str, ...]
-) -> None:
+def test_a_long_gradient_alone_is_noted_and_made(training, monkeypatch, said, precision):
     """With the loss inside of its band the training is bit for bit the one without a guard."""
     long_gradients(monkeypatch, {33})
     guarded = training.run("guarded", *STOP, *precision, updates=36)
@@ -87,9 +82,7 @@ def test_a_long_gradient_alone_is_noted_and_made(
     assert not (guarded / "divergence").exists()
 
 
-def test_long_gradients_in_a_row_end_in_stop(
-    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
-) -> None:
+def test_long_gradients_in_a_row_end_in_stop(training: Training, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     long_gradients(monkeypatch, {32, *range(34, 40)})
     with pytest.raises(Diverged, match="^diverged at update 36: gradient norm "):
         training.run("run", *STOP, "--divergence-patience", "3", updates=45)
@@ -102,9 +95,7 @@ def test_long_gradients_in_a_row_end_in_stop(
     assert "; stop: 3 abnormal updates in a row; the training ends here" in said()[-1]
 
 
-def test_dropped_updates_leave_the_bands_of_places_alone(
-    training: Training, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
-) -> None:
+def test_dropped_updates_leave_bands_alone(training: Training, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     long_gradients(monkeypatch, {33})
     with pytest.raises(Diverged):
         training.run("run", "--divergence-action", "skip", "--divergence-patience", "3", updates=45)

@@ -28,15 +28,16 @@ from tests.observe.recording import ON
 TOO_HIGH = ("--lr", "50", "--lr-scheduler", "fixed", "--clip-norm", "0", "--max-update", "20")
 
 
+Ended = tuple[Path, int, str]
+
+
 def error_line(text: str) -> str:
     (line,) = [line for line in text.splitlines() if line.startswith("error: ")]
     return line
 
 
 @pytest.fixture(scope="module", params=["forked", pytest.param("spawned", marks=pytest.mark.slow)])
-def ended(
-    request: pytest.FixtureRequest, toy_data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, int, str]:
+def ended(request: pytest.FixtureRequest, toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """A training in two processes whose learning rate is too high: its directory, exit code and standard error."""
     run = tmp_path_factory.mktemp("guard") / "a run"
     flags = [*toy.TINY_MODEL, *toy.RECIPE, "--disable-validation", *ON, *TOO_HIGH, "--divergence-action", "stop"]
@@ -100,14 +101,7 @@ ENDS = (
 
 
 @pytest.mark.parametrize(("flags", "line"), ENDS)
-def test_one_line_names_update_rate_and_place(
-    toy_data: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    flags: str,
-    line: str,
-) -> None:
+def test_one_line_names_update_rate_and_place(toy_data, tmp_path, capfd, monkeypatch, flags, line):
     processes.fork_ranks(monkeypatch)
     log = tmp_path / "train.log"
     training = ["--arch", "post_ln_transformer", *toy.TINY_MODEL, *toy.RECIPE, "--save-dir", str(tmp_path)]
@@ -144,9 +138,7 @@ def spoil_gradient(model: torch.nn.Module) -> None:
         (spoil_gradient, "encoder.layers.1.ffn (gradient_norm nan since update 1)", False, "full"),
     ],
 )
-def test_a_stock_model_is_searched_too(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, place: str, saved: bool, disk: str
-) -> None:
+def test_a_stock_model_is_searched_too(toy_data, tmp_path, monkeypatch, spoil, place, saved, disk):
     build = TransformerModel.build_model.__func__
 
     def spoilt(cls: Any, args: Any, task: Any) -> Any:

@@ -1,7 +1,6 @@
 """A fault that is put into a training is found in the update in which it shows, and named where it was put."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_plugins.errors import Diverged
 from fairseq_plugins.tools.observe.recorder import read
-from tests.observe.guard.conftest import Faults, Training, places
+from tests.observe.guard.conftest import Faults, Said, Training, places
 from tests.observe.recording import overflow_on_a_cpu
 
 STOP = ("--divergence-action", "stop")
@@ -48,7 +47,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("arch", WEIGHTS)
-def test_a_weight(training: Training, faults: Faults, said: Callable[[], list[str]], arch: str) -> None:
+def test_a_weight(training: Training, faults: Faults, said: Said, arch: str) -> None:
     planned = WEIGHTS[arch]
     for number, (path, (value, _)) in enumerate(planned.items(), start=1):
         faults.weight(2 * number, path, value, index=EOS if "embed_tokens" in path else -1)
@@ -74,18 +73,14 @@ def test_a_gradient(training: Training, faults: Faults) -> None:
     assert "decoder.layers.1.ffn/gradient_norm" not in bad
 
 
-def test_a_loss_scale_that_is_looked_for_is_no_fault(
-    training: Training, said: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loss_scale_looked_for_is_no_fault(training: Training, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     overflow_on_a_cpu(monkeypatch)
     run = training.run("run", "--fp16", "--memory-efficient-fp16", "--fp16-init-scale", str(2**26), *STOP)
     assert [entry.applied for entry in read(run / "recorder.jsonl")].count(False) > 3
     assert said() == []
 
 
-def test_a_batch_without_memory_for_it_is_left_out_as_fairseq_does(
-    training: Training, faults: Faults, said: Callable[[], list[str]]
-) -> None:
+def test_a_batch_without_memory_is_left_out_as_fairseq_does(training: Training, faults: Faults, said: Said) -> None:
     """It breaks off in the forward pass of an update that is recorded, its first batch has been seen already."""
     seen: list[int] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from fairseq_plugins.tools.observe.recorder import read
 from fairseq_plugins.tools.pipeline.verdicts import unigram_entropy
 from tests import toy
 from tests.faults.exact import differences
-from tests.observe.guard.conftest import Training
+from tests.observe.guard.conftest import Said, Training
 from tests.observe.recording import FEW, ON
 from tests.representatives import for_each
 from tests.speech_to_text import audio
@@ -31,7 +30,7 @@ from tests.speech_to_text import audio
 STOP = ("--divergence-action", "stop")
 
 
-def test_the_training_is_bit_for_bit_that_without_it(training: Training, said: Callable[[], list[str]]) -> None:
+def test_the_training_is_bit_for_bit_that_without_it(training: Training, said: Said) -> None:
     def train(name: str, *more: str) -> Path:
         flags = (*FEW, "12", "--update-freq", "2", *more)
         return toy.train_toy(training.data, training.directory / name, *flags, arch="admin_transformer")
@@ -44,7 +43,7 @@ def test_the_training_is_bit_for_bit_that_without_it(training: Training, said: C
 
 
 @for_each("method", ["admin", "b2t", "pre_ln", "rezero", "ds_init", "deepnet"], Axis.NORM_POSITION)
-def test_methods_are_quiet(training: Training, said: Callable[[], list[str]], method: str) -> None:
+def test_methods_are_quiet(training: Training, said: Said, method: str) -> None:
     run = training.run("run", *STOP, "--diagnostics-interval", "50", arch=f"{method}_transformer", updates=36)
     assert said() == []
     assert not (run / "divergence").exists()
@@ -91,9 +90,7 @@ def test_the_entropy_is_that_of_the_text(toy_data: Path, training: Training, mon
     assert target_entropy(object(), "train") is None
 
 
-def test_the_entropy_of_transcripts_is_counted_without_their_sound(
-    speech_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_entropy_of_transcripts_is_counted_without_their_sound(speech_data, tmp_path, monkeypatch):
     task = tasks.setup_task(audio.parse_training(speech_data, tmp_path, "pre_ln_s2t_transformer_s").task)
     task.load_dataset("train")
     monkeypatch.setattr(SpeechToTextDataset, "_get_source_audio", None)

@@ -70,9 +70,7 @@ def test_a_damaged_line_is_left_out_and_costs_no_other(tmp_path: Path) -> None:
         assert read(path) == [entry(2), entry(4)], line
 
 
-def test_a_full_disk_costs_one_entry_and_no_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_disk_costs_one_entry_and_no_training(tmp_path, monkeypatch, caplog):
     file = EntryFile(tmp_path / "recorder.jsonl")
     file(entry(1))
 

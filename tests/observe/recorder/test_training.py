@@ -28,11 +28,9 @@ from tests.representatives import for_each
 EXACT = ("--dropout", "0")
 
 
-def recorded(
-    data: Path, directory: Path, *flags: str, arch: str = "admin_transformer", updates: int = 2
-) -> list[Entry]:
-    toy.train_toy(data, directory, *ON, *FEW, str(updates), *flags, arch=arch)
-    return read(directory / "recorder.jsonl")
+def recorded(data: Path, place: Path, *flags: str, arch: str = "admin_transformer", updates: int = 2) -> list[Entry]:
+    toy.train_toy(data, place, *ON, *FEW, str(updates), *flags, arch=arch)
+    return read(place / "recorder.jsonl")
 
 
 @pytest.fixture
@@ -80,9 +78,7 @@ PRECISIONS = (
 )
 
 
-def test_the_norm_of_all_gradients_is_the_trainers(
-    toy_data: Path, tmp_path: Path, clipped: list[float], subtests: pytest.Subtests
-) -> None:
+def test_the_norm_of_all_gradients_is_the_trainers(toy_data, tmp_path, clipped, subtests):
     for number, flags in enumerate(PRECISIONS):
         clipped.clear()
         with subtests.test(flags):
@@ -105,9 +101,7 @@ def test_half_precision_shows_what_full_precision_does(toy_data: Path, tmp_path:
     assert values == pytest.approx(dict(full.values), rel=0.02, abs=2e-4)
 
 
-def test_activation_checkpointing_and_processes_show_the_same(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpointing_and_processes_agree(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     processes.fork_ranks(monkeypatch)
     # Not with Admin, whose profile is that of the first batch of every process.
     flags, arch = (*ON, *FEW, "3", *EXACT), "b2t_transformer"
@@ -205,9 +199,7 @@ def test_history_weights_are_those_that_the_update_began_with(toy_data: Path, tm
         assert any(entries[0].values[name] != entries[2].values[name] for name in expected)
 
 
-def test_a_stock_model_shows_gradients_and_norms(
-    toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_gradients_and_norms_of_a_stock_model(toy_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         (entry,) = recorded(toy_data, tmp_path, arch="transformer", updates=1)
     assert [record.getMessage() for record in caplog.records if " 0 residual connections and " in record.getMessage()]
@@ -230,9 +222,7 @@ def test_resuming_goes_on_where_the_checkpoint_is(toy_data: Path, tmp_path: Path
     assert [entry.update for entry in again] == [1, 2]
 
 
-def test_an_overflow_is_recorded_as_not_applied(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overflow_is_noted_as_not_applied(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overflow_on_a_cpu(monkeypatch)
     flags = ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", str(2**40))
     entry = recorded(toy_data, tmp_path, *flags, updates=1)[0]
@@ -263,9 +253,7 @@ def board(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], float]:
     return shown
 
 
-def test_tensorboard_has_every_number_and_progress_lines_none(
-    toy_data: Path, tmp_path: Path, board: dict[tuple[str, int], float], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_tensorboard_has_every_number_and_progress_lines_none(toy_data, tmp_path, board, caplog):
     flags = ("--tensorboard-logdir", str(tmp_path / "board"), "--log-interval", "1", "--log-format", "simple")
     with caplog.at_level(logging.INFO):
         entries = recorded(toy_data, tmp_path / "run", *flags)
@@ -276,9 +264,7 @@ def test_tensorboard_has_every_number_and_progress_lines_none(
     assert "diagnostics/" not in "".join(progress)
 
 
-def test_nothing_is_watched_between_recorded_updates(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: list[torch.nn.Module]
-) -> None:
+def test_nothing_is_watched_between_recorded_updates(toy_data, tmp_path, monkeypatch, models):
     hooks: list[int] = []
     train_step = TranslationTask.train_step
 
