@@ -98,9 +98,8 @@ def relative_time(lines: Sequence[Line], config: str) -> float | None:
     """Processor seconds of an update on ``TIMED_ON``, with those of the baseline at 18-18 as 1; None if not known."""
 
     def seconds(name: str) -> float | None:
-        timed = [
-            line for line in lines if (line["config"], line["machine"]) == (name, TIMED_ON) and line["processor_s"]
-        ]
+        known = [line for line in lines if (line["config"], line["machine"], line["outcome"]) == (name, TIMED_ON, OK)]
+        timed = [line for line in known if line["processor_s"]]
         return statistics.fmean(float(line["processor_s"]) / int(line["updates"]) for line in timed) if timed else None
 
     ours, theirs = seconds(config), seconds(f"{BASELINE}_18e18d")
@@ -384,11 +383,12 @@ class Fields:
         found = relative_time(self.lines, config)
         return "not timed" if found is None else f"{found:.2f}"
 
-    def higher_rates(self) -> str:
-        """The sweeps that went on above the protocol's rates: bits and machine at the highest of these, and above."""
+    def higher_rates(self, *ends: str) -> str:
+        """Bits and machine at the protocol's highest rate and above, of configurations whose names end like this."""
         rates = sorted({line["rate"] for line in self.lines if line["stage"] == SWEEP} - set(RATES[:-1]), key=float)
         rows = [["", "parameters", "updates", *rates]]
-        for config in dict.fromkeys(config for config, rate, _ in cells(self.lines, stage=SWEEP) if rate not in RATES):
+        above = (config for config, rate, _ in cells(self.lines, stage=SWEEP) if rate not in RATES)
+        for config in dict.fromkeys(config for config in above if config.endswith(ends)):
             tried = {line["rate"]: line for line in self.lines if (line["config"], line["stage"]) == (config, SWEEP)}
             shown = [tried.get(rate) for rate in rates]
             bits = (f"{line['valid'] or line['outcome']} ({short(line['machine'])})" if line else "" for line in shown)
