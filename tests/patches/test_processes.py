@@ -127,22 +127,21 @@ VARIABLES = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "
 
 
 def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = ("--distributed-init-method", "tcp://localhost:1234", "--distributed-backend", "mpi", *TWO)
-    given = toy.parse_training(toy_data, tmp_path, *chosen).distributed_training
-    cpu_processes.address_processes(given)
-    assert (given.distributed_init_method, given.distributed_backend) == ("tcp://localhost:1234", "mpi")
+    def addressed(*flags: str) -> Any:
+        settings = toy.parse_training(toy_data, tmp_path, *flags).distributed_training
+        cpu_processes.address_processes(settings)
+        return settings
 
+    given = addressed("--distributed-init-method", "tcp://localhost:1234", "--distributed-backend", "mpi", *TWO)
+    assert (given.distributed_init_method, given.distributed_backend) == ("tcp://localhost:1234", "mpi")
     for name, value in VARIABLES.items():
         monkeypatch.setitem(os.environ, name, value)
-    rank = toy.parse_training(toy_data, tmp_path).distributed_training
-    cpu_processes.address_processes(rank)
+    rank = addressed()
     assert (rank.distributed_init_method, rank.distributed_backend) == ("env://", "gloo")
     assert (rank.distributed_world_size, rank.distributed_rank, rank.distributed_no_spawn) == (4, 3, True)
-
     # A launcher of one process, too, has fairseq join a group, and stock's nccl needs GPUs.
     monkeypatch.setitem(os.environ, "WORLD_SIZE", "1")
-    alone = toy.parse_training(toy_data, tmp_path).distributed_training
-    cpu_processes.address_processes(alone)
+    alone = addressed()
     assert (alone.distributed_init_method, alone.distributed_backend) == ("env://", "gloo")
 
 
