@@ -2,8 +2,7 @@
 
 ``tiny`` makes a model of an architecture from settings, whether it translates, models language or hears speech.
 ``build`` makes that of a case from flags, as a user gives them; a case is the name of a registered method or of a
-combination. The sentences of a ``batch`` have targets and are made of 36 words and fairseq's four special tokens;
-``inputs`` are what a model takes and no more, in a vocabulary of any size.
+combination.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from fairseq_plugins.core.model import MODEL_NAME, DeepTransformerModel
 from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.errors import flag
 
-WORDS = 44
-"""Size of the vocabulary of models that are made from settings."""
+WORDS = 40
+"""Size of the vocabulary, with fairseq's four special tokens."""
 FEATURES = 8
 """Width of a frame of speech."""
 
@@ -96,7 +95,7 @@ A combination of several structures makes one test of what would be several (``t
 
 
 @functools.cache
-def dictionary(size: int = 40) -> Dictionary:
+def dictionary(size: int = WORDS) -> Dictionary:
     """``size`` types, fairseq's four special ones among them."""
     words = Dictionary()
     for number in range(size - len(words)):
@@ -105,7 +104,7 @@ def dictionary(size: int = 40) -> Dictionary:
 
 
 @functools.cache
-def task(source: int = 40, target: int = 40) -> TranslationTask:
+def task(source: int = WORDS, target: int = WORDS) -> TranslationTask:
     """Translation with dictionaries of these sizes; one and the same dictionary where the sizes are equal."""
     return TranslationTask(TranslationConfig(), dictionary(source), dictionary(target))
 
@@ -128,6 +127,83 @@ def speech_to_text(words: int = WORDS) -> SpeechToTextTask:
 def methods_of(model: type[DesignedModel]) -> list[str]:
     """The methods that the family of a model can have, and ``deep``, the model without one."""
     return ["deep", *(name for name, method in METHODS.items() if not refusals(model.config_class, method))]
+
+
+# Batches -------------------------------------------------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    """Source ``(B, S)`` with left pads, its lengths ``(B)``, shifted target ``(B, T)`` and target, with right pads."""
+
+    source: Tensor
+    lengths: Tensor
+    previous: Tensor
+    target: Tensor
+
+    @property
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs of the model."""
+        return self.source, self.lengths, self.previous
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """Some of the sentences, with the pads they have."""
+        return Batch(*(part[start:stop] for part in self))
+
+
+def batch(sentences: int = 4, longest: int = 7, seed: int = 3) -> Batch:
+    """``sentences`` random pairs of different lengths, the first of each side the longest; each ends in ``</s>``."""
+    words, draw = dictionary(), torch.Generator().manual_seed(seed)
+    pad, end = words.pad(), words.eos()
+    source = torch.randint(words.nspecial, len(words), (sentences, longest), generator=draw)
+    target = torch.randint(words.nspecial, len(words), (sentences, longest - 1), generator=draw)
+    source[:, -1] = end
+    lengths = torch.full((sentences,), longest)
+    for row in range(sentences):
+        cut, target_cut = row % (longest - 2), (2 * row) % (longest - 3)
+        lengths[row] -= cut
+        source[row, :cut] = pad
+        last = longest - 2 - target_cut
+        target[row, last] = end
+        target[row, last + 1 :] = pad
+    previous = torch.cat([torch.full((sentences, 1), end), target[:, :-1]], dim=1)
+    previous[target == pad] = pad
+    return Batch(source, lengths, previous, target)
+
+
+def text(seed: int = 3) -> tuple[Tensor, Tensor]:
+    """Input and target of a language model, ``(3, 9)``: all sentences end, the last is shorter, with pads behind it."""
+    return _shifted(9, torch.Generator().manual_seed(seed))
+
+
+def _shifted(length: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    words = dictionary()
+    target = torch.randint(words.nspecial, len(words), (3, length), generator=draw)
+    target[:, -1] = words.eos()
+    target[-1, -3] = words.eos()
+    target[-1, -2:] = words.pad()
+    return torch.cat([torch.full((3, 1), words.eos()), target[:, :-1]], dim=1), target
+
+
+def speech(seed: int = 3) -> Batch:
+    """Features ``(3, 31, FEATURES)`` with silence behind the shorter ones, in place of the words of a source."""
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor([31, 27, 18])
+    features = torch.randn(3, 31, FEATURES, generator=draw)
+    features[torch.arange(31) >= lengths.unsqueeze(1)] = 0.0
+    return Batch(features, lengths, *_shifted(6, draw))
+
+
+def logits(model: nn.Module, data: Batch, seed: int | None = None) -> Tensor:
+    """Output of the model, ``(B, T, V)``; ``seed`` fixes the dropout masks."""
+    if seed is not None:
+        torch.manual_seed(seed)
+    return model(*data.inputs)[0]
+
+
+def loss_of(model: nn.Module, data: Batch) -> Tensor:
+    """Cross-entropy, summed over the tokens of the batch; a scalar in float32."""
+    logs, target = logits(model, data).float().flatten(0, 1), data.target.flatten()
+    return F.cross_entropy(logs, target, ignore_index=dictionary().pad(), reduction="sum")
 
 
 # Models from settings ------------------------------------------------------------------------------------------------
@@ -166,80 +242,12 @@ def count(arch: str, source: int = WORDS, target: int = WORDS, **values: Any) ->
         return sum(parameter.numel() for parameter in full(arch, source, target, **values).parameters())
 
 
-class Inputs(NamedTuple):
-    """The inputs of a translation model, in the order of its ``forward``."""
-
-    src_tokens: Tensor
-    src_lengths: Tensor
-    prev_output_tokens: Tensor
-
-
-def inputs(source: int = 7, target: int = 6, sentences: int = 3, vocabulary: int = WORDS) -> Inputs:
-    """Random sentences; pads on the left of a source and on the right of a target, as fairseq's collater puts them."""
-    generator = torch.Generator().manual_seed(3)
-    words = dictionary(vocabulary)
-    src = torch.randint(words.nspecial, vocabulary, (sentences, source), generator=generator)
-    previous = torch.randint(words.nspecial, vocabulary, (sentences, target), generator=generator)
-    previous[:, 0] = words.eos()
-    if sentences > 1:
-        src[1, : source // 3] = words.pad()
-        previous[-1, target - target // 3 :] = words.pad()
-    return Inputs(src, src.ne(words.pad()).sum(dim=1), previous)
-
-
-def tokens() -> Tensor:
-    """Random text ``(3, 9)`` behind the end of a sentence, with pads on the right of the last: for language models."""
-    return _text(9, torch.Generator().manual_seed(3))
-
-
-def speech() -> tuple[Tensor, Tensor, Tensor]:
-    """Features with silence behind the shorter ones, their lengths, and the shifted target with pads on the right."""
-    generator = torch.Generator().manual_seed(3)
-    lengths = torch.tensor([31, 27, 18])
-    features = torch.randn(3, 31, FEATURES, generator=generator)
-    features[torch.arange(31) >= lengths.unsqueeze(1)] = 0
-    return features, lengths, _text(6, generator)
-
-
-def _text(length: int, generator: torch.Generator) -> Tensor:
-    words = dictionary(WORDS)
-    result = torch.randint(words.nspecial, WORDS, (3, length), generator=generator)
-    result[:, 0] = words.eos()
-    result[-1, length - 2 :] = words.pad()
-    return result
-
-
 def residuals(stack: nn.Module) -> dict[str, Residual]:
     """The residual connections of a stack by their names, in the order in which they run."""
     return {name: module for name, module in stack.named_modules() if isinstance(module, Residual)}
 
 
-def logits(model: nn.Module, given: Inputs, seed: int | None = None) -> Tensor:
-    """Output of the model, ``(B, T, V)``; ``seed`` fixes the dropout masks."""
-    if seed is not None:
-        torch.manual_seed(seed)
-    return model(*given)[0]
-
-
 # Models from flags, by case -------------------------------------------------------------------------------------------
-
-
-class Batch(NamedTuple):
-    """Source ``(B, S)`` with left pads, its lengths ``(B)``, shifted target ``(B, T)`` and target, with right pads."""
-
-    source: Tensor
-    lengths: Tensor
-    previous: Tensor
-    target: Tensor
-
-    @property
-    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs of the model."""
-        return self.source, self.lengths, self.previous
-
-    def rows(self, start: int, stop: int) -> Batch:
-        """Some of the sentences, with the pads they have."""
-        return Batch(*(part[start:stop] for part in self))
 
 
 @functools.cache
@@ -258,33 +266,6 @@ def build(*flags: str, seed: int = 1) -> DeepTransformerModel:
     config = configuration(*flags)
     torch.manual_seed(seed)
     return build_model(config, task())
-
-
-def batch(sentences: int = 4, longest: int = 7, seed: int = 3) -> Batch:
-    """``sentences`` random pairs of different lengths, the first of each side the longest; each ends in ``</s>``."""
-    words, draw = dictionary(), torch.Generator().manual_seed(seed)
-    pad, end = words.pad(), words.eos()
-    source = torch.randint(words.nspecial, len(words), (sentences, longest), generator=draw)
-    target = torch.randint(words.nspecial, len(words), (sentences, longest - 1), generator=draw)
-    source[:, -1] = end
-    lengths = torch.full((sentences,), longest)
-    for row in range(sentences):
-        cut, target_cut = row % (longest - 2), (2 * row) % (longest - 3)
-        lengths[row] -= cut
-        source[row, :cut] = pad
-        last = longest - 2 - target_cut
-        target[row, last] = end
-        target[row, last + 1 :] = pad
-    previous = torch.cat([torch.full((sentences, 1), end), target[:, :-1]], dim=1)
-    previous[target == pad] = pad
-    return Batch(source, lengths, previous, target)
-
-
-def loss_of(model: nn.Module, data: Batch) -> Tensor:
-    """Cross-entropy, summed over the tokens of the batch; a scalar in float32."""
-    logits = model(*data.inputs)[0]
-    logs, target = logits.float().flatten(0, 1), data.target.flatten()
-    return F.cross_entropy(logs, target, ignore_index=dictionary().pad(), reduction="sum")
 
 
 def perturb(model: nn.Module, size: float = 0.1) -> None:

@@ -23,16 +23,17 @@ SENTENCES = ("Ja, {}!", "Nein: {}.", "{} (oder {})?", "Er sagt: „{}“.")
 SIZES: Mapping[str, int] = {"train": 120, "valid": 20, "test": 60}
 """Sentences of each split; only the training split's number is a multiple of 8."""
 
-TINY_MODEL: tuple[str, ...] = tuple(
+Flags = tuple[str, ...]
+TINY_MODEL: Flags = tuple(
     "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 16 --decoder-embed-dim 16 --encoder-ffn-embed-dim 32"
     " --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2".split()
 )
-RECIPE: tuple[str, ...] = tuple(
+RECIPE: Flags = tuple(
     "--optimizer adam --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 4 --clip-norm 1.0 --cpu --seed 3"
     " --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --max-tokens 120 --num-workers 0"
     " --no-progress-bar --log-format none".split()
 )
-PRECISIONS: Mapping[str, tuple[str, ...]] = {
+PRECISIONS: Mapping[str, Flags] = {
     "single": (),
     "bf16": ("--bf16",),
     "memory_efficient_bf16": ("--memory-efficient-bf16",),
@@ -88,12 +89,7 @@ def binarise(directory: Path, sizes: Mapping[str, int] = SIZES, source: str = "d
 
 
 def parse_training(
-    data: Path,
-    run: Path,
-    *flags: str,
-    arch: str = "transformer",
-    model: Sequence[str] = TINY_MODEL,
-    validate: bool = False,
+    data: Path, run: Path, *flags: str, arch: str = "transformer", model: Flags = TINY_MODEL, validate: bool = False
 ) -> DictConfig:
     """Arguments of ``fairseq-train`` with the toy recipe, then ``flags``, which override it."""
     arguments = [str(data), "--save-dir", str(run), "--arch", arch, *model, *RECIPE]

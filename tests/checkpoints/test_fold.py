@@ -22,9 +22,8 @@ from fairseq_plugins.core.method import PARTS, Axis, Site
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import weights_hash
 from tests import processes
-from tests.models import TINY, WORDS, residuals, settings
+from tests.models import TINY, batch, logits, residuals, settings
 from tests.models import full as build
-from tests.models import inputs as batch
 from tests.models import task as translation_task
 from tests.rounding import assert_same_to_rounding
 from tests.toy import binarise, train_toy, translate_toy, translations_in
@@ -68,7 +67,7 @@ def as_if_trained(model: nn.Module) -> nn.Module:
 
 
 def tiny_model(arch: str, **values: Any) -> tuple[nn.Module, dict[str, Any]]:
-    values = {**TINY, "max_source_positions": POSITIONS, "max_target_positions": POSITIONS, **values}
+    values = {**TINY, "max_source_positions": POSITIONS, "max_target_positions": POSITIONS - 1, **values}
     return as_if_trained(build(arch, **values)), values
 
 
@@ -92,7 +91,7 @@ def folded(directory: Path, arch: str, model: nn.Module, values: dict[str, Any])
     """The model that fairseq's own loader makes of the folded checkpoint, strictly."""
     fold_checkpoint(save(directory / "in.pt", arch, model, values), directory / "out.pt")
     models, _, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(directory / "out.pt")], task=translation_task(WORDS, WORDS), strict=True
+        [str(directory / "out.pt")], task=translation_task(), strict=True
     )
     assert type(models[0]) is TransformerModel
     return models[0].eval()
@@ -100,8 +99,7 @@ def folded(directory: Path, arch: str, model: nn.Module, values: dict[str, Any])
 
 @torch.no_grad()
 def log_probabilities(model: nn.Module) -> Tensor:
-    inputs = batch(source=POSITIONS, target=POSITIONS, sentences=4)
-    return model.get_normalized_probs(model(*inputs), log_probs=True)
+    return model.get_normalized_probs((logits(model, batch(longest=POSITIONS)), {}), log_probs=True)
 
 
 def assert_same(first: nn.Module, second: nn.Module) -> None:
@@ -197,7 +195,7 @@ def test_result_is_plain_data_of_stock_fairseq_in_float32(tmp_path):
     assert "last_optimizer_state" not in state
     assert state["extra_state"] == {"train_iterator": {"epoch": 1}, "weights_sha256": weights_hash(state["model"])}
     assert state["folded_from"] == {"file": "in.pt", "arch": "admin_transformer", "num_updates": 7}
-    task = translation_task(WORDS, WORDS)
+    task = translation_task()
     models, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "out.pt")], task=task)
     model.load_state_dict(half)
     assert_same(model, models[0].eval())

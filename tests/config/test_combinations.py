@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from fairseq_plugins.core.method import PARTS, Axis, all_options
 from fairseq_plugins.errors import UserError, flag
-from tests.models import inputs as batch
-from tests.models import logits, tiny
+from tests.models import batch, logits, tiny
 
 SMALL: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "dropout": 0.1, "attention_dropout": 0.1}
 STRUCTURE = [axis for axis in Axis if axis not in (Axis.INIT, Axis.BASE_INIT)]

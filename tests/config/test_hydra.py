@@ -48,7 +48,7 @@ def resolved(directory: Path, content: dict[str, Any], *overrides: str) -> DictC
 def model_of(config: DictConfig) -> torch.nn.Module:
     torch.manual_seed(1)
     language_model = "_lm" in config.model._name
-    task = models.language_modeling() if language_model else models.task(models.WORDS, models.WORDS)
+    task = models.language_modeling() if language_model else models.task()
     return build_model(config.model, task)
 
 

@@ -3,6 +3,7 @@
 import itertools
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -81,18 +82,12 @@ def test_the_random_numbers_of_the_training_are_not_touched() -> None:
         assert torch.equal(model.state_dict()[name], value), name
 
 
-def test_a_failed_profile_is_made_again(monkeypatch: pytest.MonkeyPatch, profiles: list[dict[str, Tensor]]) -> None:
+def test_a_failed_profile_is_made_again(profiles: list[dict[str, Tensor]]) -> None:
     """fairseq skips a batch that does not fit into memory and goes on."""
     model = admin()
-    forward = type(model.decoder).forward
-
-    def out_of_memory(*args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("out of memory")
-
-    monkeypatch.setattr(type(model.decoder), "forward", out_of_memory)
-    with pytest.raises(RuntimeError, match="out of memory"):
+    full = mock.patch.object(type(model.decoder), "forward", side_effect=RuntimeError("out of memory"))
+    with full, pytest.raises(RuntimeError, match="out of memory"):
         model(*models.batch().inputs)
-    monkeypatch.setattr(type(model.decoder), "forward", forward)
     model(*models.batch().inputs)
     assert len(profiles) == 1
     assert all((value > 1.05).all() for name, value in omegas(model).items() if "layers.1" in name)

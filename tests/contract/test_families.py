@@ -9,11 +9,11 @@ from torch import Tensor
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.speech_to_text import DeepS2TTransformerModel
-from tests.models import methods_of, perturb, speech, tiny, tokens
+from tests.models import methods_of, perturb, speech, text, tiny
 
 FAMILIES: dict[type[DesignedModel], Callable[[], tuple[Tensor, ...]]] = {
-    DeepTransformerLanguageModel: lambda: (tokens()[:2],),
-    DeepS2TTransformerModel: lambda: (*speech()[:2], speech()[2][:, :4]),
+    DeepTransformerLanguageModel: lambda: (text()[0][:2],),
+    DeepS2TTransformerModel: lambda: (*speech()[:2], speech().previous[:, :4]),
 }
 """Inputs of each, whose targets have no pads."""
 every_family = pytest.mark.parametrize("family", FAMILIES)

@@ -4,11 +4,10 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_plugins.core.word_dropout import WordDropout
-from tests.models import inputs as batch
-from tests.models import logits, tiny
+from tests.models import batch, logits, tiny
 
 QUIET = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 
@@ -47,22 +46,17 @@ def test_each_stack_has_its_rate() -> None:
         assert model.decoder.word_dropout.keep_first
 
 
-class Everything(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_the_position_of_a_dropped_word_remains(stack: str) -> None:
     """With every word dropped the first layer sees the positions, whatever the words are."""
     model = tiny("post_ln_transformer", **QUIET).train()
     part = getattr(model, stack)
-    part.word_dropout = Everything()
+    part.word_dropout.forward = torch.zeros_like
     seen: list[Tensor] = []
     part.layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    inputs = batch(sentences=1)
-    logits(model, inputs)
-    words = inputs.src_tokens if stack == "encoder" else inputs.prev_output_tokens
+    data = batch(sentences=1)
+    logits(model, data)
+    words = data.source if stack == "encoder" else data.previous
     torch.testing.assert_close(seen[0].transpose(0, 1), part.embed_positions(words))
 
 
@@ -72,7 +66,7 @@ def test_words_are_dropped_before_they_are_scaled() -> None:
     seen: list[Tensor] = []
     for stack in (model.encoder, model.decoder):
         stack.word_dropout.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    inputs = batch()
-    logits(model, inputs)
-    assert torch.equal(seen[0], model.encoder.embed_tokens(inputs.src_tokens))
-    assert torch.equal(seen[1], model.decoder.embed_tokens(inputs.prev_output_tokens))
+    data = batch()
+    logits(model, data)
+    assert torch.equal(seen[0], model.encoder.embed_tokens(data.source))
+    assert torch.equal(seen[1], model.decoder.embed_tokens(data.previous))

@@ -16,7 +16,7 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.language_model import DeepTransformerLanguageModel
 from fairseq_plugins.core.model import SIZES, DeepTransformerModel
 from fairseq_plugins.core.speech_to_text import SPEECH_TO_TEXT, DeepS2TTransformerModel
-from tests.models import TINY_LANGUAGE_MODEL, inputs, settings, speech, tiny, tokens
+from tests.models import TINY_LANGUAGE_MODEL, batch, settings, speech, text, tiny
 
 Settings = dict[str, Any]
 BEFORE = ("encoder_normalize_before", "decoder_normalize_before")
@@ -83,7 +83,7 @@ FAMILIES = {
             "recomputed layers": {"checkpoint_activations": True},
             "adaptive softmax": {"adaptive_softmax_cutoff": "20,30", "adaptive_softmax_dropout": 0.0},
         },
-        inputs,
+        lambda: batch().inputs,
     ),
     "language model": Family(
         DeepTransformerLanguageModel,
@@ -110,7 +110,7 @@ FAMILIES = {
             "adaptive, tied words": TIED,
             "adaptive, all tied": {**TIED, "tie_adaptive_proj": True, "adaptive_softmax_dropout": 0.2},
         },
-        lambda: (tokens(),),
+        lambda: text()[:1],
         # Stock keeps 512 at the decoder's ends whatever its width; ours follows the width.
         {**OF_LANGUAGE_MODEL, **TINY_LANGUAGE_MODEL, "decoder_input_dim": 16, "decoder_output_dim": 16},
     ),
@@ -132,7 +132,7 @@ FAMILIES = {
             "frozen encoder": {"encoder_freezing_updates": 5},
             "CTC": {"ctc_weight": 0.3},
         },
-        speech,
+        lambda: speech().inputs,
     ),
 }
 HYBRIDS_WITH = ("as it comes", "unequal widths", "layer drop", "no cross-attention")

@@ -25,6 +25,7 @@ from tests.gpu.watching import parsed
 from tests.language_model import text
 from tests.representatives import slow_but
 
+ADMIN = "admin_transformer"
 SHAPES = 2
 """Shapes of the toy corpus, each in one batch of an epoch."""
 PRECISIONS = ("--fp16", "--bf16", "--amp", "--amp --bf16", "--memory-efficient-fp16", "float32")
@@ -46,13 +47,7 @@ class Seen(NamedTuple):
 
 
 def train(
-    data: Path,
-    directory: Path,
-    *flags: str,
-    arch: str = "admin_transformer",
-    updates: int = 6,
-    layers: int = 1,
-    parse: Any = parsed,
+    data: Path, directory: Path, *flags: str, arch: str = ADMIN, updates: int = 6, layers: int = 1, parse: Any = parsed
 ) -> Seen:
     """Train with dropout everywhere; every update's own numbers, unrounded."""
     numbers: list[Any] = []

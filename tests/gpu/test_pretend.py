@@ -2,7 +2,8 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,21 @@ from torch import Tensor, nn
 from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.methods.admin import AdminResidual
 from tests import models
+from tests.gpu.faults import Fault, planted, reads, sends
 from tests.gpu.pretend import SEEN, on_gpu, pretended
 
-Fault = Callable[[nn.Module, Tensor], Tensor]
 LAYERS = 3
 LEFT_BEHIND = torch.ones(16)
+
+
+def place_of(fault: Any) -> str:
+    """The line of its sum or product."""
+    code = fault.__code__
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno + 1} {fault.__name__}"
+
+
+def nothing(layer: nn.Module, x: Tensor) -> Tensor:
+    return x
 
 
 def stray_zeros(layer: nn.Module, x: Tensor) -> Tensor:
@@ -31,29 +42,17 @@ def mask_of_the_cpu(layer: nn.Module, x: Tensor) -> Tensor:
     return x.masked_fill(torch.zeros(x.shape, dtype=torch.bool), 0.0)
 
 
-def item_in_a_layer(layer: nn.Module, x: Tensor) -> Tensor:
-    return x * (1.0 if x.sum().item() < 1e9 else 0.0)
-
-
-def number_sent(layer: nn.Module, x: Tensor) -> Tensor:
-    return x * torch.tensor(1.0, dtype=x.dtype, device=x.device)
-
-
 def constant_in_float32(layer: nn.Module, x: Tensor) -> Tensor:
     return (x * torch.ones(x.size(-1), device=x.device)).to(x.dtype)
 
 
-def step(fault: Fault | None, dtype: torch.dtype, device: str, case: str = "post_ln") -> nn.Module:
+def step(fault: Fault, dtype: torch.dtype, device: str) -> None:
     """One training step with a fault in each layer of the encoder; the seeds of its random numbers are the same."""
-    model = models.build(*models.CASES[case], "--dropout", "0").to(device).to(dtype)
+    model = models.build(*models.CASES["post_ln"], "--dropout", "0").to(device).to(dtype)
     data = models.Batch(*(part.to(device) for part in models.batch()))
-    if fault is not None:
-        for layer in model.modules():
-            if isinstance(layer, EncoderLayer):
-                layer.register_forward_pre_hook(lambda layer, given: (fault(layer, given[0]), *given[1:]))
     SEEN.forget()
-    models.loss_of(model, data).backward()
-    return model
+    with planted(EncoderLayer, fault):
+        models.loss_of(model, data).backward()
 
 
 @pytest.mark.parametrize("fault", [stray_zeros, buffer_that_stays, mask_of_the_cpu])
@@ -62,31 +61,29 @@ def test_a_tensor_that_is_left_behind_is_an_error_with_operation_and_line(fault:
     with pytest.raises(AssertionError) as caught:
         on_gpu(step, fault, torch.float32, "cuda")
     found = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
-    line = fault.__code__.co_firstlineno + 1
     operation = {"stray_zeros": "aten.add", "mask_of_the_cpu": "aten.masked_fill"}.get(fault.__name__, "aten.mul")
     assert f"RuntimeError: {found} ({operation}" in str(caught.value)
-    assert f"at tests/gpu/test_pretend.py:{line} {fault.__name__})" in str(caught.value)
+    assert f"at tests/gpu/{place_of(fault)})" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("fault", "dtype", "kind"),
     [
-        (item_in_a_layer, torch.float32, "reads"),
-        (number_sent, torch.float32, "sends"),
+        (reads, torch.float32, "reads"),
+        (sends, torch.float32, "sends"),
         (constant_in_float32, torch.float16, "promotions"),
     ],
 )
 def test_what_is_no_error_is_counted_by_place(fault: Fault, dtype: torch.dtype, kind: str) -> None:
     def seen() -> tuple[Counter[str], Counter[str]]:
         found = []
-        for planted in (None, fault):
-            step(planted, dtype, "cuda")
+        for one in (nothing, fault):
+            step(one, dtype, "cuda")
             found.append(Counter(getattr(SEEN, kind)))
         return found[0], found[1]
 
-    without, planted = on_gpu(seen)
-    line = fault.__code__.co_firstlineno + 1
-    assert planted - without == {f"tests/gpu/test_pretend.py:{line} {fault.__name__}": LAYERS}
+    without, found = on_gpu(seen)
+    assert found - without == {f"tests/gpu/{place_of(fault)}": LAYERS}
 
 
 @pretended

@@ -216,17 +216,15 @@ def test_an_ensemble_by_graphs() -> None:
 @pytest.mark.parametrize("arch", ["admin_transformer_lm", "post_ln_s2t_transformer"])
 def test_a_language_model_and_speech_by_graphs(arch: str) -> None:
     prompt = torch.tensor([[2, 7, 8], [2, 9, 10]])
-    frames = torch.randn(3, 40, models.FEATURES, generator=torch.Generator().manual_seed(2))
-    source, lengths, options = (
-        (frames, [40, 32, 20], {}) if "s2t" in arch else (prompt, [3, 3], {"prefix": prompt[:, 1:]})
-    )
+    of_text = prompt, torch.tensor([3, 3]), {"prefix": prompt[:, 1:]}
+    source, lengths, options = (*models.speech()[:2], {}) if "s2t" in arch else of_text
 
     def found(graphs: bool) -> tuple[Any, int]:
         model = models.tiny(arch).eval()
         models.perturb(model, 0.3)
-        generator = beam.LeanSearch([model.cuda()], models.dictionary(models.WORDS), beam_size=4, max_len_b=20)
+        generator = beam.LeanSearch([model.cuda()], models.dictionary(), beam_size=4, max_len_b=20)
         generator.graphs = [StepGraphs()] if graphs else ()
-        inputs = {"src_tokens": source.cuda(), "src_lengths": torch.tensor(lengths).cuda()}
+        inputs = {"src_tokens": source.cuda(), "src_lengths": lengths.cuda()}
         prefixes = {f"{name}_tokens": value.cuda() for name, value in options.items()}
         answers = generator.generate([model], {"net_input": inputs}, **prefixes)
         return [searching.words(answer) for answer in answers], sum(len(one.rooms) for one in generator.graphs)

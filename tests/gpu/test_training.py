@@ -175,7 +175,7 @@ def test_language_models_and_speech(arch: str) -> None:
 
     def step(dtype: torch.dtype) -> tuple[float, Tensor]:
         model = models.tiny(arch, dropout=0.0).to(dtype)
-        inputs = (models.tokens(),) if "_lm" in arch else models.speech()
+        inputs = models.text()[:1] if "_lm" in arch else models.speech().inputs
         if torch.cuda.is_available():
             model, inputs = model.cuda(), tuple(value.cuda() for value in inputs)
         inputs = tuple(value.to(dtype) if value.is_floating_point() else value for value in inputs)

@@ -23,7 +23,7 @@ from tests.models import TINY, methods_of, perturb, tiny
 from tests.rounding import assert_same_to_rounding
 
 Map = Callable[[Tensor], Tensor]
-OnHeads = Callable[[Any, Tensor], Tensor]
+OnMap = Callable[[Any, Tensor], Tensor]
 # Models are in float64, but fairseq takes the softmax of an attention in float32 where it computes it by itself. Its
 # rounding, 6e-8 of a weight, is spread over a handful of sub-layers; gradients add up more terms.
 SHARE = 1e-6
@@ -44,7 +44,7 @@ def same(x: Tensor) -> Tensor:
     return x
 
 
-def untouched(map_: Any, heads: Tensor) -> Tensor:
+def kept(map_: Any, heads: Tensor) -> Tensor:
     return heads
 
 
@@ -55,13 +55,7 @@ def linear(x: Tensor, module: Any) -> Tensor:
 
 
 def attention(
-    module: Any,
-    query: Tensor,
-    source: Tensor,
-    causal: bool,
-    inner: Map = same,
-    on_heads: OnHeads = untouched,
-    on_logits: Map = same,
+    module: Any, x: Tensor, keys: Tensor, causal: bool, inner: Map = same, on_heads: OnMap = kept, on_logits: Map = same
 ) -> Tensor:
     """Vaswani et al. 2017, equation 1.
 
@@ -72,7 +66,7 @@ def attention(
     def heads(x: Tensor, map_: Any) -> Tensor:
         return on_heads(map_, linear(x, map_).view(*x.shape[:2], module.num_heads, -1).permute(1, 2, 0, 3))
 
-    q, k, v = heads(query, module.q_proj), heads(source, module.k_proj), heads(source, module.v_proj)
+    q, k, v = heads(x, module.q_proj), heads(keys, module.k_proj), heads(keys, module.v_proj)
     logits = on_logits(q @ k.transpose(-1, -2) / math.sqrt(q.size(-1)))
     if causal:
         logits = logits.masked_fill(torch.ones(logits.shape[-2:]).triu(1).bool(), float("-inf"))

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.methods.admin import AdminResidual
-from tests.models import Inputs as Batch
-from tests.models import dictionary, logits, residuals, tiny
+from tests.models import Batch, batch, dictionary, logits, residuals, tiny
 from tests.models import full as build
-from tests.models import inputs as batch
 
 DROPOUTS: dict[str, Any] = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
 STACKS = ("encoder", "decoder")
@@ -85,9 +83,9 @@ def test_pads_are_counted() -> None:
     results = []
     for extra in (0, 5):
         model = tiny("admin_transformer", dropout=0.0).train()
-        inputs = batch()
-        pads = inputs.src_tokens.new_full((3, extra), dictionary().pad())
-        logits(model, inputs._replace(src_tokens=torch.cat([pads, inputs.src_tokens], dim=1)))
+        data = batch()
+        pads = data.source.new_full((len(data.source), extra), dictionary().pad())
+        logits(model, data._replace(source=torch.cat([pads, data.source], dim=1)))
         results.append(omegas(model.encoder)[1])
     assert results[0] > 1.05 * results[1]
 
@@ -108,7 +106,7 @@ def text(sentences: int, longest: int, vocabulary: int) -> Batch:
 
     src, previous = side(), side()
     src[:, -1], previous[:, 0] = words.eos(), words.eos()
-    return Batch(src, torch.full((sentences,), longest), previous)
+    return Batch(src, torch.full((sentences,), longest), previous, target=previous.roll(-1, dims=1))
 
 
 def test_first_omegas_and_increments_of_the_released_profile() -> None:

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.methods.shared.averages import AverageAttention, RunningAverage, causal_average
 from tests import by_hand
-from tests.models import inputs as batch
-from tests.models import logits, tiny
+from tests.models import batch, logits, tiny
 
 C, F, HEADS = 16, 24, 2
 State = dict[str, dict[str, Tensor | None]]

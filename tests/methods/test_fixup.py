@@ -9,8 +9,7 @@ from torch import nn
 from fairseq_plugins.core.method import Site
 from fairseq_plugins.core.sub_layers import sites_of
 from tests.methods.test_initialisation import FUSED, XAVIER, XAVIER_FFN, assert_uniform, model
-from tests.models import count, logits, tiny
-from tests.models import inputs as batch
+from tests.models import WORDS, batch, count, logits, tiny
 
 T, B, C = 5, 2, 16
 N, M = 5, 4  # layers of the models of test_initialisation
@@ -94,7 +93,7 @@ def test_nothing_but_matrices_and_scalars() -> None:
     # Matrices 4 d^2 + 2 d f and 8 d^2 + 2 d f, scalars 6 and 8; three scalars on top; the two tables and the output.
     d, f = 512, 2048
     layers = 6 * (4 * d * d + 2 * d * f + 6) + 6 * (8 * d * d + 2 * d * f + 8)
-    assert count("fixup_transformer") == layers + 3 + 3 * 44 * d
+    assert count("fixup_transformer") == layers + 3 + 3 * WORDS * d
 
 
 def randomise(module: nn.Module) -> None:

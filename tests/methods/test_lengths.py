@@ -9,7 +9,7 @@ from torch import nn
 from fairseq_plugins.core.attention import Attention
 from fairseq_plugins.methods.scale_norm import ScaleNorm, UnitRows, UnitVectors
 from fairseq_plugins.methods.shared.precision import inverse_rms, unit
-from tests.models import inputs, logits, tiny
+from tests.models import batch, logits, tiny
 
 
 def test_scale_norm_by_hand() -> None:
@@ -34,14 +34,14 @@ def test_the_drawn_lengths_of_word_vectors_do_not_matter() -> None:
         model: Any = tiny("scale_norm_transformer", **shared).eval()
         output = model.decoder.output_projection
         assert not model.decoder.embed_tokens(torch.tensor([1])).any(), "pads stay zero"
-        before = logits(model, inputs())
+        before = logits(model, batch())
         with torch.no_grad():
             for module in model.modules():
                 if isinstance(module, (UnitVectors, UnitRows)):
                     module.weight.mul_(7)
-        torch.testing.assert_close(logits(model, inputs()), before)
+        torch.testing.assert_close(logits(model, batch()), before)
         model.make_generation_fast_()
-        torch.testing.assert_close(logits(model, inputs()), before)
+        torch.testing.assert_close(logits(model, batch()), before)
         lengths = output.weight.norm(dim=1)
         torch.testing.assert_close(lengths, lengths.gt(0).float())
 
@@ -49,7 +49,7 @@ def test_the_drawn_lengths_of_word_vectors_do_not_matter() -> None:
 def test_a_shared_table_has_no_gradient_at_the_zero_vector_of_pads() -> None:
     """Divided by a length of 1e-12 it would be all of the gradient's norm, by which the others are clipped."""
     model: Any = tiny("scale_norm_transformer", share_all_embeddings=True)
-    logits(model, inputs()).logsumexp(-1).sum().backward()
+    logits(model, batch()).logsumexp(-1).sum().backward()
     lengths = model.encoder.embed_tokens.weight.grad.norm(dim=1)
     assert float(lengths[1]) == 0
     assert 0 < float(lengths.max()) < 100 * float(lengths[lengths > 0].median())

@@ -13,7 +13,7 @@ from fairseq_plugins.core.method import PARTS, Axis
 from fairseq_plugins.methods.derf import DynamicErf
 from fairseq_plugins.methods.dyt import DynamicTanh
 from tests.core.saved import saved_tensors
-from tests.models import inputs, logits, tiny
+from tests.models import batch, logits, tiny
 
 KINDS: dict[str, Callable[..., nn.Module]] = {"rms_norm": nn.RMSNorm, "dyt": DynamicTanh, "derf": DynamicErf}
 
@@ -72,7 +72,7 @@ def test_epsilon_at_the_root() -> None:
     found = model.encoder.layer_norm(x)
     torch.testing.assert_close(found, x / (x.norm(dim=-1, keepdim=True) * 16**-0.5 + 1e-8))
     with torch.no_grad():
-        assert 1e-6 < float((logits(model, inputs()) - logits(plain, inputs())).abs().max()) < 1e-4
+        assert 1e-6 < float((logits(model, batch()) - logits(plain, batch())).abs().max()) < 1e-4
 
 
 def test_a_norm_over_the_depth_keeps_the_names_of_its_parameters() -> None:
@@ -111,3 +111,14 @@ def test_starts_of_dyt() -> None:
         for name, value in tiny("dyt_transformer", **said).named_parameters():
             if name.endswith(".alpha"):
                 assert value.item() == pytest.approx(starts[names.index(name.split(".")[-2])]), name
+
+
+def test_dropout_is_inside_of_the_branch() -> None:
+    """LN(dropout(F)): with everything dropped but nothing else the LayerNorm's bias remains, so the sum is the stream
+    plus that bias."""
+    layer = tiny("gpt2_norm_transformer", dropout=0.5).train().encoder.layers[0]
+    layer.dropout_module.forward = torch.zeros_like
+    x = torch.randn(5, 2, 16)
+    torch.testing.assert_close(layer(x, None)[0], x)
+    nn.init.constant_(layer.final_layer_norm.bias, 3.0)
+    torch.testing.assert_close(layer(x, None)[0], x + 3.0)

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from tests.core.saved import saved_tensors
-from tests.models import inputs as batch
-from tests.models import tiny
+from tests.models import batch, tiny
 from tests.rounding import assert_same_to_rounding
 
 ARCH = "realformer_transformer"
@@ -63,9 +62,9 @@ def test_a_layer_that_is_left_out_passes_the_chain_on() -> None:
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 def test_autograd_keeps_no_scores(mode: str) -> None:
     """Each layer keeps its weights alone, as every attention does that is not fused."""
-    inputs = batch(source=11, sentences=3)
+    source = batch(sentences=3, longest=11)[:2]
     for layers in (2, 5):
         model = tiny(ARCH, encoder_layers=layers, realformer_logits=mode, dropout=0.0).train()
-        kept = saved_tensors(lambda encoder=model.encoder: encoder(*inputs[:2])["encoder_out"][0])
+        kept = saved_tensors(lambda encoder=model.encoder: encoder(*source)["encoder_out"][0])
         of_size = [one for one in kept if one.numel() == 3 * H * 11 * 11 and one.is_floating_point()]
         assert len({one.untyped_storage().data_ptr() for one in of_size}) == layers

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.models import inputs, tiny
+from tests.models import tiny
 
 WHOLE = {"ode_function": "layer"}
 LOG_PROBABILITIES: tuple[tuple[str, dict[str, Any], list[float]], ...] = (
@@ -39,13 +39,19 @@ ENCODED: tuple[tuple[str, dict[str, Any], list[float]], ...] = (
     ("value_residual", {}, [1.90817, -0.18254, -0.668329, 0.116422, -0.096526, 0.794631]),
 )
 """The first six dimensions of the second sentence's first position on top of the encoder."""
-BATCH = inputs()._replace(src_tokens=inputs().src_tokens.flip(1))
-"""With the pads of the source on the right, as in some of the released code."""
+WORDS = 44
+BATCH = (
+    torch.tensor([[4, 4, 4, 31, 21, 12, 30], [13, 29, 15, 38, 23, 1, 1], [40, 8, 4, 18, 19, 33, 30]]),
+    torch.tensor([7, 5, 7]),
+    torch.tensor([[2, 35, 10, 36, 22, 21], [2, 18, 14, 14, 35, 8], [2, 23, 6, 17, 1, 1]]),
+)
+"""Source, its lengths and the shifted target, with the pads on the right, as in some of the released code."""
 
 
 def filled(arch: str, **options: Any) -> Any:
     """A model whose every parameter is a sine of the places in it; gains and gates are near 1."""
-    model = tiny(f"{arch}_transformer", share_all_embeddings=True, dropout=0.0, **options).double().eval()
+    values = {"source": WORDS, "target": WORDS, "share_all_embeddings": True, "dropout": 0.0}
+    model = tiny(f"{arch}_transformer", **values, **options).double().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             places = torch.arange(1, parameter.numel() + 1, dtype=torch.float64)
@@ -64,7 +70,7 @@ def close(found: Tensor, released: list[float]) -> None:
 
 @pytest.mark.parametrize(("arch", "options", "released"), LOG_PROBABILITIES)
 def test_log_probabilities(arch: str, options: dict[str, Any], released: list[float]) -> None:
-    words = torch.cat([BATCH.prev_output_tokens[0, 1:], torch.tensor([2])])
+    words = torch.cat([BATCH[2][0, 1:], torch.tensor([2])])
     close(filled(arch, **options)(*BATCH)[0][0].log_softmax(dim=-1)[range(6), words], released)
 
 

@@ -12,8 +12,7 @@ from fairseq_plugins.checkpoints.fold import fold
 from fairseq_plugins.core.linear_maps import affine_form
 from fairseq_plugins.methods.sigma_reparam import SpectralLinear
 from tests.core.saved import saved_tensors
-from tests.models import inputs as batch
-from tests.models import logits, settings, tiny
+from tests.models import batch, logits, settings, tiny
 
 ARCH = "sigma_reparam_transformer"
 MAPS = 3 * 6 + 2 * 10
@@ -54,7 +53,7 @@ def test_it_is_a_post_ln_model_of_the_scaled_matrices_and_so_are_its_gradients()
     for name in spectral_maps(model):
         weight = weights[f"{name}.weight"]
         weights[f"{name}.weight"] = own[f"{name}.gamma"] * weight / torch.linalg.matrix_norm(weight, ord=2)
-    wanted = torch.func.functional_call(plain, weights, tuple(batch()))[0]
+    wanted = torch.func.functional_call(plain, weights, batch().inputs)[0]
     found = logits(model, batch())
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)  # the norm is computed in float32
     assert len([name for name in own if name.endswith(".gamma")]) == MAPS

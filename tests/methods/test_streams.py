@@ -16,7 +16,7 @@ from fairseq_plugins.methods.hyper_connections import (
 )
 from fairseq_plugins.methods.rezero import layer_scale_start
 from tests.core.saved import saved_tensors
-from tests.models import inputs, logits, tiny
+from tests.models import batch, logits, tiny
 
 
 @torch.no_grad()
@@ -26,7 +26,7 @@ def test_hyper_connections_start_as_pre_ln(weights: str) -> None:
     model = tiny("hyper_connections_transformer", hyper_weights=weights).eval()
     plain, weights_of = tiny("pre_ln_transformer").eval(), model.state_dict()
     plain.load_state_dict({name: weights_of[name] for name in plain.state_dict()})
-    torch.testing.assert_close(logits(model, inputs()), logits(plain, inputs()), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits(model, batch()), logits(plain, batch()), rtol=1e-4, atol=1e-4)
 
 
 def test_mhc_mixes_by_a_doubly_stochastic_matrix() -> None:
@@ -145,7 +145,7 @@ def test_blocks_of_earlier_checkpoints_begin_at_any_sub_layer() -> None:
 def test_attentions_keep_nothing_after_a_call() -> None:
     for arch, name in (("value_residual_transformer", "first"), ("gated_attention_transformer", "open_by")):
         model = tiny(arch)
-        logits(model, inputs())
+        logits(model, batch())
         kept = [getattr(module, name) for module in model.modules() if hasattr(module, name)]
         assert kept == [None] * 7
 

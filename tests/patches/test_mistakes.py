@@ -6,7 +6,7 @@ What the commands say of their options is in ``tests/cli/test_mistakes.py``.
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -69,11 +69,7 @@ def test_a_checkpoint_of_a_model_or_task_that_nobody_has_loaded(kind: str, toy_d
 
 def test_a_full_gpu_is_not_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
     params = [torch.nn.Parameter(torch.zeros(2))]
-
-    def full() -> None:
-        raise RuntimeError("CUDA out of memory")
-
-    monkeypatch.setattr(torch.cuda, "current_device", full)
+    monkeypatch.setattr(torch.cuda, "current_device", mock.Mock(side_effect=RuntimeError("CUDA out of memory")))
     assert str(line_of(FP16Optimizer.build_fp32_params, None, params)).startswith("--fp16 needs a GPU")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert line_of(FP16Optimizer.build_fp32_params, None, params) is None
@@ -85,10 +81,7 @@ def test_a_task_without_data() -> None:
 
 
 def test_a_failure_of_another_kind_keeps_its_trace(toy_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_args: Any, **_kwargs: Any) -> None:
-        raise RuntimeError("boom")
-
-    monkeypatch.setattr(checkpoint_utils, "load_checkpoint_to_cpu", broken)
+    monkeypatch.setattr(checkpoint_utils, "load_checkpoint_to_cpu", mock.Mock(side_effect=RuntimeError("boom")))
     assert line_of(checkpoint_utils.load_model_ensemble, [str(toy_checkpoint)]) is None
 
 

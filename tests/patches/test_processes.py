@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -106,20 +107,11 @@ def test_workers_of_preprocess_leave_ctrl_c_to_their_parent() -> None:
             assert pool.apply(signal.getsignal, (signal.SIGINT,)) == (handler or signal.default_int_handler)
 
 
-class Unreadable:
-    """Batches that cannot even be begun, as where a loader cannot start its workers."""
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[int]:
-        raise OSError(errno.ENOMEM, "no memory for a worker")
-
-
 def test_what_reads_ahead_hands_on_the_error_of_a_loader_that_cannot_start() -> None:
     """Else the training waits for ever."""
-    with pytest.raises(OSError, match="no memory for a worker"):
-        next(BufferedIterator(2, Unreadable()))
+    unreadable = mock.MagicMock(__len__=mock.Mock(return_value=1), __iter__=mock.Mock(side_effect=OSError("no memory")))
+    with pytest.raises(OSError, match="no memory"):
+        next(BufferedIterator(2, unreadable))
 
 
 TWO = ("--distributed-world-size", "2")
@@ -127,22 +119,21 @@ VARIABLES = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "
 
 
 def test_the_address_of_the_processes(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = ("--distributed-init-method", "tcp://localhost:1234", "--distributed-backend", "mpi", *TWO)
-    given = toy.parse_training(toy_data, tmp_path, *chosen).distributed_training
-    cpu_processes.address_processes(given)
-    assert (given.distributed_init_method, given.distributed_backend) == ("tcp://localhost:1234", "mpi")
+    def addressed(*flags: str) -> Any:
+        settings = toy.parse_training(toy_data, tmp_path, *flags).distributed_training
+        cpu_processes.address_processes(settings)
+        return settings
 
+    given = addressed("--distributed-init-method", "tcp://localhost:1234", "--distributed-backend", "mpi", *TWO)
+    assert (given.distributed_init_method, given.distributed_backend) == ("tcp://localhost:1234", "mpi")
     for name, value in VARIABLES.items():
         monkeypatch.setitem(os.environ, name, value)
-    rank = toy.parse_training(toy_data, tmp_path).distributed_training
-    cpu_processes.address_processes(rank)
+    rank = addressed()
     assert (rank.distributed_init_method, rank.distributed_backend) == ("env://", "gloo")
     assert (rank.distributed_world_size, rank.distributed_rank, rank.distributed_no_spawn) == (4, 3, True)
-
     # A launcher of one process, too, has fairseq join a group, and stock's nccl needs GPUs.
     monkeypatch.setitem(os.environ, "WORLD_SIZE", "1")
-    alone = toy.parse_training(toy_data, tmp_path).distributed_training
-    cpu_processes.address_processes(alone)
+    alone = addressed()
     assert (alone.distributed_init_method, alone.distributed_backend) == ("env://", "gloo")
 
 
@@ -234,10 +225,7 @@ def test_a_process_may_train_again_and_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_locks(tmp_path, monkeypatch, caplog):
-    def refuse(*_: Any) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "lockf", refuse)
+    monkeypatch.setattr(fcntl, "lockf", mock.Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
     with caplog.at_level(logging.WARNING, logger=two_trainings_at_once.__name__):
         assert claim(tmp_path) is None
     assert f"{tmp_path} cannot be locked (No locks available)" in caplog.text

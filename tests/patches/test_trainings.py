@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from fairseq import options
-from fairseq.data import EpochBatchIterator, FairseqDataset, data_utils
+from fairseq.data import EpochBatchIterator, IdDataset, data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import AMPOptimizer, FP16Optimizer
 from fairseq_cli import train
@@ -129,23 +129,10 @@ def test_polynomial_decay_in_other_commands(toy_data: Path) -> None:
 EPOCH = 3
 
 
-class Numbers(FairseqDataset):
-    """A batch is the list of its sentences' numbers."""
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-    def __len__(self) -> int:
-        return 1000
-
-    def collater(self, samples: list[int]) -> list[int]:
-        return samples
-
-
 def iterator(batches: int, shards: int, shard: int = 0, size: int = 2) -> EpochBatchIterator:
+    """A batch is the list of its sentences' numbers."""
     made = [list(range(i * size, (i + 1) * size)) for i in range(batches)]
-    data = Numbers()
-    return EpochBatchIterator(data, data.collater, made, seed=1, num_shards=shards, shard_id=shard, epoch=EPOCH)
+    return EpochBatchIterator(IdDataset(), list, made, seed=1, num_shards=shards, shard_id=shard, epoch=EPOCH)
 
 
 def state_after(taken: int, batches: int, shards: int) -> dict[str, object]:

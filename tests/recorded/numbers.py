@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor, nn
 
@@ -22,11 +21,6 @@ BATCHES = 3
 """Number of different batches, used in turn."""
 SUFFIXES = {"language_model": "_transformer_lm", "speech_to_text": "_s2t_transformer"}
 HEADER = "family\tupdate\tloss\tgradient_norm"
-
-
-class Inputs(NamedTuple):
-    inputs: tuple[Tensor, ...]
-    target: Tensor
 
 
 class Update(NamedTuple):
@@ -51,47 +45,15 @@ def families(case: str) -> list[str]:
 def build(family: str, case: str) -> nn.Module:
     if family == "translation":
         return models.build(*models.CASES[case], *RATE_FLAGS)
-    words = len(models.dictionary())
-    return models.tiny(str(architecture(family, case)), target=words, **RATES)
+    return models.tiny(str(architecture(family, case)), **RATES)
 
 
-def batches(family: str) -> list[Inputs]:
-    """Made-up sentences, the same in every run."""
-    make: Callable[[int], Inputs] = {"translation": _pairs, "language_model": _text, "speech_to_text": _speech}[family]
-    return [make(seed) for seed in range(BATCHES)]
-
-
-def _pairs(seed: int) -> Inputs:
-    data = models.batch(seed=seed)
-    return Inputs(data.inputs, data.target)
-
-
-def _words(sentences: int, length: int, draw: torch.Generator) -> Tensor:
-    """``(B, T)``; all sentences end, and the last is the shortest, with pads on the right."""
-    words: Dictionary = models.dictionary()
-    text = torch.randint(words.nspecial, len(words), (sentences, length), generator=draw)
-    text[:, -1] = words.eos()
-    text[-1, -3] = words.eos()
-    text[-1, -2:] = words.pad()
-    return text
-
-
-def _shifted(target: Tensor) -> Tensor:
-    return torch.cat([torch.full((len(target), 1), models.dictionary().eos()), target[:, :-1]], dim=1)
-
-
-def _text(seed: int) -> Inputs:
-    target = _words(3, 9, torch.Generator().manual_seed(seed))
-    return Inputs((_shifted(target),), target)
-
-
-def _speech(seed: int) -> Inputs:
-    draw = torch.Generator().manual_seed(seed)
-    lengths = torch.tensor([31, 27, 18])
-    features = torch.randn(3, 31, 8, generator=draw)
-    features[torch.arange(31) >= lengths.unsqueeze(1)] = 0.0
-    target = _words(3, 6, draw)
-    return Inputs((features, lengths, _shifted(target)), target)
+def batches(family: str) -> list[tuple[tuple[Tensor, ...], Tensor]]:
+    """Inputs and targets: made-up sentences, the same in every run."""
+    if family == "language_model":
+        return [((given,), target) for given, target in map(models.text, range(BATCHES))]
+    make: Callable[..., models.Batch] = models.batch if family == "translation" else models.speech
+    return [(made.inputs, made.target) for made in (make(seed=seed) for seed in range(BATCHES))]
 
 
 # Updates -------------------------------------------------------------------------------------------------------------

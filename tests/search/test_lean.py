@@ -12,7 +12,6 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq_plugins.search.beam import LeanSearch
 from fairseq_plugins.search.hypotheses import BLOCK, best_candidates, best_of_rows
 from tests import models
-from tests.models import WORDS
 from tests.search.searching import outspoken, scores, search, settings, words
 
 KINDS = (LeanSearch, SequenceGenerator)
@@ -83,15 +82,14 @@ def test_fairseq_s_own_models(arch: str) -> None:
 
 def test_a_language_model_and_speech() -> None:
     prompt = torch.tensor([[2, 7, 8], [2, 9, 10]])
-    frames = torch.randn(3, 40, models.FEATURES, generator=torch.Generator().manual_seed(2))
     for arch, source, lengths, options in (
-        ("admin_transformer_lm", prompt, [3, 3], {"prefix_tokens": prompt[:, 1:]}),
-        ("post_ln_s2t_transformer", frames, [40, 32, 20], {}),
+        ("admin_transformer_lm", prompt, torch.tensor([3, 3]), {"prefix_tokens": prompt[:, 1:]}),
+        ("post_ln_s2t_transformer", *models.speech()[:2], {}),
     ):
         model = models.tiny(arch).eval()
         models.perturb(model, 0.3)
-        sample = {"net_input": {"src_tokens": source, "src_lengths": torch.tensor(lengths)}}
-        generators = [kind([model], models.dictionary(WORDS), beam_size=4, max_len_b=8) for kind in KINDS]
+        sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
+        generators = [kind([model], models.dictionary(), beam_size=4, max_len_b=8) for kind in KINDS]
         assert_same(*(generator.generate([model], sample, **options) for generator in generators))
 
 

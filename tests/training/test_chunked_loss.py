@@ -15,10 +15,11 @@ from fairseq_plugins.training import chunked_loss
 from tests import models, processes, toy
 from tests.refusals import refused
 from tests.representatives import slow_but
+from tests.search.searching import sample_of
 
 PLAIN, SMOOTHED = "cross_entropy", "label_smoothed_cross_entropy"
 WORDS = models.WORDS
-PAD = models.dictionary(WORDS).pad()
+PAD = models.dictionary().pad()
 TABLE = "decoder.output_projection.weight"
 
 
@@ -31,19 +32,16 @@ def five_tokens_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def criterion(name: str, **settings: Any) -> Any:
     if SMOOTHED in name:
         settings = {"label_smoothing": 0.1, **settings}
-    return CRITERION_REGISTRY[name](models.task(WORDS, WORDS), sentence_avg=False, **settings)
+    return CRITERION_REGISTRY[name](models.task(), sentence_avg=False, **settings)
 
 
 def sample(language_model: bool = False) -> dict[str, Any]:
-    """Three sentences, the last with pads."""
+    """Sentences of which some have pads."""
+    given = sample_of(models.batch())
     if language_model:
-        text = models.tokens()
-        net_input, target = {"src_tokens": text}, text.roll(-1, dims=1)
-    else:
-        given = models.inputs()
-        net_input, target = given._asdict(), given.prev_output_tokens.roll(-1, dims=1)
-        target[-1, -3:] = PAD
-    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+        text, target = models.text()
+        given = {"net_input": {"src_tokens": text}, "target": target}
+    return {**given, "ntokens": int(given["target"].ne(PAD).sum())}
 
 
 def gradients(one: Any, model: nn.Module, given: dict[str, Any], scale: float = 1.0) -> dict[str, Tensor]:
@@ -148,7 +146,7 @@ def test_no_tensor_has_all_logits() -> None:
     model = models.tiny("transformer", source=words, target=words, share_all_embeddings=True)
     draw = torch.Generator().manual_seed(1)
     target = torch.randint(4, words, (3, 40), generator=draw)
-    given = {"net_input": models.inputs(5, 40, vocabulary=words)._asdict(), "target": target, "ntokens": tokens}
+    given = {**sample_of(models.batch(3, longest=41)), "target": target, "ntokens": tokens}
     largest = {}
     for prefix in ("", "chunked_"):
         one = CRITERION_REGISTRY[prefix + SMOOTHED](models.task(words, words), sentence_avg=False, label_smoothing=0.1)

@@ -149,11 +149,12 @@ def test_pairs_in_the_same_place_of_the_grid_are_shuffled_by_the_seed() -> None:
     assert sorted(orders[0]) == list(range(60))
 
 
-def losses(model: torch.nn.Module, task: FairseqTask, batches: Iterable[Any]) -> list[tuple[float, int]]:
+def assert_same_losses(model: torch.nn.Module, task: FairseqTask, *sides: Iterable[Any]) -> None:
     criterion = CrossEntropyCriterion(task, sentence_avg=False)
     with torch.no_grad():
-        results = [criterion(model, batch)[:2] for batch in batches]
-    return [(float(loss), size) for loss, size in results]
+        found, expected = ([criterion(model, batch)[:2] for batch in side] for side in sides)
+    assert [size for _, size in found] == [size for _, size in expected]
+    assert [float(loss) for loss, _ in found] == pytest.approx([float(loss) for loss, _ in expected], rel=1e-5)
 
 
 def test_pads_of_the_grid_do_not_change_the_loss() -> None:
@@ -163,10 +164,7 @@ def test_pads_of_the_grid_do_not_change_the_loss() -> None:
     on_grid, stock = ([d.collater([data[i] for i in ids]) for ids in batches] for d in (OnGrid(data, 1.5, 64), data))
     assert sum(grid["target"].numel() for grid in on_grid) > 1.05 * sum(batch["target"].numel() for batch in stock)
     assert [batch["ntokens"] for batch in on_grid] == [batch["ntokens"] for batch in stock]
-    model, task = models.trained("admin_matt"), models.task()
-    found, expected = losses(model, task, on_grid), losses(model, task, stock)
-    assert [size for _, size in found] == [size for _, size in expected]
-    assert [loss for loss, _ in found] == pytest.approx([loss for loss, _ in expected], rel=1e-5)
+    assert_same_losses(models.trained("admin_matt"), models.task(), on_grid, stock)
 
 
 @pytest.mark.parametrize("bos", ["", "--add-bos-token"])
@@ -185,9 +183,7 @@ def test_a_language_model(characters: Path, tmp_path: Path, mode: str, bos: str)
     assert {batch["net_input"]["src_tokens"].shape[1] for batch in padded} <= values
     if mode == "none":
         assert {batch["target"].shape[1] for batch in padded} == {31 + begin}
-    found, expected = losses(model, task, padded), losses(model, task, map(data.collater, samples))
-    assert [size for _, size in found] == [size for _, size in expected]
-    assert [loss for loss, _ in found] == pytest.approx([loss for loss, _ in expected], rel=1e-5)
+    assert_same_losses(model, task, padded, map(data.collater, samples))
 
 
 def shape_of(sample: Any) -> tuple[int, ...]:

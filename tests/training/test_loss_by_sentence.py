@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
+from fairseq.models import BaseFairseqModel
 from fairseq_cli import train
 from torch import Tensor, nn
 
@@ -21,7 +22,7 @@ EPSILON = 0.1
 PAD = models.dictionary().pad()
 
 
-class Table(nn.Module):
+class Table(BaseFairseqModel):
     """A model whose output is its parameter: one row of logits for each word of the target."""
 
     def __init__(self, target: Tensor) -> None:
@@ -29,14 +30,8 @@ class Table(nn.Module):
         draw = torch.Generator().manual_seed(5)
         self.logits = nn.Parameter(torch.randn(*target.shape, len(models.dictionary()), generator=draw))
 
-    def forward(self) -> tuple[Tensor]:
-        return (self.logits,)
-
-    def get_normalized_probs(self, net_output: Any, log_probs: bool) -> Tensor:
-        return F.log_softmax(net_output[0], dim=-1)
-
-    def get_targets(self, sample: Any, net_output: Any) -> Tensor:
-        return sample["target"]
+    def forward(self) -> Tensor:
+        return self.logits
 
 
 def criterion(**settings: Any) -> LabelSmoothedCrossEntropyBySentence:

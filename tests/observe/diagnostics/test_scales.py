@@ -126,15 +126,12 @@ def test_updates_are_the_way_between_two_models() -> None:
         second.encoder.layers[0].fc1.weight.mul_(1.5)
         second.decoder.layers[1].fc2.weight.mul_(0.9)
     found = {(m.stack, m.layer, m.kind): m for m in updates(first, batch(), second)}
-    up, down = ("encoder", 0, "fc1"), ("decoder", 1, "fc2")
-    sizes = {
-        up: float(first.encoder.layers[0].fc1.weight.detach().norm()),
-        down: float(first.decoder.layers[1].fc2.weight.detach().norm()),
-    }
-    assert found[up].update_to_weight == pytest.approx(0.5)
-    assert found[up].relative_update == 1.0
-    assert found[down].update == pytest.approx(0.1 * sizes[down], rel=1e-4)
-    assert found[down].relative_update == pytest.approx(0.1 * sizes[down] / (0.5 * sizes[up]), rel=1e-4)
+    up, down = found["encoder", 0, "fc1"], found["decoder", 1, "fc2"]
+    weights = first.encoder.layers[0].fc1.weight, first.decoder.layers[1].fc2.weight
+    raised, lowered = (float(weight.detach().norm()) for weight in weights)
+    assert (up.update_to_weight, up.relative_update) == (pytest.approx(0.5), 1.0)
+    assert down.update == pytest.approx(0.1 * lowered, rel=1e-4)
+    assert down.relative_update == pytest.approx(0.1 * lowered / (0.5 * raised), rel=1e-4)
     assert sum(one.update == 0.0 for one in found.values()) == len(found) - 2
     assert max(one.relative_gradient for one in found.values()) == 1.0
 

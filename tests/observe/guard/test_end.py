@@ -9,6 +9,7 @@ import os
 import re
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -148,11 +149,7 @@ def test_a_stock_model_is_searched_too(toy_data, tmp_path, monkeypatch, spoil, p
 
     monkeypatch.setattr(TransformerModel, "build_model", classmethod(spoilt))
     if disk == "full":
-
-        def full(*_: Any, **__: Any) -> None:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        monkeypatch.setattr(torch, "save", full)
+        monkeypatch.setattr(torch, "save", mock.Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     with pytest.raises(Diverged) as caught:
         toy.train_toy(toy_data, tmp_path, "--max-update", "1")
     assert f"; first in {place}" in str(caught.value)

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -70,15 +71,11 @@ def test_a_damaged_line_is_left_out_and_costs_no_other(tmp_path: Path) -> None:
         assert read(path) == [entry(2), entry(4)], line
 
 
-def test_a_full_disk_costs_one_entry_and_no_training(tmp_path, monkeypatch, caplog):
+def test_a_full_disk_costs_one_entry_and_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = EntryFile(tmp_path / "recorder.jsonl")
     file(entry(1))
-
-    def full(number: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
-        patched.setattr(os, "fsync", full)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with mock.patch.object(os, "fsync", side_effect=full), caplog.at_level(logging.WARNING):
         file(entry(2))
     file(entry(3))
     assert read(file.path) == [entry(1), entry(3)]

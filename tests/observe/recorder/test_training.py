@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -236,19 +237,11 @@ def board(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], float]:
     """What TensorBoard is given while training, by name and update."""
     shown: dict[tuple[str, int], float] = {}
 
-    class Writer:
-        def __init__(self, directory: str) -> None:
-            self.tag = Path(directory).name
+    def writer(directory: str) -> mock.Mock:
+        seen = shown if Path(directory).name == "train_inner" else {}
+        return mock.Mock(add_scalar=lambda name, value, step: seen.update({(name, step): value}))
 
-        def add_scalar(self, name: str, value: float, step: int) -> None:
-            if self.tag == "train_inner":
-                shown[name, step] = value
-
-        def add_text(self, *args: Any) -> None: ...
-        def flush(self) -> None: ...
-        def close(self) -> None: ...
-
-    monkeypatch.setattr(progress_bar, "SummaryWriter", Writer)
+    monkeypatch.setattr(progress_bar, "SummaryWriter", writer)
     monkeypatch.setattr(progress_bar, "_tensorboard_writers", {})
     return shown
 
