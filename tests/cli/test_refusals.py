@@ -28,6 +28,7 @@ REFUSED: Mapping[str, str] = {
     "": "no command given; one of: train, ",
     "trian": "unknown command 'trian' (did you mean 'train'?); legal: train, hydra-train, ",
     "xyzzy": "unknown command 'xyzzy'; legal: train, ",
+    "train data --user-dir copy": "--user-dir copy: another copy of this package than ",
     "generate data --user-dir mine": (
         "fairseq-deep gives fairseq its own user directory and cannot take 'mine' as well: "
         "write `import fairseq_plugins` in mine/__init__.py "
@@ -66,6 +67,19 @@ REFUSED: Mapping[str, str] = {
     f"{TABLE} iwslt14_de_en --seeds 1 x": "--seeds x: not a whole number of at least 0 ",
     f"{TABLE} iwslt14_de_en --nodes 2": "--nodes 2 needs a Slurm job: sbatch --nodes 2 [OPTION ...] scripts/slurm.sh ",
     "run multi30k_de_en/admin_3e3d data out --precision fp61": "unknown --precision 'fp61' (did you mean 'fp16'?)",
+    "run multi30k_de_en/admin_3d3e yaml out": "multi30k_de_en/admin_3d3e: no such file (did you mean 'multi30k",
+    "run yaml/model.yaml yaml out": "yaml/model.yaml: this is the name of a group of fairseq's settings, or of ",
+    "run yaml/latin.yaml yaml out": "yaml/latin.yaml: not UTF-8 (byte 0xe9)",
+    "evaluate run . --metrics=,": "unknown metric ''; legal values: chrf, chrf++, ",
+    "evaluate run . --metrics=sacrebleu,blue": "unknown metric 'blue'; legal values: chrf, chrf++, ",
+    "evaluate run . --average=last-epoch=10": AVERAGE,
+    "evaluate run . --length-penalty=nan": "--length-penalty nan: not a finite number",
+    "prepare -data": "the following arguments are required: DIR (",
+    "translate -package": "the following arguments are required: MODEL (",
+    "run -c d r": "the following arguments are required: RUN (",
+    "score hyp ref --output hyp": f"hyp: {INPUT}",
+    "score hyp ref --output ref": f"ref: {INPUT}",
+    f"{SYSTEMS} a=hyp b=blank --output blank": f"blank: {INPUT}",
     "translate absent": "absent: no such directory; fairseq-deep package makes a ",
     "wmt --to out --pair de-fr un": "--pair de-fr: must be two languages, one of them en, for example en-de",
     "wmt --to out --pair en-de un": "un: not available for en-de; available with en: fr",
@@ -151,6 +165,16 @@ REFUSED: Mapping[str, str] = {
     "text split --every 0 x y z": "--every 0: not a whole number of at least 1",
     "text ted --kind xlm x y": "unknown --kind 'xlm' (did you mean 'xml'?); legal values: tags, xml",
     "text straighten ref ./ref": f"ref: {INPUT}",
+    "text split --every 1 hyp x y": "hyp: 30 lines cannot be split at every 1th: one part would be empty",
+    "text split --every 31 hyp x y": "hyp: 30 lines cannot be split at every 31th: one part would be empty",
+    "text select-every --every 31 hyp x": "hyp: fewer than 31 lines",
+    "text describe --tokeniser none --subwords none ''": ".: a directory; give the name of a file",
+    "text select --lines numbers hyp x": "hyp: has no line 31, which is in numbers",
+    "text select --lines ref hyp x": "hyp: has no line The cat 0 sat.",
+    "text columns hyp x y": "hyp: line 1 has 1 columns, not 2",
+    "text cut-bytes yaml/small.yaml x": "yaml/small.yaml: 10 bytes, too few to cut into three parts",
+    "text cut-bytes parts/train parts": f"parts/train: {INPUT}",
+    "text bytes yaml/none.yaml x": "yaml/none.yaml: empty",
     "text columns pairs de ./de": "de de: two outputs are the same file; choose another name",
     "text columns pairs de pairs": f"pairs: {INPUT}",
     "text truecase --model ref x ref": f"ref: {INPUT}",
@@ -172,6 +196,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "yaml" / "latin.yaml").write_bytes(b"a: \xe9\n")
     (place / "yaml" / "none.yaml").touch()
     write(place / "untested" / "test_sets", [])
+    write(place / "parts" / "train", sentences)
+    write(place / "numbers", ["2", "31"])
+    write(place / "copy" / "core" / "designed.py", [])
     write_run(place / "run", config="x/pre_ln_6e6d")
     for name in ("recorder.jsonl", "checkpoints/recorder.jsonl"):
         write(place / "recorded" / name, [Entry(1, True, {"loss": 1.0}).to_json()])
