@@ -153,10 +153,6 @@ ABSENT: dict[str, set[str]] = {
 }
 
 
-def test_an_option_of_two_parts_of_a_method_stands_once_in_its_section() -> None:
-    assert generate.method_section(METHODS["completep"]).count("- Option `--depth-mup-alpha`") == 1
-
-
 def test_section_names_what_differs_and_joins_what_is_alike() -> None:
     assert generate.own_flags(METHODS["hybrid_ln"]) == "--norm-position post,pre --base-init fairseq"
     lines = generate.method_section(METHODS["admin"]).splitlines()
@@ -165,6 +161,8 @@ def test_section_names_what_differs_and_joins_what_is_alike() -> None:
         "- New parameter `S_residual.omega_trained`, `(C)`: 0; absent with `--admin-omega frozen`"
     ]
     assert "rate 0.0007, warm-up of 8,000 updates" in "".join(lines)
+    # It is of two parts of the method.
+    assert generate.method_section(METHODS["completep"]).count("- Option `--depth-mup-alpha`") == 1
 
 
 def test_absent_stock_names() -> None:
