@@ -143,8 +143,6 @@ LAYER_NORMS = {
     *(f"encoder.layers.I.{name}_layer_norm" for name in ("self_attn", "final")),
     *(f"decoder.layers.I.{name}_layer_norm" for name in ("self_attn", "encoder_attn", "final")),
 }
-
-
 ABSENT: dict[str, set[str]] = {
     **{name: set() for name in ("post_ln", "pre_ln", "admin")},
     "dsinit_matt": {"decoder.layers.I.self_attn", "decoder.layers.I.self_attn_layer_norm"},

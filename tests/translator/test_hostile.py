@@ -188,8 +188,6 @@ COMMANDS: dict[str, Read] = {
     "prepare": prepared,
     "score": scored,
 }
-
-
 BY_FAIRSEQ = ("preprocess", "generate")
 """Text that fairseq itself reads: it would take a mark for a part of a word, and a carriage return for the end."""
 
