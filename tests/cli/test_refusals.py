@@ -16,6 +16,7 @@ from tests.texts import write
 COMPARE = "compare data out multi30k_de_en/admin_3e3d --dry-run"
 TABLE = "reproduce Admin 'Table 2' --dry-run"
 BOTH = "wmt14_en_de/admin_6e6d headline/admin_6e6d"
+PREPROCESS = "preprocess -s de -t en --trainpref one --destdir made"
 PREPARE = "prepare out --train one --valid one"
 SYSTEMS = "score --references ref --systems"
 YAML = "hydra-train --config-dir yaml"
@@ -28,6 +29,8 @@ REFUSED: Mapping[str, str] = {
     "": "no command given; one of: train, ",
     "trian": "unknown command 'trian' (did you mean 'train'?); legal: train, hydra-train, ",
     "xyzzy": "unknown command 'xyzzy'; legal: train, ",
+    f"{PREPROCESS} --user-dir absent": "no such --user-dir: {here}/absent",
+    f"{PREPROCESS} --user-dir json": "Failed to import --user-dir={here}/json because the corresponding module name ",
     "train data --user-dir copy": "--user-dir copy: another copy of this package than ",
     "generate data --user-dir mine": (
         "fairseq-deep gives fairseq its own user directory and cannot take 'mine' as well: "
@@ -199,6 +202,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(place / "parts" / "train", sentences)
     write(place / "numbers", ["2", "31"])
     write(place / "copy" / "core" / "designed.py", [])
+    (place / "json").mkdir()
     write_run(place / "run", config="x/pre_ln_6e6d")
     for name in ("recorder.jsonl", "checkpoints/recorder.jsonl"):
         write(place / "recorded" / name, [Entry(1, True, {"loss": 1.0}).to_json()])

@@ -25,7 +25,6 @@ from tests.pipeline.making import plan_of, write_run
 from tests.refusals import refused
 from tests.texts import write
 
-SEARCH = {"beam": 5, "lenpen": 1.0}
 TRANSLATION = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
 
 
@@ -278,7 +277,7 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
 
     def made_plan(args):
         test_set = TestSet("test", "test", (args.references or args.data / "raw") / "test.en")
-        how = {"metrics": ("sacrebleu",), "search": SEARCH}
+        how = {"metrics": ("sacrebleu",), "search": {"beam": 5, "lenpen": 1.0}}
         return DecodePlan("translation", read_run(args.run), args.data, args.data, (test_set,), **how)
 
     def as_published(plan, test_set, model):
