@@ -13,6 +13,8 @@ from tests.pipeline.making import write_run
 from tests.scripts.running import times
 from tests.texts import write
 
+RECIPE = "multi30k_de_en/admin_3e3d"
+PREPARED = "the prepared directory; give "
 COMPARE = "compare data out multi30k_de_en/admin_3e3d --dry-run"
 TABLE = "reproduce Admin 'Table 2' --dry-run"
 BOTH = "wmt14_en_de/admin_6e6d headline/admin_6e6d"
@@ -51,6 +53,8 @@ REFUSED: Mapping[str, str] = {
         "--last-updates and --last-epochs need --checkpoints DIR, and --inputs is given without it"
     ),
     "fold a.pt b.pt --froce": "unknown option '--froce' (did you mean '--force'?); legal: ",
+    "fold hyp ref": "ref exists; --force overwrites it",
+    "fold hyp hyp --force": f"hyp: {INPUT}",
     "fsck absent": "absent: no such file or directory",
     "fsck yaml": "yaml: contains no checkpoint",
     "demo --methods adnim": "unknown method 'adnim' (did you mean 'admin'?); legal values: ",
@@ -71,6 +75,12 @@ REFUSED: Mapping[str, str] = {
     f"{TABLE} iwslt14_de_en --nodes 2": "--nodes 2 needs a Slurm job: sbatch --nodes 2 [OPTION ...] scripts/slurm.sh ",
     "run multi30k_de_en/admin_3e3d data out --precision fp61": "unknown --precision 'fp61' (did you mean 'fp16'?)",
     "run multi30k_de_en/admin_3d3e yaml out": "multi30k_de_en/admin_3d3e: no such file (did you mean 'multi30k",
+    f"run {RECIPE} untested untested": f"untested: {PREPARED}",
+    f"run {RECIPE} untested untested/data-bin": f"untested/data-bin: {PREPARED}",
+    "evaluate untested untested": f"untested: {PREPARED}",
+    "evaluate untested/data-bin untested": f"untested/data-bin: {PREPARED}",
+    f"compare untested untested {RECIPE}": f"untested: {PREPARED}",
+    f"compare untested untested/data-bin {RECIPE}": f"untested/data-bin: {PREPARED}",
     "run yaml/model.yaml yaml out": "yaml/model.yaml: this is the name of a group of fairseq's settings, or of ",
     "run yaml/latin.yaml yaml out": "yaml/latin.yaml: not UTF-8 (byte 0xe9)",
     "evaluate run . --metrics=,": "unknown metric ''; legal values: chrf, chrf++, ",
@@ -203,6 +213,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(place / "numbers", ["2", "31"])
     write(place / "copy" / "core" / "designed.py", [])
     (place / "json").mkdir()
+    (place / "untested" / "data-bin").mkdir()
     write_run(place / "run", config="x/pre_ln_6e6d")
     for name in ("recorder.jsonl", "checkpoints/recorder.jsonl"):
         write(place / "recorded" / name, [Entry(1, True, {"loss": 1.0}).to_json()])

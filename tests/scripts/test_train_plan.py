@@ -279,17 +279,6 @@ def test_any_path_survives_hydra(text: str) -> None:
     assert parsed.value() == text
 
 
-def test_results_are_not_written_into_the_data(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
-    place = tmp_path / "data"
-    shutil.copytree(data, place / "data-bin")
-    for results in (place, place / "data-bin"):
-        for words in (["run", ADMIN, place, results], ["evaluate", results, place], ["compare", place, results, ADMIN]):
-            ended = fairseq_deep(*map(str, words))
-            assert (ended.code, ended.output) == (2, "")
-            assert ended.errors.startswith(f"error: {results}: the prepared directory; give ")
-    assert [path.name for path in place.iterdir()] == ["data-bin"]
-
-
 # BLEU of validations ------------------------------------------------------------------------------------------------
 
 
