@@ -161,18 +161,11 @@ def entry(name: str, value: Any) -> Callable[[dict[str, Any]], Any]:
     return lambda state: {**state, name: value}
 
 
-def doubled(levels: int) -> list[Any]:
-    """A list that holds another twice, and so on: a few bytes of a file, and 2 ** levels entries."""
+def nested(levels: int, times: int = 1) -> list[Any]:
+    """A list that holds another so many times, and so on: twice makes 2 ** levels entries of a few bytes of a file."""
     content: list[Any] = []
     for _ in range(levels):
-        content = [content, content]
-    return content
-
-
-def nested(levels: int) -> list[Any]:
-    content: list[Any] = []
-    for _ in range(levels):
-        content = [content]
+        content = [content] * times
     return content
 
 
@@ -198,7 +191,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "cfg.model.encoder_layers is 100000000, not 0 to 9999",
     ),
     "many layers of old": (entry("args", Namespace(decoder_layers=10**8)), "args.decoder_layers is 100000000, not 0"),
-    "many settings": (edited(lambda state: state["cfg"].update(task=doubled(40))), "more than 1,048,576 entries"),
+    "many settings": (edited(lambda state: state["cfg"].update(task=nested(40, 2))), "more than 1,048,576 entries"),
     "deep settings": (edited(lambda state: state["cfg"].update(task=nested(60))), "nested in more than 50 levels"),
 }
 """What a file may hold that fairseq does not save, and why it is refused."""

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import in_step, read_lines, write_lines
 from fairseq_plugins.tools.text.parallel import split
 from tests.refusals import refused
@@ -70,15 +69,3 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch:
     assert refused(split, text, tmp_path / "one", tmp_path / "two", every=2) == line
     assert list(tmp_path.iterdir()) == [text]
     assert "cannot be written: no such file" in refused(write_lines, tmp_path / "absent" / "text", ["a"])
-
-
-def test_an_error_while_writing_keeps_the_old_file(tmp_path: Path) -> None:
-    path = written(tmp_path / "text", b"old\n")
-
-    def lines():
-        yield "new"
-        raise UserError("no more")
-
-    with pytest.raises(UserError, match="no more"):
-        write_lines(path, lines())
-    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"old\n"]

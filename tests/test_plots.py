@@ -26,12 +26,6 @@ def canvas_of(monkeypatch: pytest.MonkeyPatch, panels: list[Panel]) -> Any:
     return canvases[0]
 
 
-def test_edges_of_cells_lie_half_way() -> None:
-    assert plots._edges([1, 2, 3]) == [0.5, 1.5, 2.5, 3.5]
-    assert plots._edges([100, 200, 600]) == [50, 150, 400, 800]
-    assert plots._edges([7]) == [6.5, 7.5]
-
-
 def test_a_name_looks_the_same_in_every_panel_and_is_once_in_the_legend(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (Lines("", "x", "y", [Line(name, [(1, 1), (2, 3)]) for name in names]) for names in ("ab", "cb"))
     canvas = canvas_of(monkeypatch, [first, second])

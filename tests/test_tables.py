@@ -6,11 +6,8 @@ from pathlib import Path
 from fairseq_plugins.tables import csv_table, markdown_table, number, tabulated
 
 
-def test_text_is_aligned_on_both_sides():
+def test_columns_are_aligned_on_both_sides_and_what_markdown_reads_as_its_own_is_escaped():
     assert tabulated([("method", "BLEU"), ("admin", "9.5")]) == "method      BLEU\n--------  ------\nadmin        9.5"
-
-
-def test_markdown_escapes_what_it_would_read_as_its_own():
     assert markdown_table([("a", "b"), ("1 *", "x|y")]) == "| a | b |\n| --- | ---: |\n| 1 \\* | x\\|y |"
 
 

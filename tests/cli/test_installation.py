@@ -28,7 +28,6 @@ from pathlib import Path
 from fairseq_plugins.tools.pipeline.checkout import checkout, commit, configuration_file
 print(configuration_file(Path("iwslt14_de_en/admin_6e6d")), checkout(), commit())
 """
-slow = pytest.mark.slow
 
 
 def output(*words: str | Path, cwd: Path, path: Path | None = None) -> str:
@@ -85,7 +84,7 @@ def test_wheel_says_what_it_is(site: Path) -> None:
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-@slow
+@pytest.mark.slow
 def test_a_wheel_has_the_configurations_and_says_that_it_is_no_checkout(site: Path, tmp_path: Path) -> None:
     """Its directory may lie in a repository of its user, whose commit is not that of the package."""
     subprocess.run(["git", "init", "-q", str(site)], check=True)
@@ -93,7 +92,7 @@ def test_a_wheel_has_the_configurations_and_says_that_it_is_no_checkout(site: Pa
     assert printed == f"{site}/fairseq_plugins/configs/iwslt14_de_en/admin_6e6d.yaml None None\n"
 
 
-@slow
+@pytest.mark.slow
 def test_sdist_has_what_its_tests_need(distributions: Path, tmp_path: Path) -> None:
     (sdist,) = distributions.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -105,7 +104,7 @@ def test_sdist_has_what_its_tests_need(distributions: Path, tmp_path: Path) -> N
     assert [name for name in missing if not re.match(r"\.ci/|\.git", name)] == []
 
 
-@slow
+@pytest.mark.slow
 def test_an_environment_without_the_checkout_trains(distributions: Path, tmp_path: Path, toy_data: Path) -> None:
     directory = tmp_path / "environment"
     output(sys.executable, "-m", "venv", "--without-pip", directory, cwd=tmp_path)

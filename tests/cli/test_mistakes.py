@@ -177,24 +177,6 @@ def test_each_is_one_line(command, run, capfd):
     assert ended == {}
 
 
-def test_a_user_directory_that_cannot_be_imported(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (place / "json").mkdir(exist_ok=True)
-    for name, line in {
-        "absent": f"no such --user-dir: {place}/absent",
-        "json": f"Failed to import --user-dir={place}/json because the corresponding module name (json) is not ",
-    }.items():
-        words = f"--user-dir {name} -s de -t en --trainpref text/train --destdir made"
-        assert deep("preprocess", words.split()) == EXIT_CODE
-        assert capfd.readouterr().err.startswith(f"error: {line}")
-
-
-def test_another_copy_of_this_package_is_no_user_directory(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (place / "copy" / "core").mkdir(parents=True)
-    (place / "copy" / "core" / "designed.py").touch()
-    assert deep("train", ["data-bin", "--user-dir", "copy"]) == EXIT_CODE
-    assert "another copy of this package" in capfd.readouterr().err
-
-
 def test_weights_outside_the_loss_on_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As LayerDrop leaves them; the text is torch's own."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts its own in its place

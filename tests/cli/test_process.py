@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 import pytest
 from torch.multiprocessing import ProcessRaisedException
@@ -68,22 +68,21 @@ def test_a_level_that_does_not_exist_is_one_line(monkeypatch: pytest.MonkeyPatch
     assert refused(log_as_fairseq_does) == line
 
 
+def printing_to(output: BinaryIO, unbuffered: str, *words: str) -> tuple[int, str]:
+    """Exit code and errors of a Python whose standard output is ``output``."""
+    there = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        [sys.executable, *words], stdout=output, stderr=subprocess.PIPE, cwd=CHECKOUT, env=there, text=True
+    )
+    return done.returncode, done.stderr
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_reader_that_has_left(unbuffered: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "fairseq_plugins.tools.cli", "--help"],
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            cwd=CHECKOUT,
-            check=False,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )
-    finally:
-        os.close(writer)
-    assert (done.returncode, done.stderr) == (141, b"")
+    with open(writer, "wb") as stream:
+        assert printing_to(stream, unbuffered, "-m", "fairseq_plugins.tools.cli", "--help") == (141, "")
 
 
 INTERRUPTED_IMPORTS = {"text --help": "difflib", "cli score a b": "sacrebleu", "cli average --help": "torch"}
@@ -117,13 +116,5 @@ def test_a_result_that_a_full_disk_has_not_taken_is_one_line_and_code_2(unbuffer
         (limit, ["--help"], tmp_path / "out", "File too large"),
     ):
         with open(output, "wb") as stream:
-            done = subprocess.run(
-                [sys.executable, "-c", before + call.format(words)],
-                env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-                cwd=CHECKOUT,
-                stdout=stream,
-                stderr=subprocess.PIPE,
-                text=True,
-                check=False,
-            )
-        assert (done.returncode, done.stderr) == (2, unwritten.format(cause))
+            ended = printing_to(stream, unbuffered, "-c", before + call.format(words))
+        assert ended == (2, unwritten.format(cause))

@@ -13,9 +13,12 @@ from tests.pipeline.making import write_run
 from tests.scripts.running import times
 from tests.texts import write
 
+RECIPE = "multi30k_de_en/admin_3e3d"
+PREPARED = "the prepared directory; give "
 COMPARE = "compare data out multi30k_de_en/admin_3e3d --dry-run"
 TABLE = "reproduce Admin 'Table 2' --dry-run"
 BOTH = "wmt14_en_de/admin_6e6d headline/admin_6e6d"
+PREPROCESS = "preprocess -s de -t en --trainpref one --destdir made"
 PREPARE = "prepare out --train one --valid one"
 SYSTEMS = "score --references ref --systems"
 YAML = "hydra-train --config-dir yaml"
@@ -28,6 +31,9 @@ REFUSED: Mapping[str, str] = {
     "": "no command given; one of: train, ",
     "trian": "unknown command 'trian' (did you mean 'train'?); legal: train, hydra-train, ",
     "xyzzy": "unknown command 'xyzzy'; legal: train, ",
+    f"{PREPROCESS} --user-dir absent": "no such --user-dir: {here}/absent",
+    f"{PREPROCESS} --user-dir json": "Failed to import --user-dir={here}/json because the corresponding module name ",
+    "train data --user-dir copy": "--user-dir copy: another copy of this package than ",
     "generate data --user-dir mine": (
         "fairseq-deep gives fairseq its own user directory and cannot take 'mine' as well: "
         "write `import fairseq_plugins` in mine/__init__.py "
@@ -47,6 +53,8 @@ REFUSED: Mapping[str, str] = {
         "--last-updates and --last-epochs need --checkpoints DIR, and --inputs is given without it"
     ),
     "fold a.pt b.pt --froce": "unknown option '--froce' (did you mean '--force'?); legal: ",
+    "fold hyp ref": "ref exists; --force overwrites it",
+    "fold hyp hyp --force": f"hyp: {INPUT}",
     "fsck absent": "absent: no such file or directory",
     "fsck yaml": "yaml: contains no checkpoint",
     "demo --methods adnim": "unknown method 'adnim' (did you mean 'admin'?); legal values: ",
@@ -66,6 +74,25 @@ REFUSED: Mapping[str, str] = {
     f"{TABLE} iwslt14_de_en --seeds 1 x": "--seeds x: not a whole number of at least 0 ",
     f"{TABLE} iwslt14_de_en --nodes 2": "--nodes 2 needs a Slurm job: sbatch --nodes 2 [OPTION ...] scripts/slurm.sh ",
     "run multi30k_de_en/admin_3e3d data out --precision fp61": "unknown --precision 'fp61' (did you mean 'fp16'?)",
+    "run multi30k_de_en/admin_3d3e yaml out": "multi30k_de_en/admin_3d3e: no such file (did you mean 'multi30k",
+    f"run {RECIPE} untested untested": f"untested: {PREPARED}",
+    f"run {RECIPE} untested untested/data-bin": f"untested/data-bin: {PREPARED}",
+    "evaluate untested untested": f"untested: {PREPARED}",
+    "evaluate untested/data-bin untested": f"untested/data-bin: {PREPARED}",
+    f"compare untested untested {RECIPE}": f"untested: {PREPARED}",
+    f"compare untested untested/data-bin {RECIPE}": f"untested/data-bin: {PREPARED}",
+    "run yaml/model.yaml yaml out": "yaml/model.yaml: this is the name of a group of fairseq's settings, or of ",
+    "run yaml/latin.yaml yaml out": "yaml/latin.yaml: not UTF-8 (byte 0xe9)",
+    "evaluate run . --metrics=,": "unknown metric ''; legal values: chrf, chrf++, ",
+    "evaluate run . --metrics=sacrebleu,blue": "unknown metric 'blue'; legal values: chrf, chrf++, ",
+    "evaluate run . --average=last-epoch=10": AVERAGE,
+    "evaluate run . --length-penalty=nan": "--length-penalty nan: not a finite number",
+    "prepare -data": "the following arguments are required: DIR (",
+    "translate -package": "the following arguments are required: MODEL (",
+    "run -c d r": "the following arguments are required: RUN (",
+    "score hyp ref --output hyp": f"hyp: {INPUT}",
+    "score hyp ref --output ref": f"ref: {INPUT}",
+    f"{SYSTEMS} a=hyp b=blank --output blank": f"blank: {INPUT}",
     "translate absent": "absent: no such directory; fairseq-deep package makes a ",
     "wmt --to out --pair de-fr un": "--pair de-fr: must be two languages, one of them en, for example en-de",
     "wmt --to out --pair en-de un": "un: not available for en-de; available with en: fr",
@@ -151,6 +178,16 @@ REFUSED: Mapping[str, str] = {
     "text split --every 0 x y z": "--every 0: not a whole number of at least 1",
     "text ted --kind xlm x y": "unknown --kind 'xlm' (did you mean 'xml'?); legal values: tags, xml",
     "text straighten ref ./ref": f"ref: {INPUT}",
+    "text split --every 1 hyp x y": "hyp: 30 lines cannot be split at every 1th: one part would be empty",
+    "text split --every 31 hyp x y": "hyp: 30 lines cannot be split at every 31th: one part would be empty",
+    "text select-every --every 31 hyp x": "hyp: fewer than 31 lines",
+    "text describe --tokeniser none --subwords none ''": ".: a directory; give the name of a file",
+    "text select --lines numbers hyp x": "hyp: has no line 31, which is in numbers",
+    "text select --lines ref hyp x": "hyp: has no line The cat 0 sat.",
+    "text columns hyp x y": "hyp: line 1 has 1 columns, not 2",
+    "text cut-bytes yaml/small.yaml x": "yaml/small.yaml: 10 bytes, too few to cut into three parts",
+    "text cut-bytes parts/train parts": f"parts/train: {INPUT}",
+    "text bytes yaml/none.yaml x": "yaml/none.yaml: empty",
     "text columns pairs de ./de": "de de: two outputs are the same file; choose another name",
     "text columns pairs de pairs": f"pairs: {INPUT}",
     "text truecase --model ref x ref": f"ref: {INPUT}",
@@ -172,6 +209,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "yaml" / "latin.yaml").write_bytes(b"a: \xe9\n")
     (place / "yaml" / "none.yaml").touch()
     write(place / "untested" / "test_sets", [])
+    write(place / "parts" / "train", sentences)
+    write(place / "numbers", ["2", "31"])
+    write(place / "copy" / "core" / "designed.py", [])
+    (place / "json").mkdir()
+    (place / "untested" / "data-bin").mkdir()
     write_run(place / "run", config="x/pre_ln_6e6d")
     for name in ("recorder.jsonl", "checkpoints/recorder.jsonl"):
         write(place / "recorded" / name, [Entry(1, True, {"loss": 1.0}).to_json()])

@@ -8,11 +8,9 @@ import pytest
 import yaml
 from fairseq_cli import train
 
-from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.process import users_mistake
-from tests.models import TINY, settings, tiny
-from tests.models import task as translation_task
-from tests.refusals import line_of, problems_of
+from tests.models import tiny
+from tests.refusals import problems_of
 
 PST = "unknown value of --norm-position 'pst' (did you mean 'post'?)"
 MISTAKES = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
@@ -50,12 +48,6 @@ def test_what_only_the_other_stack_would_object_to_is_legal() -> None:
 def test_normalize_before_is_stocks_word_for_norm_pre() -> None:
     both = {"encoder_normalize_before": True, "decoder_normalize_before": True}
     assert tiny("pre_ln_transformer", **both).state_dict().keys() == tiny("pre_ln_transformer").state_dict().keys()
-
-
-def test_one_dictionary_for_shared_embeddings() -> None:
-    config = settings("deep_transformer", **TINY, share_all_embeddings=True)
-    line = line_of(DeepTransformerModel.build_model, config, translation_task(44, 45))
-    assert line == "--share-all-embeddings requires a joined dictionary"
 
 
 def test_all_problems_are_reported_together_before_a_module_is_built(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests import toy
 from tests.faults.commands import Job, import_what_is_slow
-from tests.faults.subjects import SUBJECTS, Subject, files_of, is_unfinished, remove
+from tests.faults.subjects import SUBJECTS, Subject, files_of, is_unfinished
 
 LONGEST = 120.0
 """Seconds after which a command hangs."""
@@ -124,7 +124,7 @@ class Workshop:
     def campaign(self, subject: Subject, name: str, hits: int, seed: int) -> list[str]:
         """Hit one subject by one fault so many times, then let it come to its end; what did not hold."""
         whole, place = self.undisturbed(subject), self.result(subject)
-        remove(place)
+        shutil.rmtree(place, ignore_errors=True)
         chance = random.Random(f"{seed} {subject.name} {name}")
         failures: list[str] = []
         while hits:
@@ -134,7 +134,7 @@ class Workshop:
         code, said = self.run(subject)
         failures += [f"exit code {code} without a hit: {said[-500:]}"] if code else []
         failures += subject.wrong(place, whole)
-        remove(place)
+        shutil.rmtree(place, ignore_errors=True)
         return failures
 
     def _hit_one_run(self, subject: Subject, name: str, chance: random.Random, hits: int) -> tuple[int, list[str]]:
@@ -157,7 +157,7 @@ class Workshop:
             problems.append(f"{after} updates, and {before} before")
         if code == 0:
             problems += subject.wrong(place, whole)
-            remove(place)
+            shutil.rmtree(place, ignore_errors=True)
         return made, problems
 
 

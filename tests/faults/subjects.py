@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,8 +139,3 @@ SUBJECTS: Mapping[str, Subject] = {
         Subject("package", _package, ("prepared", "fp32")),
     )
 }
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a directory, if it is there."""
-    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

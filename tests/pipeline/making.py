@@ -54,10 +54,8 @@ def write_run(
     valid: Mapping[int, float] | None = None,
     speeds: Sequence[float] = (1000.0,),
     finished: Mapping[str, Any] | None = None,
-    layers: tuple[int, int] = (6, 6),
     scores: Mapping[str, float] | None = None,
     texts: tuple[list[str], list[str]] | None = None,
-    precision: str | None = None,
     record: Mapping[str, Any] | None = None,
 ) -> Path:
     """A run with one test set ``test``; ``finished`` is the content of its file, an empty mapping for no file.
@@ -73,13 +71,11 @@ def write_run(
         "data": str(data or "/nowhere"),
         "devices": ["Tiny CPU"],
         "configuration": {
-            "model": {"encoder_layers": layers[0], "decoder_layers": layers[1]},
+            "model": {"encoder_layers": 6, "decoder_layers": 6},
             "task": {"target_lang": "en"},
             "optimization": {"max_update": 500},
         },
     }
-    if precision:
-        settings["precision"] = precision
     (directory / "run.json").write_text(json.dumps({**settings, **(record or {})}))
     log = [train_line(place, "8", str(speed)) for place, speed in enumerate(speeds, start=1)]
     losses = {100: 4.0, 200: 3.5} if valid is None else valid

@@ -35,6 +35,8 @@ def test_the_first_validation_set_counts_whatever_its_name():
     lines += [valid_line(8, valid_nll_loss="8.5").replace("valid", "test")]
     assert log_of(named, *lines).valid_loss == {7: 7.5}
     assert log_of(*lines).valid_loss == {}
+    # That of a language model has one loss.
+    assert log_of(valid_line(30, valid_loss="1.25")).valid_loss == {30: 1.25}
 
 
 def test_a_training_that_begins_anew_has_no_numbers_of_an_earlier_attempt():
@@ -79,7 +81,3 @@ def test_a_log_is_read_as_it_grows(tmp_path):
     assert reader.poll().updates == 20
     path.write_text(train_line(20, "7.0") + line)
     assert reader.poll().updates == 40
-
-
-def test_the_loss_of_a_language_model_has_one_name():
-    assert log_of(valid_line(30, valid_loss="1.25")).valid_loss == {30: 1.25}

@@ -163,7 +163,7 @@ NAMES = {
         {"changes": ["model.dropout=0.1", "dataset.max_tokens=100"]},
         {"changes": ["model.dropout=0.2", "dataset.max_tokens=100"]},
     ),
-    ("admin_6e6d PRECISION=fp32", "admin_6e6d PRECISION=fp16"): ({"precision": "fp32"}, {"precision": "fp16"}),
+    ("admin_6e6d", "admin_6e6d PRECISION=fp16"): ({}, {"record": {"precision": "fp16"}}),
     ("iwslt14_de_en/admin_6e6d", "wmt14_en_de/admin_6e6d"): ({}, {"config": "wmt14_en_de/admin_6e6d"}),
     ("0", "1"): ({}, {"data": Path("elsewhere")}),
 }
@@ -180,7 +180,7 @@ def test_what_two_rows_do_not_share_is_in_their_names(runs, monkeypatch):
 
 
 def test_a_run_whose_settings_are_lost_leaves_the_names_of_the_others(runs):
-    write_run(runs / "a", changes=["model.dropout=0.1"], precision="fp32")
+    write_run(runs / "a", changes=["model.dropout=0.1"], record={"precision": "fp32"})
     lost = write_run(runs / "b") / "run.json"
     lost.write_text('{"config": "iwsl')
     shown = make_report([runs])

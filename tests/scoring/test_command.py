@@ -128,18 +128,6 @@ def test_tokens_that_are_given(run: Run) -> None:
     assert "a1 has 29 lines, the tokenised references 30: sentence k must be" in line
 
 
-def test_what_is_scored_is_never_overwritten(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "link.json").symlink_to("a1")
-    before = {name: (tmp_path / name).read_text() for name in ("a1", "b1", "ref")}
-    systems = ["--systems", "a=a1,a2", "b=b1", "--references", "ref"]
-    for arguments, output in ((["a1", "ref"], "a1"), (["a1", "ref"], "ref"), (systems, "link.json"), (systems, "b1")):
-        code, _, errors = run(*arguments, "--metrics", "chrf", "--output", output)
-        assert (code, errors.count("\n")) == (2, 1)
-        assert errors.startswith(f"error: {output}: the output is also an input")
-    assert {name: (tmp_path / name).read_text() for name in before} == before
-    assert (tmp_path / "link.json").is_symlink()
-
-
 DOUBTFUL = (
     (["A mat .", *REFERENCE[1:]], ""),
     ([text.replace(".", " .") for text in REFERENCE], "100% of the sentences look tokenised, but the references"),

@@ -219,10 +219,11 @@ def packed(archive: str, files: Files) -> bytes:
     return compress.get(Path(archive).suffix, partial(gzip.compress, mtime=0))(stream.getvalue())
 
 
-def write_archive(path: Path, files: Files) -> None:
+def write_archive(path: Path, files: Files) -> Path:
     """Write ``files`` in one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(packed(path.name, files))
+    return path
 
 
 def write_archives(corpus: str, directory: Path, count: int = 400) -> None:

@@ -129,10 +129,3 @@ def test_what_fails_ends_all_with_its_code_but_a_diverged_training_is_not_evalua
     train_all(trainings, options)
     diverged = f"{tmp_path}/a/seed1: diverged, not evaluated"
     assert capfd.readouterr().out.splitlines() == ["run a seed1", diverged, "run b seed1", "evaluate b seed1"]
-
-
-def test_a_change_of_the_recipe_is_another_run() -> None:
-    changes = ("optimization.lr=[0.0005]", "optimizer.adam_betas='(0.9, 0.98)'")
-    for given, name in (((), "admin_6e6d"), (changes, "admin_6e6d,lr=0.0005,adam_betas=0.9_0.98")):
-        place = run_directory(Path("out"), Path("configs/iwslt14_de_en/admin_6e6d.yaml"), 3, given)
-        assert place == Path("out") / name / "seed3"

@@ -17,15 +17,9 @@ from tests.scripts.running import ROOT
 
 ADMIN = ROOT / "configs" / "multi30k_de_en" / "admin_3e3d.yaml"
 POST_LN = ADMIN.with_name("post_ln_3e3d.yaml")
+SIZES = {"layers": 1, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 2}
 SMALL = (
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "model.encoder_embed_dim=16",
-    "model.decoder_embed_dim=16",
-    "model.encoder_ffn_embed_dim=32",
-    "model.decoder_ffn_embed_dim=32",
-    "model.encoder_attention_heads=2",
-    "model.decoder_attention_heads=2",
+    *(f"model.{stack}_{name}={size}" for name, size in SIZES.items() for stack in ("encoder", "decoder")),
     "dataset.max_tokens=120",
     "common.log_interval=5",
 )

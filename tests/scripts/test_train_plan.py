@@ -250,19 +250,6 @@ def test_a_change_that_means_nothing_is_one_line(data: Path, tmp_path: Path) -> 
         assert re.search(message, refused(planned, data, tmp_path, change))
 
 
-def test_a_configuration_that_cannot_be_read(data: Path, tmp_path: Path) -> None:
-    misspelt = ADMIN.with_name("admin_3d3e.yaml")
-    line = f"{misspelt}: no such file (did you mean '{ADMIN}'?)"
-    assert refused(planned, data, tmp_path, config=misspelt) == line
-    for name in ("task.yaml", "config.yaml"):
-        group = tmp_path / name
-        group.write_bytes(ADMIN.read_bytes())
-        assert f"{group}: this is the name of a group" in refused(planned, data, tmp_path / "run", config=group)
-    config = tmp_path / "latin.yaml"
-    config.write_bytes(ADMIN.read_bytes() + "# schön\n".encode("latin-1"))
-    assert refused(planned, data, tmp_path / "run", config=config) == f"{config}: not UTF-8 (byte 0xf6)"
-
-
 def test_mistakes_of_one_s_own_file(data: Path, tmp_path: Path) -> None:
     whole = ADMIN.read_text("utf-8")
     config = tmp_path / "my.yaml"
@@ -290,17 +277,6 @@ def test_the_file_of_the_page_for_a_corpus_of_one_s_own(data: Path, tmp_path: Pa
 def test_any_path_survives_hydra(text: str) -> None:
     parsed = OverridesParser.create().parse_override(f"task.data={quoted(text)}")
     assert parsed.value() == text
-
-
-def test_results_are_not_written_into_the_data(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:
-    place = tmp_path / "data"
-    shutil.copytree(data, place / "data-bin")
-    for results in (place, place / "data-bin"):
-        for words in (["run", ADMIN, place, results], ["evaluate", results, place], ["compare", place, results, ADMIN]):
-            ended = fairseq_deep(*map(str, words))
-            assert (ended.code, ended.output) == (2, "")
-            assert ended.errors.startswith(f"error: {results}: the prepared directory; give ")
-    assert [path.name for path in place.iterdir()] == ["data-bin"]
 
 
 # BLEU of validations ------------------------------------------------------------------------------------------------
@@ -338,10 +314,6 @@ def test_bleu_of_validations_loggers_and_graphs_are_not_the_identity_of_a_traini
 # How it ended ------------------------------------------------------------------------------------------------------
 
 
-def log_of(directory: Path, *lines: str) -> Path:
-    return write(directory / "train.log", lines)
-
-
 def test_a_file_that_was_moved_is_the_same_configuration(data: Path, tmp_path: Path) -> None:
     moved = tmp_path / "mine.yaml"
     moved.write_bytes(ADMIN.read_bytes())
@@ -359,7 +331,7 @@ TRAIN = '2026-01-01 | INFO | train | {"epoch": 7, "train_loss": "3", "train_num_
 
 def test_a_loss_that_is_not_finite_is_a_result(tmp_path: Path) -> None:
     error = "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering"
-    log = log_of(tmp_path, TRAIN, "Traceback (most recent call last):", error)
+    log = write(tmp_path / "train.log", [TRAIN, "Traceback (most recent call last):", error])
     ended = say_how_it_ended(tmp_path, 1, log, since=0)
     assert ended.exit_code == 1
     assert ended.sentence() == "diverged after 312 updates, 7 epochs (Minimum loss scale reached (0.0001))"
@@ -377,7 +349,7 @@ def test_a_mistake_is_said_in_its_own_words_and_is_no_end(tmp_path: Path) -> Non
         (137, ("Killed",), r"^the training ended with code 137; see .*train\.log"),
     ):
         with pytest.raises(UserError, match=message):
-            say_how_it_ended(tmp_path, code, log_of(tmp_path, old, *lines), since=len(old) + 1)
+            say_how_it_ended(tmp_path, code, write(tmp_path / "train.log", [old, *lines]), since=len(old) + 1)
     assert finished(tmp_path) is None
 
 
@@ -412,7 +384,7 @@ def finished_run(data: Path, run: Path) -> Request:
     return request
 
 
-def test_a_finished_run_goes_on_if_it_is_made_longer(data: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_if_it_is_made_longer_unless_it_diverged(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     request = finished_run(data, run)
     for shorter in (
@@ -423,6 +395,9 @@ def test_a_finished_run_goes_on_if_it_is_made_longer(data: Path, tmp_path: Path)
         changes = [f"optimization.{limit}" for limit in shorter]
         assert "with other settings (optimization.max_" in refused(begun, replace(request, changes=changes))
     assert begun(request).ending is not None
+    (run / "finished").write_text('{"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "NaN"}')
+    assert begun(replace(request, changes=["optimization.max_update=1300"], dry_run=True)).ending.exit_code == 1
+    (run / "finished").write_text(FINISHED)
     for longer, dry_run in (("1300", True), ("1300", False), ("0", False)):
         other = replace(request, changes=[f"optimization.max_update={longer}"], dry_run=dry_run)
         assert begun(other).ending is None
@@ -467,13 +442,6 @@ def test_a_schedule_that_follows_the_length_keeps_it(data: Path, tmp_path: Path)
     (run / "finished").write_text(FINISHED)
     line = refused(begun, Request(config, data, run, ("optimization.max_update=1300",)))
     assert re.search(r"lr_scheduler.total_num_update: 1300.*, was 1200", line)
-
-
-def test_a_diverged_run_does_not_go_on(data: Path, tmp_path: Path) -> None:
-    longer = replace(finished_run(data, tmp_path / "run"), changes=["optimization.max_update=1300"])
-    diverged = '{"num_updates": 9, "epochs": 1, "outcome": "diverged", "reason": "NaN"}'
-    (tmp_path / "run" / "finished").write_text(diverged)
-    assert begun(longer).ending.exit_code == 1
 
 
 def test_a_dry_run_makes_nothing_and_each_mistake_is_a_line(data: Path, tmp_path: Path, fairseq_deep: Command) -> None:

@@ -21,18 +21,13 @@ FILES = {"a/x.de": random.Random(1).randbytes(3000), "a/b/y.en": b"\xc3\xa9\n", 
 COMPRESSED = pytest.mark.parametrize("name", ["x.tgz", "x.zip"])
 
 
-def archive(directory: Path, name: str, files: dict[str, bytes] = FILES) -> Path:
-    write_archive(directory / name, files)
-    return directory / name
-
-
 @pytest.mark.parametrize("name", ["x.tar", "x.tgz", "x.zip", "decompressed.tgz"])
 def test_every_kind_is_unpacked_whole_or_in_part(tmp_path: Path, name: str) -> None:
     if name == "decompressed.tgz":
         # Decompressed on the way by a browser that kept the name.
-        path = archive(tmp_path, "x.tar").rename(tmp_path / name)
+        path = write_archive(tmp_path / "x.tar", FILES).rename(tmp_path / name)
     else:
-        path = archive(tmp_path, name)
+        path = write_archive(tmp_path / name, FILES)
     unpack(path, tmp_path / "to")
     unpacked = {str(file.relative_to(tmp_path / "to")): file.read_bytes() for file in (tmp_path / "to").rglob("*.*")}
     assert unpacked == FILES
@@ -47,7 +42,7 @@ def test_every_kind_is_unpacked_whole_or_in_part(tmp_path: Path, name: str) -> N
 @given(st.data())
 @COMPRESSED
 def test_every_cut_archive_is_noticed(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
-    path = archive(tmp_path_factory.mktemp("truncated"), name)
+    path = write_archive(tmp_path_factory.mktemp("truncated") / name, FILES)
     content = path.read_bytes()
     path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     assert refused(unpack, path, path.parent / "to").startswith(f"{path}: not unpacked: ")
@@ -56,7 +51,7 @@ def test_every_cut_archive_is_noticed(tmp_path_factory: pytest.TempPathFactory, 
 
 def test_damage_is_noticed(tmp_path: Path) -> None:
     for name in ("x.tgz", "x.tar.bz2", "x.tar.xz", "x.zip"):
-        path = archive(tmp_path, name)
+        path = write_archive(tmp_path / name, FILES)
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 0x55
         path.write_bytes(content)
@@ -65,7 +60,7 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     assert "\n" not in refused(unpack, path, tmp_path / "to")
     # Without compression only a checksum tells of a changed byte; 3,584 bytes are exactly the first file; the
     # header of the second, cut or damaged, is no end either.
-    path = archive(tmp_path, "x.tar")
+    path = write_archive(tmp_path / "x.tar", FILES)
     content = bytearray(path.read_bytes())
     assert content[3584:].startswith(b"a/b/y.en")
     damaged = content[:3590] + b"?" + content[3591:]
@@ -75,7 +70,7 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
 
 
 def test_members_with_known_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, sums = archive(tmp_path, "x.zip"), tmp_path / "sums"
+    path, sums = write_archive(tmp_path / "x.zip", FILES), tmp_path / "sums"
     monkeypatch.setenv("CHECKSUMS", str(sums))
     for kind in ("md5", "sha1", "sha256"):
         right, wrong = (hashlib.new(kind, content).hexdigest() for content in (FILES["a/x.de"], b"?"))
@@ -105,7 +100,7 @@ def test_nothing_is_written_outside(tmp_path: Path) -> None:
     place = tmp_path / "in" / "to"
     for member in ("/etc/outside", "../outside", "a/../../outside"):
         for name in ("x.tar", "x.zip"):
-            message = refused(unpack, archive(tmp_path, name, {member: b"evil"}), place)
+            message = refused(unpack, write_archive(tmp_path / name, {member: b"evil"}), place)
             assert f"not unpacked: {member!r} leads outside" in message
     through = [("link", tarfile.SYMTYPE, ".."), ("link/outside", tarfile.REGTYPE, "")]
     for members in (through, [("link", tarfile.LNKTYPE, "../../outside")], [("pipe", tarfile.FIFOTYPE, "")]):
@@ -121,7 +116,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, name, monkeypatch,
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 
-    path = archive(tmp_path, name)
+    path = write_archive(tmp_path / name, FILES)
     monkeypatch.setattr(tarfile, "copyfileobj", full)
     monkeypatch.setattr(shutil, "copyfileobj", full)
     assert main(["unpack", str(path), str(tmp_path / "to")]) == 2

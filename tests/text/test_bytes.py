@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairseq_plugins.tools.text.bytes import cut, write_tokens
-from tests.refusals import refused
 
 
 def tokens(path: Path) -> list[str]:
@@ -40,15 +39,3 @@ def test_no_byte_is_lost_in_cutting(tmp_path_factory: pytest.TempPathFactory, co
     train, valid, test = ((directory / "parts" / name).read_bytes() for name in ("train", "valid", "test"))
     assert train + valid + test == content
     assert (len(train), len(valid)) == (len(content) * 90 // 100, len(content) * 5 // 100)
-
-
-def test_too_little_and_its_own_output_are_refused(tmp_path: Path) -> None:
-    raw = tmp_path / "raw"
-    raw.write_bytes(b"0123456789")
-    assert refused(cut, raw, tmp_path / "parts") == f"{raw}: 10 bytes, too few to cut into three parts"
-    train = tmp_path / "parts" / "train"
-    train.parent.mkdir()
-    train.write_bytes(b"x" * 100)
-    assert refused(cut, train, train.parent) == f"{train}: the output is also an input; choose another name"
-    raw.write_bytes(b"")
-    assert refused(write_tokens, raw, tmp_path / "text") == f"{raw}: empty"

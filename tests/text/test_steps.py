@@ -217,23 +217,6 @@ def test_every_nth_line_goes(tmp_path: Path, every: int) -> None:
     assert made(parallel.select, [text], tmp_path / "others", lines=rest) == read(rest)
 
 
-def test_what_cannot_be_split_selected_or_taken_apart(tmp_path: Path) -> None:
-    text, numbers = write(tmp_path / "text", ["a", "b"]), write(tmp_path / "numbers", ["2", "3"])
-    for every in (1, 3):
-        said = refused(parallel.split, text, tmp_path / "x", tmp_path / "y", every=every)
-        assert said == f"{text}: 2 lines cannot be split at every {every}th: one part would be empty"
-    assert refused(parallel.select_every, [text], tmp_path / "x", every=3) == f"{text}: fewer than 3 lines"
-    assert refused(parallel.select_every, [text], Path(""), every=1) == ".: a directory; give the name of a file"
-    said = refused(parallel.select, [text], tmp_path / "x", lines=numbers)
-    assert said == f"{text}: has no line 3, which is in {numbers}"
-    numbers.write_text("one\n")
-    assert refused(parallel.select, [text], tmp_path / "x", lines=numbers).startswith(f"{text}: has no line one")
-    bad = write(tmp_path / "bad", ["eins\tone", "zwei"])
-    said = refused(parallel.columns, bad, [tmp_path / "x", tmp_path / "y"])
-    assert said == f"{bad}: line 2 has 1 columns, not 2"
-    assert not (tmp_path / "x").exists()
-
-
 def test_columns_are_taken_apart(tmp_path: Path) -> None:
     pairs = write(tmp_path / "pairs", ["eins\tone", "\ttwo ", "drei\x85\tthree"])
     parallel.columns(pairs, [tmp_path / "de", tmp_path / "en"])

@@ -13,8 +13,6 @@ from fairseq_plugins.tools.translator import packaging
 from fairseq_plugins.tools.translator.package import open_package, write_manifest
 from tests import processes, toy
 
-UPDATES = "40"
-
 MOST = 40
 """Tokens of a translation: a model that knows so little often does not end one."""
 
@@ -38,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     settings = ["--size", "60", "--lower-case", "1", "--workers", "1"]
     assert cli.main(["prepare", f"{place}/data", *sets, f"--test=test={place}/raw/test", *settings]) == 0
     patch.undo()
-    flags = ["--share-all-embeddings", "--max-update", UPDATES, "--max-epoch", "1000", "--no-epoch-checkpoints"]
+    flags = ["--share-all-embeddings", "--max-update", "40", "--max-epoch", "1000", "--no-epoch-checkpoints"]
     flags += ["--max-tokens", "400", "--save-interval", "1000"]
     checkpoint = toy.train_toy(place / "data" / "data-bin", place / "saved", *flags, arch="admin_transformer")
     words = [str(checkpoint), str(place / "package"), "--data", str(place / "data")]

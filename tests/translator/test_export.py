@@ -140,17 +140,6 @@ def test_a_damaged_export_is_refused_and_can_be_made_again(made: Made, package: 
     assert open_package(package).content["engines"].keys() == {"ctranslate2-int8"}
 
 
-def test_force_deletes_nothing_that_a_link_leads_to(package: Path, tmp_path: Path, run: Command) -> None:
-    (tmp_path / "mine").mkdir()
-    for name in ("config.json", "other"):
-        (tmp_path / "mine" / name).write_text("mine")
-    (package / "ctranslate2-float32").symlink_to(tmp_path / "mine")
-    code, error, _ = run(package, "--force")
-    assert (code, error.count("\n")) == (2, 1)
-    assert "ctranslate2-float32: not made by this command, and --force overwrites nothing else" in error
-    assert sorted(path.read_text() for path in (tmp_path / "mine").iterdir()) == ["mine", "mine"]
-
-
 def test_two_exports_at_once_are_both_entered(package: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     real = export.add_engine
 

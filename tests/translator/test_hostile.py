@@ -188,8 +188,6 @@ COMMANDS: dict[str, Read] = {
     "prepare": prepared,
     "score": scored,
 }
-
-
 BY_FAIRSEQ = ("preprocess", "generate")
 """Text that fairseq itself reads: it would take a mark for a part of a word, and a carriage return for the end."""
 
@@ -324,9 +322,3 @@ def test_text_and_packages_in_any_directory(here: Path, made: Made, deep: Comman
     words = shlex.split(plan.output.splitlines()[-1])
     assert f"checkpoint.save_dir={quoted(here / 'run/checkpoints')}" in words
     assert list(here.parent.rglob("executed")) == []
-
-
-def test_a_leading_dash_is_an_option_or_refused_in_one_line(here: Path, deep: Command) -> None:
-    for words in (["prepare", "-data"], ["translate", "-package"], ["run", "-c", "d", "r"]):
-        ended = deep(*words)
-        assert (ended.code, len(ended.errors.splitlines())) == (2, 1), ended.errors

@@ -198,19 +198,7 @@ def test_force_overwrites_a_package_only(made, package, tmp_path, capsys, monkey
     assert open_package(package).content
 
 
-def test_its_search_may_be_edited(package: Path) -> None:
-    manifest = package / "translator.json"
-    content = json.loads(manifest.read_text())
-    # As --max-len-a 1.2 --max-len-b 0: the least length is that of a source of one token.
-    edited = {**content["search"], "beam": 4, "max_len_a": 1.2, "max_len_b": 0}
-    manifest.write_text(json.dumps({**content, "search": edited}))
-    assert open_package(package).content["search"] == edited
-
-
-def deep(levels: int) -> str:
-    return "[" * levels + "]" * levels
-
-
+DEEP = "[" * 10**5 + "]" * 10**5
 INT4 = {"ctranslate2-int4": {"quantization": "int4", "files": {}}}
 MANIFESTS: tuple[tuple[str, Any, str], ...] = (
     ("positions", [1024], "not two positions, or no weights"),
@@ -244,6 +232,11 @@ def test_every_entry_of_a_package_is_checked_when_it_is_opened(package: Path, su
             (content[groups[0]] if groups else content)[key] = value
             manifest.write_text(json.dumps(content))
             assert refused(open_package, package).startswith(f"{manifest}: {problem}")
+    # As --max-len-a 1.2 --max-len-b 0: the least length is that of a source of one token.
+    content = json.loads(written)
+    content["search"].update(beam=4, max_len_a=1.2, max_len_b=0)
+    manifest.write_text(json.dumps(content))
+    assert open_package(package).content["search"] == content["search"]
 
 
 def test_a_hostile_package_takes_neither_time_nor_a_trace(package: Path, made: Made) -> None:
@@ -254,14 +247,14 @@ def test_a_hostile_package_takes_neither_time_nor_a_trace(package: Path, made: M
         path.write_bytes(written)
         manifest.write_text(json.dumps({**content, "files": {**content["files"], path.name: checksum(path)}}))
 
-    for tied in ("null", "[1]", '{"a": "b"}', deep(10**5)):
+    for tied in ("null", "[1]", '{"a": "b"}', DEEP):
         save_file({"w": torch.ones(1)}, weights, metadata={"tied": tied})
         with_file(weights, weights.read_bytes())
         assert refused(open_package(package).model).startswith(f"{weights}: not weights of a package: ")
     codes = (package / "codes").read_bytes()
     with_file(package / "codes", b"#version: 99" + codes[codes.index(b"\n") :])
     assert refused(Translator, package) == f"{package}/codes: BPE codes of version 99; legal: 0.1, 0.2"
-    manifest.write_text(f'{{"format": 1, "text": {deep(10**5)}}}')
+    manifest.write_text(f'{{"format": 1, "text": {DEEP}}}')
     assert refused(open_package, package).startswith(f"{manifest}: not JSON: maximum recursion depth exceeded")
     with pytest.raises(UserError, match="^search: lenpen 1e\\+308: from -100 to 100$"):
         Translator(made.package, length_penalty=1e308)
