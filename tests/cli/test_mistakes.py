@@ -74,7 +74,6 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
     },
     "preprocess": {"--trainprf x": "unknown option '--trainprf' (did you mean '--trainpref'"},
     "generate": {
-        "data --user-dir": "argument --user-dir: expected one argument",
         "data --beem 5": "unknown option '--beem' (did you mean '--beam'?)",
         "data --beam 0": "--beam must be at least 1, not 0",
         "data --lenpen nan": "--lenpen must be a finite number, not nan",

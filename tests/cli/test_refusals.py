@@ -34,6 +34,7 @@ REFUSED: Mapping[str, str] = {
     f"{PREPROCESS} --user-dir absent": "no such --user-dir: {here}/absent",
     f"{PREPROCESS} --user-dir json": "Failed to import --user-dir={here}/json because the corresponding module name ",
     "train data --user-dir copy": "--user-dir copy: another copy of this package than ",
+    "generate data --user-dir": "argument --user-dir: expected one argument",
     "generate data --user-dir mine": (
         "fairseq-deep gives fairseq its own user directory and cannot take 'mine' as well: "
         "write `import fairseq_plugins` in mine/__init__.py "

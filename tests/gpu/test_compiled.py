@@ -18,7 +18,7 @@ from tests.gpu.graphs import PretendedGraph
 from tests.gpu.pretend import REAL, on_gpu, pretended
 from tests.gpu.test_graphs import SHAPES, Seen, assert_same, train
 
-LAYERS = 2
+LAYERS = 1
 """On each side of the toy model."""
 
 
