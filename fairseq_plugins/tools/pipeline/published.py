@@ -212,8 +212,9 @@ def _differences(run: Run, row: PublishedRow) -> Iterator[Difference]:
     if (own := run.settings.get("tokens_per_update")) != tokens:
         yield Difference(f"{own} tokens per update", f"{own} tokens per update, not {tokens}")
     yield from _unfinished(run, row, recipe)
+    penalties = row.penalties
     for name in (name for name in row.test if name in run.evaluations):
-        penalty = row.penalties.get(name, recipe.get("generation.lenpen"))
+        penalty = penalties.get(name, recipe.get("generation.lenpen"))
         search = {"average": row.average, "beam": recipe.get("generation.beam"), "lenpen": penalty}
         for key, value in search.items():
             wanted = f"{value:g}" if isinstance(value, (int, float)) else value

@@ -73,10 +73,11 @@ def evaluations(rows: Sequence[PublishedRow], prepared: Collection[str] | None) 
     ``prepared`` are the names of the test sets that exist; None if unknown. Without a printed one, all are evaluated.
     """
     printed = dict.fromkeys(name for row in rows if row.metric not in LOSSES for name in row.test)
+    penalties = rows[0].penalties
     calls: dict[str, list[str]] = {}
     for name in printed:
         if prepared is None or name in prepared:
-            penalty = rows[0].penalties.get(name)
+            penalty = penalties.get(name)
             calls.setdefault("" if penalty is None else f"--length-penalty={penalty:g}", []).append(name)
     return [[*names, *filter(None, [flag])] for flag, names in calls.items()] or [[]] * bool(printed)
 
