@@ -31,7 +31,7 @@ def locked(path: Path, in_use: str = "", inherited: bool = False) -> Iterator[No
     Args:
         path: a directory, or a file, which is created.
         in_use: the message if another process holds it; without it, this one waits.
-        inherited: whether the children of this process keep the lock when this one has ended.
+        inherited: whether the children of this process keep the lock if this one is killed inside of the block.
 
     Raises:
         UserError: ``in_use``, or the file cannot be created.
@@ -50,6 +50,9 @@ def locked(path: Path, in_use: str = "", inherited: bool = False) -> Iterator[No
         os.set_inheritable(lock, inherited)
         yield
     finally:
+        # Processes that have inherited the file, such as data loaders of a training that was stopped, may live on.
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_UN)
         os.close(lock)
 
 

@@ -35,7 +35,10 @@ def test_a_second_job_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> N
     with Workspace(tmp_path).claimed():
         line = f"{tmp_path}: in use by another job; wait for it, or use another directory"
         assert refused(enter, Workspace(tmp_path)) == line
+        outlives = subprocess.Popen(["sleep", "60"], close_fds=False)  # as a data loader of a training may
     enter(Workspace(tmp_path))
+    outlives.kill()
+    outlives.wait()
     # An error of the job is not taken for a second job.
     with pytest.raises(BlockingIOError), Workspace(tmp_path).claimed():
         raise BlockingIOError

@@ -30,7 +30,7 @@ class Workspace:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Create and lock the directory until the block and its child processes end; a UserError if it is in use."""
+        """Create and lock the directory until the block ends; a UserError if it is in use."""
         if self.dry_run:
             yield
             return
