@@ -31,6 +31,11 @@ READER_LEFT = 141
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 """Errors of the system if nothing more can be written."""
 MISSING = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
+CHATTER = (
+    r"\s*(hydra\.experimental|The version_base|In 'config'|'.+' is validated|The strict flag|"
+    r"'pin_memory' argument|`torch\.cuda\.amp\.autocast|Support for mismatched)"
+)
+"""Beginnings of the warnings that Hydra and torch print in every command about fairseq's calls."""
 GRACE_SECONDS = 2.0
 """Time for a child to end by itself after Ctrl-C, which a terminal sends to parent and child."""
 
@@ -102,13 +107,16 @@ def importing() -> Iterator[None]:
 def log_as_fairseq_does() -> None:
     """Set up logging before fairseq is imported, as each of its commands does; no effect if it is set up already.
 
-    Importing fairseq first would leave the root logger at DEBUG: one of its modules logs while it is imported. A
-    UserError if LOGLEVEL is not a level of Python's logging.
+    Warnings about fairseq's own calls, which no user can change, are not shown. Importing fairseq first would leave the
+    root logger at DEBUG: one of its modules logs while it is imported. A UserError if LOGLEVEL is not a level of
+    Python's logging.
     """
     import logging
+    import warnings
 
     from fairseq_plugins.errors import UserError, unknown_name
 
+    warnings.filterwarnings("ignore", CHATTER)
     level = os.environ.get("LOGLEVEL", "INFO").upper()
     if not isinstance(logging.getLevelName(level), int):
         raise UserError(unknown_name("LOGLEVEL", level, ("CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG")))

@@ -182,6 +182,7 @@ NO_FAIRSCALE = (
     "--zero-sharding os and --ddp-backend fully_sharded or slowmo need fairscale, which is not installed here"
 )
 NO_JSON = "--eval-bleu-args and --eval-bleu-detok-args take JSON such as '{{\"beam\": 4}}': {error}"
+TWO_PRECISIONS = "--fp16 and --bf16 exclude each other: leave out one (a GPU before Ampere computes in fp16 alone)"
 FP16_WEIGHTS = "--optimizer {cfg.optimizer._name} does not support --memory-efficient-fp16 and --memory-efficient-bf16"
 OTHER_WIDTH = "{path}: its vectors have {match[2]} numbers, and the embeddings of this model {match[1]}"
 UNUSED = "several processes need --find-unused-parameters where an update leaves weights out, as LayerDrop does"
@@ -231,6 +232,7 @@ MESSAGES: tuple[Message, ...] = (
     Message("fairseq.trainer:get_train_iterator", "^The dataset is empty", ALL_TOO_LONG),
     Message("", r"tokenizer\.source_lang=null", NO_LANGUAGES),
     Message(f"{SCHEDULE}:__init__", "^$", DECAY, AssertionError),
+    Message("fairseq.options:parse_args_and_arch", "^Cannot combine --fp16 and --tpu", TWO_PRECISIONS),
     Message("fairseq.optim.fp16_optimizer:build_fp32_params|fairseq.trainer:train_step", "CUDA|NVIDIA", fp16_on_cpu),
     Message("fairseq.optim.fp16_optimizer:__init__", "^Unsupported optimizer", FP16_WEIGHTS, ValueError),
     Message(r"fairseq.models.transformer.\w+:build_embedding", WIDTHS, OTHER_WIDTH, RuntimeError),

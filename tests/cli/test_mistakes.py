@@ -52,6 +52,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         "data --arch transformer --lr abc": "--lr abc: not a number, or several with commas between them",
         "data --arch transformer --max-tokens 4k": "--max-tokens 4k: not a whole number",
         "data --arch transformer --dropout 0,1": "--dropout 0,1: not a number",
+        "data --arch transformer --fp16 --bf16": "--fp16 and --bf16 exclude each other: leave out one (",
         "data --arch transformer --save-interval 0": "--save-interval must be at least 1, not 0",
         f"nowhere {UNCHECKED}": NOT_THERE,
         f"text {UNCHECKED}": RAW,
@@ -174,6 +175,14 @@ def test_each_is_one_line(command, run, capfd):
         if code != EXIT_CODE or len(lines) != 1 or not lines[0].startswith(f"error: {line}"):
             ended[words] = (code, lines)
     assert ended == {}
+
+
+@pytest.mark.slow
+def test_hydra_does_not_warn_before_the_line() -> None:
+    """As it would five times, about calls of fairseq."""
+    words = f"nowhere --arch admin_transformer --max-tokens 9 --user-dir {USER_DIR}".split()
+    ended = processes.python("-m", "fairseq_cli.train", *words)
+    assert (ended.code, ended.errors) == (EXIT_CODE, f"error: {NOT_THERE}\n")
 
 
 def test_weights_outside_the_loss_on_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -90,12 +89,10 @@ def _dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         raise UserError(f"unknown command '{name}'{nearest(name, list(COMMANDS))}; legal: {', '.join(COMMANDS)}")
     command = COMMANDS[name]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", stock.CHATTER)
-        with at_once(), importing():
-            module = import_module(command.module)
-        code: int = command.runner(name, module, rest) if command.runner else module.main(rest)
-        return code
+    with at_once(), importing():
+        module = import_module(command.module)
+    code: int = command.runner(name, module, rest) if command.runner else module.main(rest)
+    return code
 
 
 def usage() -> str:

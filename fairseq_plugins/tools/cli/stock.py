@@ -8,12 +8,6 @@ from unittest import mock
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.tools.pipeline.checkout import USER_DIR, refuse_other_user_dir
 
-CHATTER = (
-    r"\s*(hydra\.experimental|The version_base|In 'config'|'.+' is validated|The strict flag|"
-    r"'pin_memory' argument|`torch\.cuda\.amp\.autocast|Support for mismatched)"
-)
-"""Beginnings of the warnings that Hydra and torch print on every run about fairseq's calls."""
-
 
 def plain(name: str, module: Any, argv: Sequence[str]) -> int:
     """Run a command of fairseq that builds no model; it needs the patches of this package, not the user directory."""
