@@ -1,9 +1,10 @@
-"""Translations and perplexity of a model on the data of a plan; each is a return value.
+"""Translations and perplexity of a model on the data of a plan, and their files.
 
 Tasks, batches and models are the same as in ``fairseq-generate`` and ``fairseq-eval-lm``.
 """
 
 import functools
+import json
 import math
 import sys
 from argparse import ArgumentParser, Namespace
@@ -21,11 +22,17 @@ from fairseq.utils import resolve_max_positions, strip_pad
 from fairseq_cli.eval_lm import eval_lm
 from omegaconf import OmegaConf
 
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import write_whole
+from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.tools.decoder import Decoder, Hypothesis
-from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet
+from fairseq_plugins.tools.pipeline.corpus import TestSet
+from fairseq_plugins.tools.pipeline.decoding import DecodePlan
+from fairseq_plugins.tools.pipeline.results import TOKENISED_REFERENCES
 
 MULTIPLE = 8
 """fairseq's default of ``--required-batch-size-multiple``."""
+LOG = "generate.log"
 
 
 class Translated(NamedTuple):
@@ -80,16 +87,19 @@ def unit_joiner(task: Any) -> Callable[[str], str]:
 
 
 def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Translated]:
-    """Return the best translation of each sentence, in the order of the test set."""
+    """Return the best translation of each sentence, in the order of the test set.
+
+    Raises:
+        UserError: a sentence was not translated exactly once.
+    """
     task = task_of(plan)
     model, config = _loaded(plan, checkpoint, task)
     task.load_dataset(test_set.subset, task_cfg=config.task)
     model.make_generation_fast_(need_attn=False)
+    subwords, plain = plan.text.subwords if plan.text else None, unit_joiner(task)
     decoder, source, target = Decoder(task, model, plan.search), task.source_dictionary, task.target_dictionary
     marks = getattr(decoder.generator, "symbols_to_strip_from_output", {decoder.generator.eos})
     unspoken = {target[number] for number in {*marks, target.bos()}}
-    subwords = plan.text.subwords if plan.text else None
-    plain = unit_joiner(task)
 
     def string(words: Any, row: torch.Tensor, **options: Any) -> str:
         return plain(words.string(strip_pad(row, target.pad()), subwords, **options))
@@ -114,7 +124,21 @@ def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Tra
                 plain(joined),
             )
             lines.append(translated)
+    numbers, count = sorted(line.number for line in lines), len(task.dataset(test_set.subset))
+    if numbers != list(range(count)):
+        found = f"{len(numbers)} translations of {len(set(numbers))} sentences"
+        raise UserError(f"{plan.binarised}: {test_set.subset}: {found}, but it has {count}")
     return sorted(lines)
+
+
+def write_translations(plan: DecodePlan, test_set: TestSet, model: Path, target: Path) -> None:
+    """Write the translations of a test set in its order, without subwords, and beside them its references and a log."""
+    lines = translate(plan, test_set, model)
+    tokenised = test_set.tokenised
+    references = list(read_lines(tokenised)) if tokenised else [line.reference for line in lines]
+    write_lines(target.with_name(LOG), [row for line in lines for row in line.lines()])
+    write_lines(target.with_name(TOKENISED_REFERENCES), references)
+    write_lines(target, [line.text for line in lines])
 
 
 def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[float, int]:
@@ -133,6 +157,25 @@ def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[f
     samples, words, starts = list(batches), task.target_dictionary, task.args.add_bos_token
     result = eval_lm([model], words, _shown(samples), target_dictionary=words, remove_bos_token=starts)
     return float(result["loss"]), sum(sample["ntokens"] for sample in samples)
+
+
+def write_perplexity(plan: DecodePlan, test_set: TestSet, model: Path, target: Path) -> None:
+    """Score a text with a language model; write its scores as a table beside ``target``, and to it as JSON.
+
+    Bits per byte (bits of the whole text over its bytes) are comparable between different tokens.
+    """
+    bits, count = perplexity(plan, test_set, model)
+    how = f"eval-lm|tokens:{count}"
+    values = [("perplexity", math.inf if bits >= 1024 else 2**bits, how), ("bits per token", bits, how)]
+    if test_set.published.is_file():
+        size = test_set.published.stat().st_size
+        values.append(("bits per byte", bits * count / size, f"{how}|bytes:{size}"))
+    write_lines(
+        target.with_name("score.txt"), [f"{name:<16}{value:.4f}  {signature}" for name, value, signature in values]
+    )
+    names = ("name", "value", "signature", "higher_is_better")
+    metrics = [dict(zip(names, (*metric, False), strict=True)) for metric in values]
+    write_whole(target, json.dumps({"tokens": count, "metrics": metrics}, indent=1) + "\n")
 
 
 def _loaded(plan: DecodePlan, checkpoint: Path, task: Any) -> tuple[Any, Any]:

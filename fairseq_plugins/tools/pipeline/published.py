@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.observe.recorder.entries import SUFFIX
 from fairseq_plugins.tools.pipeline.checkout import CONFIGS
 
@@ -164,6 +165,14 @@ def published_rows(run: Run) -> list[PublishedRow]:
     ]
     most = max((len(row.overrides) for row in rows), default=0)
     return [row for row in rows if len(row.overrides) == most]
+
+
+def published_average(rows: Sequence[PublishedRow]) -> str:
+    """The checkpoints that the rows of a configuration average; empty without a row, a UserError if they disagree."""
+    averages = sorted({row.average for row in rows})
+    if len(averages) > 1:
+        raise UserError(f"{rows[0].config}: published with different averages ({', '.join(averages)}); set --average")
+    return "".join(averages)
 
 
 class Difference(NamedTuple):

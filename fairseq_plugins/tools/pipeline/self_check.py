@@ -13,7 +13,8 @@ from pathlib import Path
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan, TestSet
+from fairseq_plugins.tools.pipeline.corpus import TestSet
+from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan
 from fairseq_plugins.tools.scoring.metrics import METRICS, value_of
 from fairseq_plugins.tools.text.bytes import tokens_of
 from fairseq_plugins.tools.text.description import Description

@@ -29,8 +29,11 @@ class Workspace:
         self.dry_run = dry_run
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Create and lock the directory until the block and its child processes end; a UserError if it is in use."""
+    def claimed(self, settings: Settings | None = None, result: Path | None = None) -> Iterator[None]:
+        """Create and lock the directory until the block and its child processes end; a UserError if it is in use.
+
+        With ``settings``, they are recorded as :meth:`remember` does.
+        """
         if self.dry_run:
             yield
             return
@@ -38,14 +41,21 @@ class Workspace:
         in_use = f"{self.directory}: in use by another job; wait for it, or use another directory"
         # A child that outlives a killed parent still works here, so it keeps the lock.
         with locked(self.directory / ".lock", in_use, inherited=True):
+            if settings is not None:
+                self.remember(settings, result)
             yield
 
-    def remember(self, settings: Settings) -> None:
-        """Record the settings of the results; a UserError if the directory was made with other settings."""
-        if self.dry_run:
-            return
-        self.require(settings)
+    def remember(self, settings: Settings, result: Path | None = None) -> None:
+        """Record the settings of the results; a UserError if the directory was made with other settings.
+
+        Settings without their ``result``, or a result without settings, are removed first.
+        """
+        make_directory(self.directory)
         path = self.directory / SETTINGS
+        if result is not None and not (path.exists() and result.exists()):
+            remove(path)
+            remove(result)
+        self.require(settings)
         if not path.is_file():
             write_whole(path, "".join(f"{line}\n" for line in _lines(settings)))
 
@@ -83,12 +93,6 @@ class Workspace:
 def _lines(settings: Settings) -> list[str]:
     pairs = settings.items() if isinstance(settings, Mapping) else settings
     return [f"{name}={value}" for name, value in pairs]
-
-
-def require_apart(results: Path, data: Path, name: str) -> None:
-    """Raise a UserError if the argument ``name`` would write results into the directory of the data."""
-    if results.resolve() in {data.resolve(), (data / "data-bin").resolve()}:
-        raise UserError(f"{results}: the prepared directory; give {name} another name")
 
 
 def settings_in(directory: Path) -> dict[str, str]:
