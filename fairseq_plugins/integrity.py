@@ -22,7 +22,7 @@ from torch import Tensor
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
 from fairseq_plugins.process import importing
-from fairseq_plugins.records import leaves, require
+from fairseq_plugins.records import require
 
 NON_FINITE_ALLOWED = "FAIRSEQ_DEEP_ALLOW_NON_FINITE"
 """Environment variable that lets every process of a command read weights that are not finite."""
@@ -80,8 +80,8 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
         raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
     try:
-        require(state, FORMAT)
-        for name, leaf in (*weights.items(), *(("", leaf) for leaf in leaves(state))):
+        leaves = require(state, FORMAT)
+        for name, leaf in (*weights.items(), *(("", leaf) for leaf in leaves)):
             if isinstance(leaf, Tensor) and (problem := _oddity(leaf, bool(name))):
                 raise ValueError(f"{f'the weight {name}' if name else 'a tensor of its state'} {problem}")
     except ValueError as error:

@@ -228,7 +228,7 @@ def written(place: Path, patch: pytest.MonkeyPatch, lines: list[Translated], *cu
     plan, test_set = plan_of("translation", place), TestSet("test", "test", tokenised=tokens)
     patch.setattr(inference, "translate", lambda plan, test_set, model: lines)
     inference.write_translations(plan, test_set, place / "averaged.pt", place / "hypotheses.tok")
-    return [evaluate._read(place / name) for name in ("hypotheses.tok", "references.tok")]
+    return [inference._read(place / name) for name in ("hypotheses.tok", "references.tok")]
 
 
 def test_translations_and_references_stand_in_the_order_of_the_test_set(tmp_path, monkeypatch):
@@ -307,7 +307,7 @@ def test_a_language_with_a_hyphen_is_scored(tmp_path):
     plan = plan_of("translation", tmp_path, source="en", target="pt-BR", text=Description("moses"))
     for name in ("hypotheses.tok", "references.tok"):
         (tmp_path / name).write_text("Uma casa .\n")
-    evaluate._write_scores(plan, ["Uma casa."], tmp_path / "score.json")
+    inference.write_scores(plan, ["Uma casa."], tmp_path / "score.json")
     assert json.loads((tmp_path / "score.json").read_text())["language_pair"] == "en-pt_BR"
 
 

@@ -84,7 +84,7 @@ def compare(
     # From another directory the same text has another relative path.
     before = settings_in(out).get("data")
     same = before is not None and Path(before).resolve() == data.resolve()
-    settings = {"overrides": " ".join(changes), "data": before if same else data.resolve()}
+    settings = (("overrides", " ".join(changes)), ("data", before if same else data.resolve()))
     with interruptible(), Workspace(out, dry_run=options.dry_run).claimed(settings):
         trainings = [
             Training(file, data, run_directory(out, file, seed), (f"common.seed={seed}", *changes))

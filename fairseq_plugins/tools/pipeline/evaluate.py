@@ -5,7 +5,6 @@ absent, and the next call keeps it.
 """
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -13,26 +12,12 @@ from pathlib import Path
 
 from fairseq_plugins.checkpoints.names import to_average
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum, write_whole
-from fairseq_plugins.lines import read_lines, write_lines
+from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.processor import DEVICES, device_name
-from fairseq_plugins.records import read_json
-from fairseq_plugins.tools.pipeline.checkout import commit
 from fairseq_plugins.tools.pipeline.commands import interruptible
-from fairseq_plugins.tools.pipeline.corpus import TestSet
 from fairseq_plugins.tools.pipeline.decoding import DecodePlan, make_plan
-from fairseq_plugins.tools.pipeline.results import (
-    AVERAGE_WARNING,
-    AVERAGED,
-    EVALUATION,
-    HYPOTHESES,
-    REFERENCES,
-    SCORES,
-    TOKENISED_REFERENCES,
-    TOKENS,
-)
-from fairseq_plugins.tools.pipeline.self_check import FILE as SELF_CHECK
+from fairseq_plugins.tools.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, SCORES, SELF_CHECK, TOKENS
 from fairseq_plugins.tools.pipeline.self_check import write_check
 from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.tools.scoring.metrics import metric_names
@@ -91,6 +76,9 @@ def main(argv: Sequence[str]) -> int:
 def evaluate(args: argparse.Namespace) -> None:
     """Average the checkpoints, then translate and score one test set after the other, all in this process."""
     plan = make_plan(args)
+    # Imported late, with torch and fairseq.
+    from fairseq_plugins.tools.pipeline.inference import evaluate_set
+
     model = (args.output or args.run) / AVERAGED
     workspace = Workspace(args.output or args.run / EVALUATION)
     if model.exists() and not (workspace.directory / SETTINGS).exists():
@@ -113,7 +101,7 @@ def evaluate(args: argparse.Namespace) -> None:
             place.make(place.directory / SELF_CHECK, write)
         workspace.make(model, lambda target: _average(plan, target, workspace.directory / AVERAGE_WARNING))
         for test_set, place in places.items():
-            _evaluate(plan, test_set, model, place)
+            evaluate_set(plan, test_set, model, place)
 
 
 def _average(plan: DecodePlan, target: Path, warned: Path) -> None:
@@ -129,76 +117,3 @@ def _average(plan: DecodePlan, target: Path, warned: Path) -> None:
         print(f"warning: {line}; average fewer checkpoints, or none", file=sys.stderr)
         write_whole(warned, f"{line}\n")
     say(f"mean of {len(updates)}: {', '.join(path.name for path in plan.checkpoints)}")
-
-
-def _evaluate(plan: DecodePlan, test_set: TestSet, model: Path, workspace: Workspace) -> None:
-    """Translate and score one test set, or score it with a language model; write the signature. Each file is whole."""
-    from fairseq_plugins.tools.pipeline.inference import write_perplexity, write_translations
-
-    place, make = workspace.directory, workspace.make
-    if not plan.search:
-        make(place / SCORES, lambda target: write_perplexity(plan, test_set, model, target))
-    else:
-        make(place / TOKENS, lambda target: write_translations(plan, test_set, model, target))
-        references, before = list(read_lines(test_set.published)), place / REFERENCES
-        if (place / SCORES).exists() and before.exists() and list(read_lines(before)) != references:
-            raise UserError(f"{place}: scored against other references than {test_set.published}; delete it")
-        make(place / SCORES, lambda target: _write_scores(plan, references, target))
-    make(place / "signature", lambda target: sign(plan, model, place, target))
-    for name in ("score.txt", "signature"):
-        print((place / name).read_text(encoding="utf-8"), end="", flush=True)
-
-
-def _read(path: Path) -> list[str]:
-    """The lines of a file of this module, which may begin with what is a byte order mark elsewhere."""
-    return path.read_bytes().decode().removesuffix("\n").split("\n")
-
-
-def _write_scores(plan: DecodePlan, references: Sequence[str], target: Path) -> None:
-    """Write plain text and its scores as a table beside ``target``, and the scores to it as JSON; print warnings."""
-    from fairseq_plugins.tools.scoring.scores import score
-    from fairseq_plugins.tools.scoring.tables import as_json, as_text
-    from fairseq_plugins.tools.text.moses import decoder
-
-    for library in ("sacrebleu", "absl"):
-        logging.getLogger(library).setLevel(logging.ERROR)
-    text, tokens = plan.text, _read(target.with_name(TOKENS))
-    plain = tokens if text is None else list(map(decoder(text, plan.target), tokens))
-    write_lines(target.with_name(REFERENCES), references)
-    write_lines(target.with_name(HYPOTHESES), plain)
-    in_tokens = text is not None and text.tokeniser == "moses"
-    scores = score(
-        {HYPOTHESES: plain},
-        [references],
-        tokenised_systems={HYPOTHESES: tokens} if in_tokens else None,
-        tokenised_references=[_read(target.with_name(TOKENISED_REFERENCES))] if in_tokens else None,
-        # A name such as pt-BR would make the pair ambiguous.
-        language_pair="-".join(name.replace("-", "_") for name in (plan.source, plan.target)) if text else None,
-        metrics=plan.metrics or None,
-        lower_case=text is not None and text.lower_case,
-    )
-    for warning in scores.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    write_whole(target.with_name("score.txt"), as_text(scores))
-    write_whole(target, as_json(scores))
-
-
-def sign(plan: DecodePlan, model: Path, place: Path, target: Path) -> None:
-    """Write the signature, one line with everything that a score depends on."""
-    scores = read_json(place / SCORES, {"metrics": ([{"signature": (str, None)}], None)})
-    check = read_json(place / SELF_CHECK, {"accepted": str})
-    metrics = [metric for metric in scores.get("metrics") or [] if metric.get("signature")]
-    revision = commit()
-    parts = {
-        "commit": f"{revision[:12]}{revision[40:]}" if revision else "-",
-        "seed": plan.seed,
-        "checkpoint": checksum(model)[:12],
-        "average": plan.average,
-        "updates": plan.updates,
-        "beam": plan.search.get("beam"),
-        "length-penalty": plan.length_penalty,
-        "sentences": scores.get("sentences"),
-        "accepted": "_".join(check["accepted"].split()),
-        "score": metrics[0]["signature"] if metrics else None,
-    }
-    write_whole(target, " ".join(f"{name}:{value}" for name, value in parts.items() if value not in (None, "")) + "\n")

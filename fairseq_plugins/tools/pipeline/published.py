@@ -128,20 +128,20 @@ class PublishedRow:
         return f"{table}scripts/reproduce/{self.script}"
 
 
-def _row(cells: Mapping[str, Any]) -> PublishedRow:
-    read: dict[str, Callable[[str], Any]] = {
-        "overrides": lambda text: tuple(text.split()),
-        "seeds": lambda text: tuple(map(int, text.split())),
-        "tokens_per_update": lambda text: int(text) if text else None,
-        "gpus": lambda text: int(text) if text else None,
-        "gpu_days": lambda text: float(text) if text else None,
-        "test": lambda text: tuple(text.split()),
-    }
-    return PublishedRow(**{name: read.get(name, str)(text) for name, text in cells.items()})
-
-
+_READ: dict[str, Callable[[str], Any]] = {
+    "overrides": lambda text: tuple(text.split()),
+    "seeds": lambda text: tuple(map(int, text.split())),
+    "tokens_per_update": lambda text: int(text) if text else None,
+    "gpus": lambda text: int(text) if text else None,
+    "gpu_days": lambda text: float(text) if text else None,
+    "test": lambda text: tuple(text.split()),
+}
+"""How the cells of a column are read; others are text."""
 with FILE.open(encoding="utf-8", newline="") as _lines:
-    ROWS = tuple(map(_row, csv.DictReader(_lines, delimiter="\t", quoting=csv.QUOTE_NONE)))
+    ROWS = tuple(
+        PublishedRow(**{name: _READ.get(name, str)(text) for name, text in cells.items()})
+        for cells in csv.DictReader(_lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    )
 
 
 def rows_of(config: str) -> tuple[PublishedRow, ...]:

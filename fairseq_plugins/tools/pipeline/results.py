@@ -17,7 +17,7 @@ from fairseq_plugins.tools.pipeline.workspace import settings_in
 SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
 AVERAGED, AVERAGE_WARNING = "averaged.pt", "average.warning"
 SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"
-TOKENS, TOKENISED_REFERENCES = "hypotheses.tok", "references.tok"
+TOKENS, TOKENISED_REFERENCES, SELF_CHECK = "hypotheses.tok", "references.tok", "self-check.json"
 
 SEED = "common.seed"
 TEXTS, COUNT, GROUP = ([str], None), range(1 << 60), ({str: object}, None)

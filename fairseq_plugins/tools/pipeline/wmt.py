@@ -90,7 +90,7 @@ def main(argv: Sequence[str]) -> int:
         if not {source, target} & set(texts()[name].languages.split()):
             raise UserError(f"{name}: not available for {args.pair}; available with en: {texts()[name].languages}")
     # Files of another pair have the same names.
-    with interruptible(), Workspace(args.to).claimed({"pair": args.pair}):
+    with interruptible(), Workspace(args.to).claimed([("pair", args.pair)]):
         for name in dict.fromkeys(args.names):
             get(texts()[name], source, target, args.to)
     return 0

@@ -5,8 +5,9 @@ So the same command continues a job that was stopped anywhere (Ctrl-C, kill -9, 
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
@@ -17,16 +18,16 @@ from fairseq_plugins.lines import read_lines
 SETTINGS = "settings"
 """The file with the settings of the results, one ``NAME=VALUE`` per line."""
 
-Settings = Mapping[str, object] | Iterable[tuple[str, object]]
-"""Values by name; pairs if a name occurs several times."""
+Settings = Collection[tuple[str, object]]
+"""Names and values; a name may occur several times."""
 
 
+@dataclass(frozen=True)
 class Workspace:
     """A directory of results, created when it is claimed; a dry run neither claims it nor remembers settings."""
 
-    def __init__(self, directory: Path, *, dry_run: bool = False) -> None:
-        self.directory = directory
-        self.dry_run = dry_run
+    directory: Path
+    dry_run: bool = False
 
     @contextmanager
     def claimed(self, settings: Settings | None = None, result: Path | None = None) -> Iterator[None]:
@@ -57,7 +58,7 @@ class Workspace:
             remove(result)
         self.require(settings)
         if not path.is_file():
-            write_whole(path, "".join(f"{line}\n" for line in _lines(settings)))
+            write_whole(path, "".join(f"{name}={value}\n" for name, value in settings))
 
     def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
         """Raise a UserError for a directory with other settings; accept one without recorded settings.
@@ -68,7 +69,8 @@ class Workspace:
         if not path.is_file():
             return
         before = [line for line in read_lines(path) if only is None or line.partition("=")[0] in only]
-        differences = list(unified_diff(_lines(settings), before, n=0, lineterm=""))[2:]
+        now = [f"{name}={value}" for name, value in settings]
+        differences = list(unified_diff(now, before, n=0, lineterm=""))[2:]
         changed = [f"was {line[1:]}" if line[0] == "+" else line[1:] for line in differences if line[0] != "@"]
         if changed:
             raise UserError(
@@ -88,11 +90,6 @@ class Workspace:
         make(partial)
         to_disk(partial)
         os.replace(partial, target)
-
-
-def _lines(settings: Settings) -> list[str]:
-    pairs = settings.items() if isinstance(settings, Mapping) else settings
-    return [f"{name}={value}" for name, value in pairs]
 
 
 def settings_in(directory: Path) -> dict[str, str]:
