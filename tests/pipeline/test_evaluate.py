@@ -74,6 +74,10 @@ def test_the_search_is_the_configuration_s_unless_the_user_says_otherwise(run, d
     assert ours.settings == (("beam", "4"), ("lenpen", "0.6"), ("text", "none+none"))
     assert ours.test_sets == (TestSet("test", "test", data / "raw" / "test.en"),)
     assert (ours.max_tokens, ours.on_gpu) == (4000, False)
+    assert (ours.average, ours.checkpoints) == ("none", (last,))
+    # What has been averaged may be deleted.
+    (run / "averaged.pt").touch()
+    assert plan(run, data, "--average=last-epochs=4").checkpoints == ()
     assert ours.finished
     asked = plan(run, data, "--beam", "7", "--length-penalty", "1")
     assert asked.settings[:2] == (("beam", "7"), ("lenpen", "1"))
@@ -172,6 +176,8 @@ def test_what_is_missing_or_unknown_is_one_line(run, data, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "no text.json describes its text" in refusal(run, tmp_path / "empty")
     assert refusal(run, tmp_path / "nowhere").endswith("nowhere: no such directory")
+    fewer = "only 0 checkpoints saved by epoch, fewer than the 4 requested"
+    assert fewer in refusal(run, data, "--average=last-epochs=4")
     save(last, {"_name": "masked_lm"})
     assert "task 'masked_lm' is not supported; supported tasks: translation, " in refusal(run, data)
     last.unlink()
@@ -272,9 +278,10 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
         (tmp_path / name / "test.en").write_text(f"{text}\n")
 
     def made_plan(args):
-        test_set = TestSet("test", "test", (args.references or args.data / "raw") / "test.en")
+        published = (args.references or args.data / "raw") / "test.en"
+        test_sets = tuple(TestSet(name, name, published) for name in args.test_sets or ["test"])
         how = {"metrics": ("sacrebleu",), "search": {"beam": 5, "lenpen": 1.0}}
-        return DecodePlan("translation", args.data, args.data, (test_set,), **how)
+        return DecodePlan("translation", args.data, args.data, test_sets, **how)
 
     def as_published(plan, test_set, model):
         return [translated(0, "", test_set.published.read_text().rstrip())]
@@ -298,6 +305,10 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
     assert "100.00" in capsys.readouterr().out
     other = f"{tmp_path / 'out'} was made with other settings (run={tmp_path / 'second'}; was run={tmp_path / 'first'})"
     assert refused(evaluated, "second").startswith(other)
+    # All directories are compared before the first test set is translated.
+    changed = refused(evaluated, "first", "new", "test", "--metrics=chrf")
+    assert changed.startswith(f"{tmp_path}/out/test was made with other settings")
+    assert not (tmp_path / "out" / "new" / "hypotheses.tok").exists()
     line = f"{tmp_path}/out/test: scored against other references than {tmp_path}/others/test.en; delete it"
     assert refused(evaluated, "first", f"--references={tmp_path / 'others'}") == line
     evaluated("first")

@@ -81,14 +81,14 @@ class Translated(NamedTuple):
 def evaluate_set(plan: DecodePlan, test_set: TestSet, model: Path, workspace: Workspace) -> None:
     """Translate and score one test set, or score it with a language model; write the signature. Each file is whole."""
     place, make = workspace.directory, workspace.make
-    if not plan.search:
-        make(place / SCORES, lambda target: write_perplexity(plan, test_set, model, target))
-    else:
+    if plan.search:
         make(place / TOKENS, lambda target: write_translations(plan, test_set, model, target))
         references, before = list(read_lines(test_set.published)), place / REFERENCES
         if (place / SCORES).exists() and before.exists() and list(read_lines(before)) != references:
             raise UserError(f"{place}: scored against other references than {test_set.published}; delete it")
         make(place / SCORES, lambda target: write_scores(plan, references, target))
+    else:
+        make(place / SCORES, lambda target: write_perplexity(plan, test_set, model, target))
     make(place / "signature", lambda target: sign(plan, model, place, target))
     for name in ("score.txt", "signature"):
         print((place / name).read_text(encoding="utf-8"), end="", flush=True)
