@@ -1,8 +1,9 @@
-"""Is a checkpoint whole, is it plain data, and does it hold what fairseq saves?
+"""Read and write checkpoints: whole, plain data alone, and what fairseq saves.
 
 torch takes a flipped byte for another weight: it does not compare the CRC-32 of the records in its zip archive. Here
 they are compared, which takes about a second for each GB. Then torch builds plain data alone (``weights_only``), so
-that nothing in a file is executed. Averages, folds and packages also hold a SHA-256 of their weights.
+that nothing in a file is executed. Averages, folds and packages also hold a SHA-256 of their weights. A file appears
+under its name only when it is whole.
 """
 
 import hashlib
@@ -10,7 +11,8 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.records import leaves, require
+from fairseq_plugins.files import whole_file
+from fairseq_plugins.process import importing
+from fairseq_plugins.records import require
 
 NON_FINITE_ALLOWED = "FAIRSEQ_DEEP_ALLOW_NON_FINITE"
 """Environment variable that lets every process of a command read weights that are not finite."""
@@ -50,23 +54,34 @@ FORMAT = {
     "args": ({"encoder_layers": LAYERS, "decoder_layers": LAYERS}, None),
 }
 """The entries of a checkpoint that are read here."""
+# These belong to a training, not to weights: the optimiser's moments are of other weights, and the meters would make
+# two results from the same files differ by their timestamps.
+_OF_TRAINING = ("last_optimizer_state", "fsdp_metadata")
+_EXTRA_STATE_KEPT = ("train_iterator", "trained_on")
 
 
-def plain_content(path: str | Path) -> dict[str, Any]:
+def import_fairseq() -> None:
+    """Import fairseq with its patches, one of which tells torch what to load, or raise a UserError; takes seconds."""
+    with importing():
+        import fairseq.models  # noqa: F401  (the first import of fairseq patches and registers everything)
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """Return the content of a checkpoint, mapped from the file where it can be; nothing in it is executed.
 
     Raises:
         UserError: the file is missing, empty, of another kind, damaged, holds more than plain data or other things
             than a checkpoint of fairseq, or weights that are not finite.
     """
+    import_fairseq()
     require_sound(Path(path))
     state = unchecked_content(path)
     weights = state.get("model") if isinstance(state, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
         raise UserError(f"{path} is not a fairseq checkpoint: it has no weights under 'model'")
     try:
-        require(state, FORMAT)
-        for name, leaf in (*weights.items(), *(("", leaf) for leaf in leaves(state))):
+        leaves = require(state, FORMAT)
+        for name, leaf in (*weights.items(), *(("", leaf) for leaf in leaves)):
             if isinstance(leaf, Tensor) and (problem := _oddity(leaf, bool(name))):
                 raise ValueError(f"{f'the weight {name}' if name else 'a tensor of its state'} {problem}")
     except ValueError as error:
@@ -185,3 +200,80 @@ def owners_of(weights: Mapping[str, Tensor]) -> dict[str, str]:
     first: dict[Any, str] = {}
     places = {name: (w.data_ptr(), w.shape, w.stride(), w.dtype) if w.numel() else id(w) for name, w in weights.items()}
     return {name: first.setdefault(place, name) for name, place in places.items()}
+
+
+def moving_average(state: dict[str, Any], path: Path, measured: Collection[str]) -> dict[str, Tensor]:
+    """Return the exponential moving average of the weights in a checkpoint, in float32 if available.
+
+    Tensors whose leaf name is in ``measured`` are not averaged: those of the model are used. A UserError if it has
+    none, or one that lacks weights of the model or is not finite.
+    """
+    extra = state.get("extra_state") or {}
+    if "ema" not in extra:
+        raise UserError(f"{path}: contains no moving average of the weights; its training had no --store-ema")
+    stored = {**extra["ema"], **(extra.get("ema_fp32_params") or {})}
+    # A tensor with several names may have become several tensors in float32.
+    owners = owners_of(state["model"])
+    for name, owner in owners.items():
+        if name.rpartition(".")[2] in measured:
+            stored[owner] = state["model"][name]  # constant, except for the rounding of the moving average
+        elif owner not in stored:
+            raise UserError(f"{path}: its moving average lacks '{owner}', as stock fairseq writes it; train again")
+    average = {name: stored[owner] for name, owner in owners.items()}
+    require_finite(path, average)
+    return average
+
+
+def architecture(state: dict[str, Any]) -> str:
+    """Return the value of ``--arch`` from a checkpoint in either of fairseq's two styles."""
+    config = (state.get("cfg") or {}).get("model") or state.get("args")
+    if isinstance(config, dict):
+        return str(config.get("_name") or config.get("arch"))
+    return str(getattr(config, "arch", None))
+
+
+def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings of a checkpoint by group, in either of fairseq's two styles; some tasks mix them."""
+    if state.get("cfg"):
+        groups = {name: vars(group) if isinstance(group, Namespace) else group for name, group in state["cfg"].items()}
+        return {name: dict(group) for name, group in groups.items() if isinstance(group, Mapping)}
+    flat = vars(state["args"]) if state.get("args") is not None else {}
+    return {"task": {**flat, "_name": flat.get("task")}} if flat else {}
+
+
+def num_updates(state: dict[str, Any]) -> int | None:
+    """Return the number of updates of the checkpoint; None if it is not recorded."""
+    history = state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates")
+    return None if updates is None else int(updates)
+
+
+def without_training_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of a checkpoint that stay valid for other weights: settings, task, updates, data position.
+
+    Only the last entry of the optimizer history is kept: it has one for every resumption of the training.
+    """
+    entries = {key: value for key, value in state.items() if key not in _OF_TRAINING}
+    if "optimizer_history" in entries:
+        entries["optimizer_history"] = entries["optimizer_history"][-1:]
+    extra = state.get("extra_state") or {}
+    entries["extra_state"] = {key: extra[key] for key in _EXTRA_STATE_KEPT if key in extra}
+    return entries
+
+
+def write_checkpoint(state: dict[str, Any], output: Path) -> None:
+    """Write ``state`` to ``output`` atomically, with a hash of its weights, or raise a UserError."""
+    state = {**state, "extra_state": {**(state.get("extra_state") or {}), SHA256: weights_hash(state["model"])}}
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        # Pass an open file: torch would write a name into the file, and equal results would differ.
+        with whole_file(output) as partial, open(partial, "wb") as stream:
+            torch.save(state, stream)
+    except (OSError, RuntimeError) as error:
+        # torch raises another error when it closes the partial archive; the system's own is behind it.
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise UserError(f"{output}: cannot be written: {cause.strerror or cause}") from error

@@ -9,7 +9,6 @@ import json
 import reprlib
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
 from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any
@@ -41,22 +40,18 @@ def parse_json(text: str | bytes, form: Any) -> Any:
     return content
 
 
-def require(content: Any, form: Any) -> None:
-    """Check plain data; a ValueError says in a line why it is not of this format."""
-    for _ in leaves(content):
-        pass
-    if problem := _problem(content, form, ""):
-        raise ValueError(problem)
+def require(content: Any, form: Any) -> list[Any]:
+    """Return what plain data holds besides its containers; a ValueError says in a line what is wrong with it.
 
-
-def leaves(content: Any) -> Iterator[Any]:
-    """Yield what plain data holds besides its containers; a ValueError if they are too deep or too many."""
+    It is nested too deep, has too many entries, or is not of this format.
+    """
+    leaves: list[Any] = []
     level, left = [content], ENTRIES
     for _ in range(DEPTH):
         below: list[Any] = []
         for value in map(_plain, level):
             if not isinstance(value, (dict, list, tuple, set)):
-                yield value
+                leaves.append(value)
             elif value:
                 below.append(value.values() if isinstance(value, dict) else value)
         level = list(islice(chain.from_iterable(below), left + 1))
@@ -65,6 +60,9 @@ def leaves(content: Any) -> Iterator[Any]:
             raise ValueError(f"more than {ENTRIES:,} entries")
     if level:
         raise ValueError(f"nested in more than {DEPTH} levels")
+    if problem := _problem(content, form, ""):
+        raise ValueError(problem)
+    return leaves
 
 
 def _plain(value: Any) -> Any:

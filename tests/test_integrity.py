@@ -12,9 +12,8 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_plugins.checkpoints import average, fold, fsck
-from fairseq_plugins.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.integrity import NON_FINITE_ALLOWED, weights_hash
+from fairseq_plugins.integrity import NON_FINITE_ALLOWED, read_checkpoint, weights_hash, write_checkpoint
 from fairseq_plugins.tools.cli import main as cli
 from tests import toy
 from tests.refusals import line_of

@@ -13,18 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.checkpoints.files import (
-    architecture,
-    num_updates,
-    read_checkpoint,
-    without_training_state,
-    write_checkpoint,
-)
-from fairseq_plugins.checkpoints.names import EPOCH_CHECKPOINT, UPDATE_CHECKPOINT, last_checkpoints
+from fairseq_plugins.checkpoints.names import checkpoints_of
 from fairseq_plugins.checkpoints.provenance import recorded
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
-from fairseq_plugins.integrity import owners_of, require_finite, weights_hash
+from fairseq_plugins.integrity import (
+    architecture,
+    moving_average,
+    num_updates,
+    owners_of,
+    read_checkpoint,
+    weights_hash,
+    without_training_state,
+    write_checkpoint,
+)
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import exit_code, importing
 
@@ -40,22 +42,31 @@ class RunningMean:
     state dict is kept, so the memory of a mapped file can be released.
 
     Args:
+        first: the first state dict, which says what the others must be; :meth:`add` adds it like them.
+        owners: what :func:`~fairseq_plugins.integrity.owners_of` returns for it.
+        source: its name in messages.
         measured: last name parts of floating-point tensors that were measured, not trained: they must be equal in all
             state dicts, since their mean would fit none of them.
     """
 
-    def __init__(self, measured: Collection[str] = ()) -> None:
+    def __init__(
+        self, first: Mapping[str, Tensor], owners: Mapping[str, str], source: str, measured: Collection[str] = ()
+    ) -> None:
         self.measured = measured
-        self._count, self._first_source = 0, ""
-        self._owner: dict[str, str] = {}
+        self._count, self._first_source, self._owner = 0, source, owners
+        self._first_kind = {name: (tensor.dtype, tensor.shape) for name, tensor in first.items()}
         self._means: dict[str, Tensor] = {}
         self._kept: dict[str, Tensor] = {}
-        self._first_kind: dict[str, tuple[torch.dtype, torch.Size]] = {}
+        for name in dict.fromkeys(owners.values()):
+            tensor = first[name]
+            if tensor.is_floating_point() and name.rpartition(".")[2] not in measured:
+                wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+                self._means[name] = torch.zeros(tensor.shape, dtype=wide)
+            else:
+                self._kept[name] = tensor.clone()
 
     def add(self, weights: Mapping[str, Tensor], source: str) -> None:
         """Add one state dict, ``source`` in messages; a UserError if it does not fit the first."""
-        if self._count == 0:
-            self._start(weights, source)
         self._check(weights, source)
         self._count += 1
         for name, whole in self._means.items():
@@ -80,18 +91,6 @@ class RunningMean:
             finished[name] = self._means.pop(name).to(self._first_kind[name][0])
         return {name: finished[owner] for name, owner in self._owner.items()}
 
-    def _start(self, weights: Mapping[str, Tensor], source: str) -> None:
-        self._first_source = source
-        self._owner = owners_of(weights)
-        self._first_kind = {name: (tensor.dtype, tensor.shape) for name, tensor in weights.items()}
-        for name in dict.fromkeys(self._owner.values()):
-            tensor = weights[name]
-            if tensor.is_floating_point() and name.rpartition(".")[2] not in self.measured:
-                wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
-                self._means[name] = torch.zeros(tensor.shape, dtype=wide)
-            else:
-                self._kept[name] = tensor.clone()
-
     def _check(self, weights: Mapping[str, Tensor], source: str) -> None:
         first = self._first_source
         for name in sorted(self._owner.keys() ^ weights.keys()):
@@ -111,40 +110,44 @@ class RunningMean:
                 )
 
 
-def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> None:
+def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = False) -> list[int]:
     """Write the mean of ``inputs``, the newest last, to ``output`` atomically, with the settings of the last one.
 
     The result holds no optimiser state, and lists its sources under ``averaged_from``. With ``ema`` it is the mean of
     the moving averages (``--store-ema``) instead of the weights.
 
+    Returns:
+        The updates of each input; 0 where they are not recorded.
+
     Raises:
         UserError: an input cannot be read, or has another architecture, shape, tie, dictionary or measured
             initialisation than the first.
     """
-    require_no_input(output, inputs)
     measured = measured_names()
-    mean, sources = RunningMean(measured), []
+    sources: list[dict[str, Any]] = []
     first: dict[str, tuple[Any, Path]] = {}
     for path in inputs:
         # The checkpoint before is released first: only one is in memory besides the mean.
         state = weights = None
         state = read_checkpoint(path)
-        weights = state["model"]
-        if ema:  # the reader has checked the weights alone
-            weights = moving_average(state, path, measured)
-            require_finite(path, weights)
-        mean.add(weights, str(path))
-        sources.append({"file": path.name, "num_updates": num_updates(state), "weights_sha256": weights_hash(weights)})
+        weights = moving_average(state, path, measured) if ema else state["model"]
+        owners, updates, digest = owners_of(weights), num_updates(state), weights_hash(weights)
         settings = without_training_state({key: value for key, value in state.items() if key != "model"})
-        for name, value in {"architecture": architecture(settings), **recorded(settings)}.items():
+        facts = {"architecture": architecture(settings), **recorded(settings)}
+        if not sources:
+            mean = RunningMean(weights, owners, str(path), measured)
+        mean.add(weights, str(path))
+        sources.append({"file": path.name, "num_updates": updates, "weights_sha256": digest})
+        for name, value in facts.items():
             first_value, first_path = first.setdefault(name, (value, path))
             if value != first_value:
                 raise UserError(f"{path}: its {name.replace('_', ' ')} is not that of {first_path}")
-    settings["averaged_from"] = sources
+    settings["averaged_from"], settings["model"] = sources, mean.result()
     config = settings.get("cfg") or {}
     if isinstance(options := config.get("model"), Namespace):  # of a stock model: PyTorch alone refuses this class
-        settings["cfg"] = {**config, "model": {**vars(options), "_name": architecture(settings)}}
-    write_checkpoint({**settings, "model": mean.result()}, output)
+        settings["cfg"] = {**config, "model": {**vars(options), "_name": facts["architecture"]}}
+    write_checkpoint(settings, output)
+    return [source["num_updates"] or 0 for source in sources]
 
 
 def measured_names() -> frozenset[str]:
@@ -159,26 +162,6 @@ def measured_names() -> frozenset[str]:
     parts = [part for kind in PARTS.values() for part in kind.values()]
     buffers = [{new.name.rpartition(".")[2] for new in part.parameters if new.buffer} for part in parts]
     return frozenset({"version"}.union(*(names for names in buffers if "calibrated" in names)))
-
-
-def moving_average(state: dict[str, Any], path: Path, measured: Collection[str]) -> dict[str, Tensor]:
-    """Return the exponential moving average of the weights in a checkpoint, in float32 if available.
-
-    Tensors whose leaf name is in ``measured`` are not averaged: those of the model are used. A UserError if it has
-    none, or one that lacks weights of the model.
-    """
-    extra = state.get("extra_state") or {}
-    if "ema" not in extra:
-        raise UserError(f"{path}: contains no moving average of the weights; its training had no --store-ema")
-    stored = {**extra["ema"], **(extra.get("ema_fp32_params") or {})}
-    # A tensor with several names may have become several tensors in float32.
-    owners = owners_of(state["model"])
-    for name, owner in owners.items():
-        if name.rpartition(".")[2] in measured:
-            stored[owner] = state["model"][name]  # constant, except for the rounding of the moving average
-        elif owner not in stored:
-            raise UserError(f"{path}: its moving average lacks '{owner}', as stock fairseq writes it; train again")
-    return {name: stored[owner] for name, owner in owners.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -202,9 +185,10 @@ def average(args: Namespace) -> None:
     if bool(inputs) != (args.checkpoints is None):
         raise UserError("--last-updates and --last-epochs need --checkpoints DIR, and --inputs is given without it")
     if args.last_updates is not None:
-        inputs = last_checkpoints(args.checkpoints, args.last_updates, UPDATE_CHECKPOINT, "update")
+        inputs = checkpoints_of(f"last-updates={args.last_updates}", args.checkpoints)
     elif args.last_epochs is not None:
-        inputs = last_checkpoints(args.checkpoints, args.last_epochs, EPOCH_CHECKPOINT, "epoch")
+        inputs = checkpoints_of(f"last-epochs={args.last_epochs}", args.checkpoints)
+    require_no_input(args.output, inputs)
     average_checkpoints(inputs, args.output, ema=args.ema)
     of = "moving averages in " if args.ema else ""
     print(f"{args.output}: mean of {of}{len(inputs)}: {', '.join(path.name for path in inputs)}")

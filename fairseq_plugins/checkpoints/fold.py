@@ -29,13 +29,6 @@ from fairseq.models.transformer import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from fairseq_plugins.checkpoints.files import (
-    architecture,
-    num_updates,
-    read_checkpoint,
-    without_training_state,
-    write_checkpoint,
-)
 from fairseq_plugins.checkpoints.provenance import other_weights
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.fields import OLD_NAMES
@@ -47,6 +40,13 @@ from fairseq_plugins.core.residual import Residual
 from fairseq_plugins.core.sub_layers import LAST_MAP, NORM_OF, sub_layers
 from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.files import require_no_input
+from fairseq_plugins.integrity import (
+    architecture,
+    num_updates,
+    read_checkpoint,
+    without_training_state,
+    write_checkpoint,
+)
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
 

@@ -6,9 +6,9 @@ It reads every file as all commands do, and changes nothing.
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_plugins.checkpoints.files import import_fairseq, num_updates, read_checkpoint
 from fairseq_plugins.checkpoints.provenance import LAST
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.integrity import import_fairseq, num_updates, read_checkpoint
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.tables import ABSENT, number, tabulated

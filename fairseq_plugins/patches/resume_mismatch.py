@@ -26,7 +26,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.checkpoints.provenance import LAST, TRAINED_ON, trained_on
 from fairseq_plugins.core.architectures import rename
 from fairseq_plugins.errors import raise_everywhere
-from fairseq_plugins.integrity import plain_content
+from fairseq_plugins.integrity import read_checkpoint
 
 NAMED = 6
 """Maximum number of differences in a message."""
@@ -122,7 +122,7 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
     path = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix or ''}.pt")
     changes: list[str] = []
     if cfg.restore_file == LAST and trainer.data_parallel_rank == 0 and PathManager.isfile(path):
-        changes = differences(plain_content(PathManager.get_local_path(path)), cfg, trainer)
+        changes = differences(read_checkpoint(PathManager.get_local_path(path)), cfg, trainer)
     more = f"; {len(changes) - NAMED} more" if len(changes) > NAMED else ""
     problem = (
         f"{cfg.save_dir}: holds a training with other settings ({'; '.join(changes[:NAMED])}{more}); use another "

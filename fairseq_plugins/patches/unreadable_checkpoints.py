@@ -14,13 +14,13 @@ from fairseq.file_io import PathManager
 
 from fairseq_plugins.checkpoints.provenance import LAST
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.integrity import plain_content
+from fairseq_plugins.integrity import read_checkpoint
 
 
 def load_or_explain(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
-    """``load_checkpoint_to_cpu``, or the UserError of :func:`plain_content` for a file that cannot be used."""
+    """``load_checkpoint_to_cpu``, or the UserError of :func:`read_checkpoint` for a file that cannot be used."""
     # Before fairseq reads its entries, which may be of any kind.
-    plain_content(PathManager.get_local_path(path))
+    read_checkpoint(PathManager.get_local_path(path))
     return load(path, *args, **kwargs)
 
 

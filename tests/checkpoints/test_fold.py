@@ -16,11 +16,10 @@ from fairseq.models.transformer import TransformerModel
 from torch import Tensor, nn
 
 from fairseq_plugins.checkpoints import fold as fold_module
-from fairseq_plugins.checkpoints.files import read_checkpoint
 from fairseq_plugins.checkpoints.fold import fold_checkpoint, main
 from fairseq_plugins.core.method import PARTS, Axis, Site
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.integrity import weights_hash
+from fairseq_plugins.integrity import read_checkpoint, weights_hash
 from tests import processes
 from tests.models import TINY, batch, logits, residuals, settings
 from tests.models import full as build

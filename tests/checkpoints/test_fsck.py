@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints.files import write_checkpoint
 from fairseq_plugins.checkpoints.fsck import main
+from fairseq_plugins.integrity import write_checkpoint
 from tests import toy
 from tests.processes import full_disk_after
 from tests.refusals import refused

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
+from fairseq_plugins.integrity import num_updates, read_checkpoint
 from tests.faults.exact import differences, state_of
 from tests.scripts import test_train
 

@@ -17,8 +17,8 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import meters
 
-from fairseq_plugins.checkpoints import files
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.integrity import num_updates, read_checkpoint
 from fairseq_plugins.patches import weights_only_load
 from tests import toy
 from tests.processes import Killed, full_disk_after
@@ -121,7 +121,7 @@ def test_a_named_file_that_is_missing_stops_the_training(toy_data: Path, tmp_pat
     # What a training was tuned from is not read again.
     toy.train_toy(toy_data, tmp_path / "run", *one)
     resumed = toy.train_toy(toy_data, tmp_path / "run", "--max-update", "2", "--finetune-from-model", absent)
-    assert files.num_updates(files.read_checkpoint(resumed)) == 2
+    assert num_updates(read_checkpoint(resumed)) == 2
 
 
 def test_a_cut_copy_leaves_the_last_checkpoint(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

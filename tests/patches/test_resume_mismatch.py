@@ -8,9 +8,9 @@ import pytest
 import torch
 from fairseq.tasks.translation import TranslationTask
 
-from fairseq_plugins.checkpoints.files import num_updates
 from fairseq_plugins.core.fields import OLD_NAMES
 from fairseq_plugins.errors import UserError
+from fairseq_plugins.integrity import num_updates
 from fairseq_plugins.patches import resume_mismatch
 from tests import toy
 from tests.config.test_hydra import TINY, recipe, run_hydra

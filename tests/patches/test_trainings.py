@@ -16,7 +16,7 @@ from fairseq.optim import AMPOptimizer, FP16Optimizer
 from fairseq_cli import train
 from torch import nn
 
-from fairseq_plugins.checkpoints.files import num_updates
+from fairseq_plugins.integrity import num_updates
 from fairseq_plugins.patches.fp32_masters_on_resume import MASTERS, SCALER
 from tests import toy
 from tests.patches.conftest import Unpatch

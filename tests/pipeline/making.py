@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet
-from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.tools.pipeline.results import Run
+from fairseq_plugins.tools.pipeline.corpus import TestSet
+from fairseq_plugins.tools.pipeline.decoding import DecodePlan
 from tests.texts import write
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -26,10 +25,9 @@ def valid_line(updates: int, **losses: str) -> str:
 
 
 def plan_of(task: str, data: Path, published: Path = Path(), **how: Any) -> DecodePlan:
-    """The plan of a run with one test set, ``test``; its training does not matter."""
-    run = Run(data, {}, None, TrainingLog(), {}, ())
+    """The plan of a run with one test set, ``test``."""
     binarised = data / "data-bin" if (data / "data-bin").is_dir() else data
-    return DecodePlan(task, run, data, binarised, (TestSet("test", "test", published),), **how)
+    return DecodePlan(task, data, binarised, (TestSet("test", "test", published),), **how)
 
 
 def write_scores(

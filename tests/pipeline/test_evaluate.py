@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import files
+from fairseq_plugins import integrity
+from fairseq_plugins.checkpoints import names
 from fairseq_plugins.tools.cli.main import main
 from fairseq_plugins.tools.decoder import Hypothesis
-from fairseq_plugins.tools.pipeline import decoding, evaluate, inference
-from fairseq_plugins.tools.pipeline.decoding import DecodePlan, TestSet, make_plan
+from fairseq_plugins.tools.pipeline import corpus, evaluate, inference
+from fairseq_plugins.tools.pipeline.corpus import TestSet
+from fairseq_plugins.tools.pipeline.decoding import DecodePlan, make_plan
 from fairseq_plugins.tools.pipeline.evaluate import parser
 from fairseq_plugins.tools.pipeline.inference import Translated
-from fairseq_plugins.tools.pipeline.published import published_rows
+from fairseq_plugins.tools.pipeline.published import published_average, published_rows
 from fairseq_plugins.tools.pipeline.results import read_run
 from fairseq_plugins.tools.text.description import Description
 from tests import toy
@@ -51,7 +53,7 @@ def describe(data: Path, **content: Any) -> None:
 
 @pytest.fixture
 def run(tmp_path):
-    directory = write_run(tmp_path / "run")
+    directory = write_run(tmp_path / "run", config="mine/own")
     save(directory / "checkpoints" / "checkpoint_last.pt", TRANSLATION, generation={"beam": 4, "lenpen": 0.6})
     return directory
 
@@ -72,7 +74,11 @@ def test_the_search_is_the_configuration_s_unless_the_user_says_otherwise(run, d
     assert ours.settings == (("beam", "4"), ("lenpen", "0.6"), ("text", "none+none"))
     assert ours.test_sets == (TestSet("test", "test", data / "raw" / "test.en"),)
     assert (ours.max_tokens, ours.on_gpu) == (4000, False)
-    assert ours.run.finished is not None
+    assert (ours.average, ours.checkpoints) == ("none", (last,))
+    # What has been averaged may be deleted.
+    (run / "averaged.pt").touch()
+    assert plan(run, data, "--average=last-epochs=4").checkpoints == ()
+    assert ours.finished
     asked = plan(run, data, "--beam", "7", "--length-penalty", "1")
     assert asked.settings[:2] == (("beam", "7"), ("lenpen", "1"))
     generation = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt", "max_len_a": 1.0, "max_len_b": 50}
@@ -133,17 +139,17 @@ def test_speech_has_its_units_joined_by_the_task_alone(run, data):
 def test_every_named_test_set_is_decoded_under_its_split(data):
     (data / "test_sets").write_text("test\tnewstest2014\ntest1\tnewstest2015\n")
     both = [TestSet("test", "newstest2014"), TestSet("test1", "newstest2015")]
-    assert decoding.test_sets(data, []) == both
-    assert decoding.test_sets(data, ["newstest2015"]) == both[1:]
-    misspelt = refused(decoding.test_sets, data, ["newstest20144"])
+    assert corpus.test_sets(data, []) == both
+    assert corpus.test_sets(data, ["newstest2015"]) == both[1:]
+    misspelt = refused(corpus.test_sets, data, ["newstest20144"])
     assert "unknown test set 'newstest20144' (did you mean 'newstest2014'?)" in misspelt
     for line in ("test newstest2014", "test\t../../raw/test", "test\t/tmp/x", "../x\ttest", "test\t..", "test\t\x1b"):
         (data / "test_sets").write_text(f"{line}\n")
-        assert "test_sets: each line must be" in refused(decoding.test_sets, data, []), line
+        assert "test_sets: each line must be" in refused(corpus.test_sets, data, []), line
     (data / "test_sets").write_text("")
-    assert decoding.sets_to_evaluate(data, ["valid"]) == [TestSet("valid", "valid")]
+    assert corpus.sets_to_evaluate(data, ["valid"]) == [TestSet("valid", "valid")]
     told = f"{data}: prepared without a test set; only valid can be evaluated, if it is named"
-    assert refused(decoding.sets_to_evaluate, data) == told
+    assert refused(corpus.sets_to_evaluate, data) == told
 
 
 def test_a_language_model_is_evaluated_as_it_was_trained(run, data):
@@ -167,8 +173,11 @@ def test_what_is_missing_or_unknown_is_one_line(run, data, tmp_path):
     raw = data / "raw" / "test.en"
     raw.unlink()
     assert refusal(run, data).startswith(f"{raw}: no such file")
-    assert "no text.json describes its text" in refusal(run, run)
+    (tmp_path / "empty").mkdir()
+    assert "no text.json describes its text" in refusal(run, tmp_path / "empty")
     assert refusal(run, tmp_path / "nowhere").endswith("nowhere: no such directory")
+    fewer = "only 0 checkpoints saved by epoch, fewer than the 4 requested"
+    assert fewer in refusal(run, data, "--average=last-epochs=4")
     save(last, {"_name": "masked_lm"})
     assert "task 'masked_lm' is not supported; supported tasks: translation, " in refusal(run, data)
     last.unlink()
@@ -179,7 +188,7 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
     def loaded() -> None:
         raise AssertionError("fairseq was loaded")
 
-    monkeypatch.setattr(files, "import_fairseq", loaded)
+    monkeypatch.setattr(integrity, "import_fairseq", loaded)
     assert main(["evaluate", str(run), str(data), "tset"]) == 2
     line = f"error: {data}: unknown test set 'tset' (did you mean 'test'?); legal values: test, valid\n"
     assert capsys.readouterr() == ("", line)
@@ -188,24 +197,24 @@ def test_what_was_misspelt_is_told_before_fairseq_is_loaded(run, data, capsys, m
 
 
 def test_the_published_row_says_what_is_averaged_else_the_last_that_are_there(tmp_path):
-    published = read_run(write_run(tmp_path / "published", config="iwslt14_de_en/admin_6e6d"))
-    for requested, chosen in (("", "last-epochs=10"), ("last-updates=3", "last-updates=3"), ("none", "none")):
-        assert decoding.choose(published, requested, published_rows(published)) == chosen
-    run = read_run(write_run(tmp_path / "run", config="mine/own"))
-    assert decoding.choose(run, "", []) == "none"
+    for config, average in (("iwslt14_de_en/admin_6e6d", "last-epochs=10"), ("mine/own", "")):
+        run = read_run(write_run(tmp_path / config, config=config))
+        assert published_average(published_rows(run)) == average
+    assert names.usual_average(run.checkpoints) == "none"
     run.checkpoints.mkdir()
     for epoch in range(1, 4):
         (run.checkpoints / f"checkpoint{epoch}.pt").touch()
-    assert decoding.choose(run, "", []) == "last-epochs=3"
+    assert names.usual_average(run.checkpoints) == "last-epochs=3"
+    assert names.newest(run.checkpoints).name == "checkpoint3.pt"
     updates = [run.checkpoints / f"checkpoint_1_{update}.pt" for update in range(10, 80, 10)]
     for path in updates:
         path.touch()
-    assert decoding.choose(run, "", []) == "last-updates=5"
-    assert decoding.newest(run.checkpoints) == updates[-1]
-    assert decoding.inputs("last-updates=2", run.checkpoints) == updates[-2:]
-    assert decoding.inputs("none", run.checkpoints) == [run.checkpoints / "checkpoint_last.pt"]
-    assert decoding.inputs("a.pt", run.checkpoints) == [Path("a.pt")]
-    too_few = refused(decoding.inputs, "last-epochs=4", run.checkpoints)
+    assert names.usual_average(run.checkpoints) == "last-updates=5"
+    assert names.newest(run.checkpoints) == updates[-1]
+    assert names.checkpoints_of("last-updates=2", run.checkpoints) == updates[-2:]
+    assert names.checkpoints_of("none", run.checkpoints) == [run.checkpoints / "checkpoint_last.pt"]
+    assert names.checkpoints_of("a.pt", run.checkpoints) == [Path("a.pt")]
+    too_few = refused(names.checkpoints_of, "last-epochs=4", run.checkpoints)
     assert "only 3 checkpoints saved by epoch, fewer than the 4 requested" in too_few
 
 
@@ -219,35 +228,28 @@ def translated(number: int, reference: str, translation: str) -> Translated:
     return Translated(number, "ein Haus", reference, hypothesis, translation, translation)
 
 
-def written(place: Path, patch: pytest.MonkeyPatch, lines: list[Translated], count: int, *cut: str) -> list[list[str]]:
+def written(place: Path, patch: pytest.MonkeyPatch, lines: list[Translated], *cut: str) -> list[list[str]]:
     """What is written of translations: their text, and the references in tokens."""
     tokens = write(place / "test.tok.en", cut) if cut else None
     plan, test_set = plan_of("translation", place), TestSet("test", "test", tokenised=tokens)
     patch.setattr(inference, "translate", lambda plan, test_set, model: lines)
-    evaluate._write_translations(plan, test_set, place / "averaged.pt", count, place / "hypotheses.tok")
-    return [evaluate._read(place / name) for name in ("hypotheses.tok", "references.tok")]
+    inference.write_translations(plan, test_set, place / "averaged.pt", place / "hypotheses.tok")
+    return [inference._read(place / name) for name in ("hypotheses.tok", "references.tok")]
 
 
 def test_translations_and_references_stand_in_the_order_of_the_test_set(tmp_path, monkeypatch):
     pairs = list(zip(PLAIN, reversed(PLAIN), strict=True))
     lines = [translated(number, *pair) for number, pair in enumerate(pairs)]
     expected = [[translation for _, translation in pairs], [reference for reference, _ in pairs]]
-    assert written(tmp_path, monkeypatch, lines, len(pairs)) == expected
+    assert written(tmp_path, monkeypatch, lines) == expected
     # The references before the subwords have the unknown words.
     tokens = [f"a rare word {number}" for number in range(len(pairs))]
-    assert written(tmp_path, monkeypatch, lines, len(pairs), *tokens) == [expected[0], tokens]
+    assert written(tmp_path, monkeypatch, lines, *tokens) == [expected[0], tokens]
     log = (tmp_path / "generate.log").read_text(encoding="utf-8").split("\n")
     assert log[10:15] == [
         *("S-2\tein Haus", "T-2\ta word", "H-2\t-1.4426950216293335\t\ufeffß", "D-2\t-1.4426950216293335\t\ufeffß"),
         "P-2\t-0.7213 -0.3607 -0.3607",
     ]
-
-
-def test_a_lost_sentence_stops_the_evaluation(tmp_path, monkeypatch):
-    for numbers, found in (([0, 2], 2), ([0, 1, 2, 3], 4), ([], 0), ([0, 1, 1], 2)):
-        lines = [translated(number, "x", "x") for number in numbers]
-        message = f"{len(numbers)} translations of {found} sentences, but it has 3"
-        assert refused(written, tmp_path, monkeypatch, lines, 3) == f"{tmp_path}: test: {message}"
 
 
 # --- language models ------------------------------------------------------------------------------------------------
@@ -256,11 +258,11 @@ def test_a_lost_sentence_stops_the_evaluation(tmp_path, monkeypatch):
 def test_bits_per_byte_are_of_the_text_and_not_of_the_tokens(tmp_path, monkeypatch):
     text, scores = tmp_path / "test", tmp_path / "score.json"
     text.write_bytes(b"x" * 2000)
-    plan = DecodePlan("language_modeling", read_run(write_run(tmp_path / "run")), tmp_path, tmp_path, ())
+    plan = DecodePlan("language_modeling", tmp_path, tmp_path, ())
 
     def values(bits: float) -> dict[str, float]:
         monkeypatch.setattr(inference, "perplexity", lambda plan, test_set, model: (bits, 1000))
-        evaluate._write_perplexity(plan, TestSet("test", "test", text), tmp_path / "averaged.pt", scores)
+        inference.write_perplexity(plan, TestSet("test", "test", text), tmp_path / "averaged.pt", scores)
         return {metric["name"]: metric["value"] for metric in json.loads(scores.read_text())["metrics"]}
 
     # 1000 tokens of 3 bits are 3000 bits on 2000 bytes.
@@ -276,9 +278,10 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
         (tmp_path / name / "test.en").write_text(f"{text}\n")
 
     def made_plan(args):
-        test_set = TestSet("test", "test", (args.references or args.data / "raw") / "test.en")
+        published = (args.references or args.data / "raw") / "test.en"
+        test_sets = tuple(TestSet(name, name, published) for name in args.test_sets or ["test"])
         how = {"metrics": ("sacrebleu",), "search": {"beam": 5, "lenpen": 1.0}}
-        return DecodePlan("translation", read_run(args.run), args.data, args.data, (test_set,), **how)
+        return DecodePlan("translation", args.data, args.data, test_sets, **how)
 
     def as_published(plan, test_set, model):
         return [translated(0, "", test_set.published.read_text().rstrip())]
@@ -302,6 +305,10 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
     assert "100.00" in capsys.readouterr().out
     other = f"{tmp_path / 'out'} was made with other settings (run={tmp_path / 'second'}; was run={tmp_path / 'first'})"
     assert refused(evaluated, "second").startswith(other)
+    # All directories are compared before the first test set is translated.
+    changed = refused(evaluated, "first", "new", "test", "--metrics=chrf")
+    assert changed.startswith(f"{tmp_path}/out/test was made with other settings")
+    assert not (tmp_path / "out" / "new" / "hypotheses.tok").exists()
     line = f"{tmp_path}/out/test: scored against other references than {tmp_path}/others/test.en; delete it"
     assert refused(evaluated, "first", f"--references={tmp_path / 'others'}") == line
     evaluated("first")
@@ -311,21 +318,16 @@ def test_a_language_with_a_hyphen_is_scored(tmp_path):
     plan = plan_of("translation", tmp_path, source="en", target="pt-BR", text=Description("moses"))
     for name in ("hypotheses.tok", "references.tok"):
         (tmp_path / name).write_text("Uma casa .\n")
-    evaluate._write_scores(plan, ["Uma casa."], tmp_path / "score.json")
+    inference.write_scores(plan, ["Uma casa."], tmp_path / "score.json")
     assert json.loads((tmp_path / "score.json").read_text())["language_pair"] == "en-pt_BR"
 
 
 def test_an_average_over_much_of_the_training_is_warned_of(tmp_path, monkeypatch, capsys):
-    # First, since this imports the module, which would keep the two functions below.
-    monkeypatch.setattr("fairseq_plugins.checkpoints.average.average_checkpoints", lambda inputs, output: None)
-    monkeypatch.setattr("fairseq_plugins.checkpoints.files.read_checkpoint", lambda path: path)
-    monkeypatch.setattr("fairseq_plugins.checkpoints.files.num_updates", lambda path: int(path.stem[13:]))
-    (tmp_path / "checkpoints").mkdir()
-    for updates in (100, 320, 400):
-        (tmp_path / "checkpoints" / f"checkpoint_1_{updates}.pt").touch()
+    paths = [tmp_path / f"checkpoint_1_{updates}.pt" for updates in (100, 320, 400)]
+    for path, updates in zip(paths, (100, 320, 400), strict=True):
+        save(path, TRANSLATION, updates)
     wide = "warning: the average spans updates 100 to 400 of 400, which may cost BLEU; average fewer checkpoints, or "
     for count, line in ((3, f"{wide}none\n"), (2, ""), (1, "")):
-        sets = {"average": f"last-updates={count}", "updates": 400}
-        plan = DecodePlan("translation", read_run(tmp_path), tmp_path, tmp_path, (), **sets)
+        plan = DecodePlan("translation", tmp_path, tmp_path, (), checkpoints=tuple(paths[-count:]), updates=400)
         evaluate._average(plan, tmp_path / "averaged.pt", tmp_path / "average.warning")
         assert (capsys.readouterr().err, (tmp_path / "average.warning").exists()) == (line, bool(line))

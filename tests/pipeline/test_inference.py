@@ -7,11 +7,13 @@ import pytest
 
 from fairseq_plugins.process import users_mistake
 from fairseq_plugins.tools.pipeline import inference
-from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan, TestSet
+from fairseq_plugins.tools.pipeline.corpus import TestSet
+from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan
 from fairseq_plugins.tools.text.description import Description
 from tests import texts, toy
 from tests.language_model import text
 from tests.pipeline.making import plan_of
+from tests.refusals import refused
 from tests.speech_to_text import audio
 
 TEST = TestSet("test", "test")
@@ -40,7 +42,9 @@ def in_subwords(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return toy.binarise_text(place, tuple(toy.SIZES))
 
 
-def test_translations_and_their_scores_are_those_of_fairseq_generate(in_subwords: Path, tmp_path: Path) -> None:
+def test_translations_and_their_scores_are_those_of_fairseq_generate_and_none_is_lost(
+    in_subwords: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkpoint = toy.train_toy(in_subwords, tmp_path / "run", "--max-epoch", "6", "--lr", "0.01")
     seen = set()
     for number, search in enumerate(
@@ -60,6 +64,11 @@ def test_translations_and_their_scores_are_those_of_fairseq_generate(in_subwords
         assert len(lines) == 5 * toy.SIZES["test"]
         assert lines == stock(tmp_path)
         seen |= {line for line in lines if line.startswith("D-")}
+    with monkeypatch.context() as patch:
+        for change, count in ((lambda samples: samples[1:], r"\d+"), (lambda samples: samples * 2, "120")):
+            patch.setattr(inference, "_shown", lambda samples, change=change: change(list(samples)))
+            found = refused(inference.translate, plan, TEST, checkpoint)
+            assert re.fullmatch(rf".*: test: {count} translations of \d+ sentences, but it has 60", found)
     short = {**vars(plan), "task_settings": {**languages, "max_source_positions": 5}}
     with pytest.raises(Exception, match="invalid") as error:
         inference.translate(DecodePlan(**short), TEST, checkpoint)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_plugins.tools.pipeline.results import find_runs, read_run
+from fairseq_plugins.tools.pipeline.results import find_runs, read_results, read_run
 from fairseq_plugins.tools.pipeline.verdicts import unigram_entropy, verdict_of
 from tests.pipeline.making import write_run, write_scores
 from tests.refusals import problems_of, refused
@@ -23,7 +23,7 @@ def test_everything_is_read(tmp_path):
         data=tmp_path / "corpus" / "data-bin",
     )
     write_scores(directory, "new.partial", {"sacreBLEU": 1.0})
-    run = read_run(directory)
+    run = read_results(directory)
     assert run.problems == ()
     assert (run.config, run.seed, run.updates) == ("iwslt14_de_en/admin_6e6d", 2222, 500)
     assert run.overrides == ("common.seed=2222", "optimization.lr=[0.001]")
@@ -69,11 +69,11 @@ def test_verdicts(tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "train.en").write_text("a b c d e f g\n")
     for number, (settings, outcome, reason) in enumerate(VERDICTS):
-        verdict = verdict_of(read_run(write_run(tmp_path / str(number), data=tmp_path, **settings)))
+        verdict = verdict_of(read_results(write_run(tmp_path / str(number), data=tmp_path, **settings)))
         assert verdict.outcome == outcome, settings
         assert reason in verdict.reason
     # Without the text of the training nothing is claimed.
-    assert verdict_of(read_run(write_run(tmp_path / "run", **SCORED))).outcome == "unknown"
+    assert verdict_of(read_results(write_run(tmp_path / "run", **SCORED))).outcome == "unknown"
 
 
 def test_the_frequencies_of_a_language_model_are_in_its_dictionary(tmp_path):
@@ -81,7 +81,7 @@ def test_the_frequencies_of_a_language_model_are_in_its_dictionary(tmp_path):
     directory = write_run(tmp_path / "run", data=tmp_path, valid={10: 1.91}, **without_languages)
     (tmp_path / "data-bin").mkdir()
     (tmp_path / "data-bin" / "dict.txt").write_text("a 5\nb 5\nc 5\nd 5\n")  # 2 bits; the limit is 1.9
-    assert verdict_of(read_run(directory)).outcome == "failed to train"
+    assert verdict_of(read_results(directory)).outcome == "failed to train"
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8), min_size=1, max_size=20))

@@ -12,7 +12,7 @@ from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan
-from fairseq_plugins.tools.pipeline.self_check import Result, compare, write_check
+from fairseq_plugins.tools.pipeline.self_check import CHECKS, Result, write_check
 from fairseq_plugins.tools.text.bytes import tokens_of
 from fairseq_plugins.tools.text.description import Description
 from fairseq_plugins.tools.text.markup import segments
@@ -45,7 +45,7 @@ def binarise(prefix: Path, dictionary: Path, lines: Sequence[str], known: Sequen
 
 
 def check(plan: DecodePlan) -> Result:
-    return compare(plan, plan.test_sets[0])
+    return CHECKS[plan.task](plan, plan.test_sets[0])
 
 
 def prepared(
@@ -78,7 +78,7 @@ def test_tokens_put_together_are_the_published_text_line_by_line(tmp_path):
     tokens = write(tmp_path / "text" / "test.tok.en", PUBLISHED[:3])
     for test_set in (replace(plan.test_sets[0], published=tokens), replace(plan.test_sets[0], tokenised=tokens)):
         counts = f"3 lines, but test in {tmp_path}/data-bin has 4 sentences: not the references of this test set"
-        assert refused(compare, plan, test_set) == f"{tokens}: {counts}"
+        assert refused(CHECKS[plan.task], plan, test_set) == f"{tokens}: {counts}"
 
 
 def test_tokens_that_are_not_put_together_are_seen_although_bleu_splits_punctuation_off_itself(tmp_path, capsys):

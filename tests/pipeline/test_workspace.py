@@ -73,10 +73,10 @@ with Workspace(Path({str(tmp_path)!r})).claimed():
 def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     source = "d\x85e"  # which is no end of a line
-    workspace.remember({"SIZE": 3, "SOURCE": source})
+    workspace.remember([("SIZE", 3), ("SOURCE", source)])
     assert (tmp_path / "settings").read_text() == f"SIZE=3\nSOURCE={source}\n"
-    workspace.remember({"SIZE": "3", "SOURCE": source})
-    line = refused(workspace.remember, {"SIZE": 4, "SOURCE": source, "NEW": 1})
+    workspace.remember([("SIZE", "3"), ("SOURCE", source)])
+    line = refused(workspace.remember, [("SIZE", 4), ("SOURCE", source), ("NEW", 1)])
     changed = "was made with other settings (SIZE=4; was SIZE=3; NEW=1); use another directory, or delete it"
     assert line == f"{tmp_path} {changed}"
     # A name may have several values.

@@ -83,8 +83,7 @@ def prepare(out: Path) -> Path:
     """Write the embedded corpus and return the prepared directory."""
     workspace = Workspace(out / "corpus")
     directory = workspace.directory / "text"
-    with workspace.claimed():
-        workspace.remember({"sentences": SENTENCES})
+    with workspace.claimed([("sentences", SENTENCES)]):
         workspace.make(directory, lambda place: write_corpus(place, SENTENCES, SENTENCES // 40, SENTENCES // 40))
     train, valid, test = (str(directory / name) for name in ("train", "valid", "test"))
     settings = Settings(clean="subwords", max_length=100, ratio=100, size=MERGES)

@@ -24,11 +24,10 @@ from fairseq_plugins.tools.pipeline import run as run_command
 from fairseq_plugins.tools.pipeline.checkout import checkout, configuration_file
 from fairseq_plugins.tools.pipeline.commands import DEEP, interruptible, require_success
 from fairseq_plugins.tools.pipeline.configuration import CHANGE
-from fairseq_plugins.tools.pipeline.decoding import sets_to_evaluate
 from fairseq_plugins.tools.pipeline.machine import visible_gpus
 from fairseq_plugins.tools.pipeline.report import report_on
 from fairseq_plugins.tools.pipeline.results import FINISHED, SEED, sets_seed
-from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart, say, settings_in
+from fairseq_plugins.tools.pipeline.workspace import Workspace, say, settings_in
 
 DIVERGED = 1
 """Exit code of a training whose loss was not finite."""
@@ -74,20 +73,19 @@ def compare(
     ``OUT/report`` tests the other configurations against the first; ``changes`` (KEY=VALUE) are for all of them. A
     UserError names a wrong argument; a command that fails prints its own error and ends this process.
     """
-    require_apart(out, data, "OUT")
+    corpus.require_apart(out, data, "OUT")
     require_slurm(options.nodes)
     files = [configuration_file(config) for config in configs]
     if len({run_directory(out, file, 0) for file in files}) < len(files):
         raise UserError(f"two CONFIG have one file name, and so one directory in {out}: {' '.join(map(str, configs))}")
     if not options.dry_run:
         corpus.binarised(data)
-        sets_to_evaluate(data)
-    workspace = Workspace(out, dry_run=options.dry_run)
-    with interruptible(), workspace.claimed():
-        # From another directory the same text has another relative path.
-        before = settings_in(out).get("data")
-        same = before is not None and Path(before).resolve() == data.resolve()
-        workspace.remember({"overrides": " ".join(changes), "data": before if same else data.resolve()})
+        corpus.sets_to_evaluate(data)
+    # From another directory the same text has another relative path.
+    before = settings_in(out).get("data")
+    same = before is not None and Path(before).resolve() == data.resolve()
+    settings = (("overrides", " ".join(changes)), ("data", before if same else data.resolve()))
+    with interruptible(), Workspace(out, dry_run=options.dry_run).claimed(settings):
         trainings = [
             Training(file, data, run_directory(out, file, seed), (f"common.seed={seed}", *changes))
             for seed in seeds

@@ -1,12 +1,38 @@
-"""Check binarised data before a training or an evaluation starts."""
+"""A prepared directory: the data and the test sets in it, checked before a training or an evaluation starts."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.errors import UserError
+from fairseq_plugins.errors import UserError, unknown_name
+from fairseq_plugins.lines import read_lines
 from fairseq_plugins.sums import require_sums
+from fairseq_plugins.tools.pipeline.prepare_settings import SET
+from fairseq_plugins.tools.text.description import FILE as DESCRIPTION
+from fairseq_plugins.tools.text.description import SUBWORDS, TOKENISERS, Description, described
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A test set: its split in ``data-bin``, its name, and the files of its references.
+
+    The tokenised ones are from before the subwords, so they have the unknown words.
+    """
+
+    __test__ = False  # no class of tests
+
+    subset: str
+    name: str
+    published: Path = Path()
+    tokenised: Path | None = None
+
+
+def require_apart(results: Path, data: Path, name: str) -> None:
+    """Raise a UserError if the argument ``name`` would write results into the directory of the data."""
+    if results.resolve() in {data.resolve(), (data / "data-bin").resolve()}:
+        raise UserError(f"{results}: the prepared directory; give {name} another name")
 
 
 def binarised(data: Path) -> Path:
@@ -52,3 +78,40 @@ def languages_of(data: Path, task: Mapping[str, Any]) -> tuple[str, str]:
         raise UserError(f"{data}: contains {shown}, but the configuration translates {'-'.join(map(str, configured))}")
     source, target = pairs[0] if None in configured else configured
     return str(source), str(target)
+
+
+def sets_to_evaluate(data: Path, wanted: Sequence[str] = ()) -> list[TestSet]:
+    """The result of :func:`test_sets`; a UserError if the directory was prepared without a test set."""
+    if sets := test_sets(data, wanted):
+        return sets
+    raise UserError(f"{data}: prepared without a test set; only valid can be evaluated, if it is named")
+
+
+def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
+    """All test sets of a prepared directory, or the named ones (also ``valid``); a UserError for an unknown name."""
+    table = data / "test_sets"
+    sets = [TestSet("test", "test")]
+    if table.exists():
+        lines = read_lines(table) if table.stat().st_size else ()
+        rows = [line.split("\t") for line in lines if line.strip()]
+        if any(len(row) != 2 or not all(map(SET.fullmatch, row)) for row in rows):
+            raise UserError(
+                f"{table}: each line must be a split in data-bin, a tab, and a name of letters, digits and -_."
+            )
+        sets = [TestSet(subset, name) for subset, name in rows]
+    by_name = {test_set.name: test_set for test_set in [*sets, TestSet("valid", "valid")]}
+    if unknown := [name for name in wanted if name not in by_name]:
+        raise UserError([f"{data}: {unknown_name('test set', name, by_name)}" for name in unknown])
+    return [by_name[name] for name in wanted] if wanted else sets
+
+
+def text_of(data: Path) -> Description:
+    """Tokens, subwords and case of a directory's text; a UserError if its ``text.json`` is missing or damaged."""
+    if text := described(data):
+        return text
+    if (above := data.resolve().parent / DESCRIPTION).is_file():
+        raise UserError(f"{data}: no {DESCRIPTION} describes its text (did you mean '{above.parent}', which has one?)")
+    raise UserError(
+        f"{data}: no {DESCRIPTION} describes its text; write it: python -m fairseq_plugins.tools.text describe "
+        f"--tokeniser {'|'.join(TOKENISERS)} --subwords {'|'.join(SUBWORDS)} {data / DESCRIPTION}"
+    )

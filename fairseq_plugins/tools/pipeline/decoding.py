@@ -2,56 +2,29 @@
 
 import argparse
 import logging
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.checkpoints.names import (
-    EPOCH_CHECKPOINT,
-    UPDATE_CHECKPOINT,
-    last_checkpoints,
-    numbered_checkpoints,
-)
-from fairseq_plugins.checkpoints.provenance import LAST
-from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.lines import read_lines
+from fairseq_plugins.checkpoints.names import checkpoints_of, newest, usual_average
+from fairseq_plugins.errors import UserError
+from fairseq_plugins.files import checksum
 from fairseq_plugins.search import STOCK
+from fairseq_plugins.sums import require_sums
 from fairseq_plugins.tools.pipeline import corpus
-from fairseq_plugins.tools.pipeline.prepare_settings import SET
-from fairseq_plugins.tools.pipeline.published import PublishedRow, published_rows
-from fairseq_plugins.tools.pipeline.results import Run, read_run
+from fairseq_plugins.tools.pipeline.corpus import TestSet
+from fairseq_plugins.tools.pipeline.published import published_average, published_rows
+from fairseq_plugins.tools.pipeline.results import AVERAGED, read_run
 from fairseq_plugins.tools.scoring.metrics import TASKS
-from fairseq_plugins.tools.text.description import FILE as DESCRIPTION
-from fairseq_plugins.tools.text.description import SUBWORDS, TOKENISERS, Description, described
+from fairseq_plugins.tools.text.description import Description, described
 
 TRANSLATION, LANGUAGE_MODEL, SPEECH = "translation", "language_modeling", "speech_to_text"
 """The tasks of fairseq whose models are evaluated."""
 MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
-MOST = {"last-updates": 5, "last-epochs": 10}
-"""Default for the number of averaged checkpoints, as in most of the papers."""
-_SAVED = {"last-updates": UPDATE_CHECKPOINT, "last-epochs": EPOCH_CHECKPOINT}
-_COUNTED = re.compile(r"(last-epochs|last-updates)=([1-9]\d*)")
-"""A choice of checkpoints by kind and number."""
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
 """Further settings of ``generation`` that the decoder gets."""
-
-
-@dataclass(frozen=True)
-class TestSet:
-    """A test set: its split in ``data-bin``, its name, and the files of its references.
-
-    The tokenised ones are from before the subwords, so they have the unknown words.
-    """
-
-    __test__ = False  # no class of tests
-
-    subset: str
-    name: str
-    published: Path = Path()
-    tokenised: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -60,9 +33,13 @@ class DecodePlan:
 
     Args:
         task: :data:`TRANSLATION`, :data:`LANGUAGE_MODEL` or :data:`SPEECH`.
-        run, data, test_sets: the training, the prepared directory and its test sets.
+        data, test_sets: the prepared directory and its test sets.
         binarised: the directory that fairseq reads.
-        average: the checkpoints to average, as :func:`inputs` reads it.
+        finished: whether the training has ended.
+        seed: of the training; None if it is unknown.
+        average: the checkpoints to average, as ``--average`` names them.
+        checkpoints: these, the newest last; none if they have been averaged.
+        made_with: settings of the average by name; later calls must have the same.
         updates: of the newest checkpoint.
         metrics: names of the scores; empty for the default scores of a translation.
         max_tokens: of a batch; changes no result.
@@ -76,11 +53,14 @@ class DecodePlan:
     """
 
     task: str
-    run: Run
     data: Path
     binarised: Path
     test_sets: tuple[TestSet, ...]
+    finished: bool = True
+    seed: int | None = None
     average: str = "none"
+    checkpoints: tuple[Path, ...] = ()
+    made_with: tuple[tuple[str, str], ...] = ()
     updates: int = 0
     metrics: tuple[str, ...] = ()
     max_tokens: int = MAX_TOKENS[TRANSLATION]
@@ -102,143 +82,60 @@ class DecodePlan:
 
 def make_plan(args: argparse.Namespace) -> DecodePlan:
     """Decide how to average and decode a run; a UserError, before anything is written, if that is impossible."""
-    run = read_run(args.run)
     # Names are checked before torch and fairseq are imported, which takes seconds.
+    corpus.require_apart(args.run, args.data, "RUN")
+    if args.output is not None:
+        corpus.require_apart(args.output, args.data, "--output")
     binarised = corpus.binarised(args.data)
-    sets = sets_to_evaluate(args.data, args.test_sets)
+    sets = corpus.sets_to_evaluate(args.data, args.test_sets)
+    require_sums(binarised, *(f"{test_set.subset}.*" for test_set in sets))
+    given = Path(args.average)
+    checkpoint = (("checkpoint", checksum(given)),) if given.is_file() else ()
+    run = read_run(args.run)
+    rows = published_rows(run)
+    average = args.average or published_average(rows) or usual_average(run.checkpoints)
+    last = newest(run.checkpoints)
+    averaged = (args.output or args.run) / AVERAGED
+    checkpoints = [] if averaged.exists() else checkpoints_of(average, run.checkpoints)
     import torch
 
-    from fairseq_plugins.checkpoints.files import import_fairseq, num_updates, read_checkpoint
+    from fairseq_plugins.integrity import configuration_of, num_updates, read_checkpoint
 
-    import_fairseq()
+    state = read_checkpoint(last)
     # fairseq logs everything it loads, on standard output.
     logging.getLogger().setLevel(logging.WARNING)
-    state = read_checkpoint(newest(run.checkpoints))
     config = configuration_of(state)
+    updates = num_updates(state) or run.updates
     task = str(config.get("task", {}).get("_name"))
     if task not in MAX_TOKENS:
         raise UserError(f"{args.run}: task '{task}' is not supported; supported tasks: {', '.join(MAX_TOKENS)}")
     on_gpu = args.device != "cpu" and torch.cuda.is_available()
     if args.device == "gpu" and not on_gpu:
         raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
-    rows = published_rows(run)
+    metrics = tuple(args.metrics.split(",")) if args.metrics else ()
+    if task == TRANSLATION and not metrics and any(row.metric.startswith("ROUGE") for row in rows):
+        # Summaries are trained as translations.
+        metrics = TASKS["summarisation"]
     plan = DecodePlan(
         task=task,
-        run=run,
         data=args.data,
         binarised=binarised,
         test_sets=tuple(sets),
-        average=choose(run, args.average, rows),
-        updates=num_updates(state) or run.updates,
-        metrics=tuple(args.metrics.split(",")) if args.metrics else (),
+        finished=run.finished is not None,
+        seed=run.seed,
+        average=average,
+        checkpoints=tuple(checkpoints),
+        made_with=(("average", average), ("updates", str(updates)), *checkpoint),
+        updates=updates,
+        metrics=metrics,
         max_tokens=args.max_tokens or MAX_TOKENS[task],
         on_gpu=on_gpu,
     )
-    if task == TRANSLATION and not plan.metrics and any(row.metric.startswith("ROUGE") for row in rows):
-        # Summaries are trained as translations.
-        plan = replace(plan, metrics=TASKS["summarisation"])
     return _DECODINGS[task](plan, args, config)
 
 
-def sets_to_evaluate(data: Path, wanted: Sequence[str] = ()) -> list[TestSet]:
-    """The result of :func:`test_sets`; a UserError if the directory was prepared without a test set."""
-    if sets := test_sets(data, wanted):
-        return sets
-    raise UserError(f"{data}: prepared without a test set; only valid can be evaluated, if it is named")
-
-
-def test_sets(data: Path, wanted: Sequence[str]) -> list[TestSet]:
-    """All test sets of a prepared directory, or the named ones (also ``valid``); a UserError for an unknown name."""
-    table = data / "test_sets"
-    sets = [TestSet("test", "test")]
-    if table.exists():
-        lines = read_lines(table) if table.stat().st_size else ()
-        rows = [line.split("\t") for line in lines if line.strip()]
-        if any(len(row) != 2 or not all(map(SET.fullmatch, row)) for row in rows):
-            raise UserError(
-                f"{table}: each line must be a split in data-bin, a tab, and a name of letters, digits and -_."
-            )
-        sets = [TestSet(subset, name) for subset, name in rows]
-    by_name = {test_set.name: test_set for test_set in [*sets, TestSet("valid", "valid")]}
-    if unknown := [name for name in wanted if name not in by_name]:
-        raise UserError([f"{data}: {unknown_name('test set', name, by_name)}" for name in unknown])
-    return [by_name[name] for name in wanted] if wanted else sets
-
-
-def to_average(text: str) -> str:
-    """The type of ``--average``: ``last-epochs=10``, ``last-updates=5``, ``none``, or the path of a checkpoint."""
-    if text in ("", "none") or _COUNTED.fullmatch(text) or Path(text).is_file():
-        return text
-    raise UserError(
-        f"unknown --average '{text}'; legal values: last-epochs=N, last-updates=N, none, the path of a checkpoint"
-    )
-
-
-def choose(run: Run, requested: str, rows: Sequence[PublishedRow]) -> str:
-    """The checkpoints to average, as ``--average`` names them.
-
-    Without a request, the published ``rows`` decide, else the last :data:`MOST` checkpoints or fewer. A UserError if
-    the rows disagree.
-    """
-    if requested:
-        return requested
-    published = sorted({row.average for row in rows})
-    if len(published) > 1:
-        raise UserError(f"{run.config}: published with different averages ({', '.join(published)}); set --average")
-    if published:
-        return published[0]
-    for kind, pattern in _SAVED.items():
-        if saved := numbered_checkpoints(run.checkpoints, pattern):
-            return f"{kind}={min(len(saved), MOST[kind])}"
-    return "none"
-
-
-def inputs(choice: str, checkpoints: Path) -> list[Path]:
-    """The checkpoints of a result of :func:`choose`, the newest last; a UserError if there are fewer."""
-    counted = _COUNTED.fullmatch(choice)
-    if not counted:
-        return [checkpoints / LAST if choice == "none" else Path(choice)]
-    kind, count = counted[1], int(counted[2])
-    return last_checkpoints(checkpoints, count, _SAVED[kind], kind.removeprefix("last-").removesuffix("s"))
-
-
-def newest(checkpoints: Path) -> Path:
-    """The newest checkpoint of a run; a UserError if there is none."""
-    last = checkpoints / LAST
-    if last.is_file():
-        return last
-    for pattern in _SAVED.values():
-        if saved := numbered_checkpoints(checkpoints, pattern):
-            return saved[-1]
-    raise UserError(f"{checkpoints}: contains no checkpoint")
-
-
-def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of a checkpoint by group, in either of fairseq's two styles; some tasks mix them."""
-    if state.get("cfg"):
-        groups = {
-            name: vars(group) if isinstance(group, argparse.Namespace) else group
-            for name, group in state["cfg"].items()
-        }
-        return {name: dict(group) for name, group in groups.items() if isinstance(group, Mapping)}
-    flat = vars(state["args"]) if state.get("args") is not None else {}
-    return {"task": {**flat, "_name": flat.get("task")}} if flat else {}
-
-
-def text_of(data: Path) -> Description:
-    """Tokens, subwords and case of a directory's text; a UserError if its ``text.json`` is missing or damaged."""
-    if text := described(data):
-        return text
-    if (above := data.resolve().parent / DESCRIPTION).is_file():
-        raise UserError(f"{data}: no {DESCRIPTION} describes its text (did you mean '{above.parent}', which has one?)")
-    raise UserError(
-        f"{data}: no {DESCRIPTION} describes its text; write it: python -m fairseq_plugins.tools.text describe "
-        f"--tokeniser {'|'.join(TOKENISERS)} --subwords {'|'.join(SUBWORDS)} {data / DESCRIPTION}"
-    )
-
-
 def _translation(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
-    text, (source, target) = text_of(args.data), corpus.languages_of(plan.binarised, config["task"])
+    text, (source, target) = corpus.text_of(args.data), corpus.languages_of(plan.binarised, config["task"])
     # Undone before scoring.
     undone = (text.subwords, text.tokeniser, *(["lower-case"] * text.lower_case), *(["truecased"] * text.truecased))
     search = _search(args, config)

@@ -5,31 +5,23 @@ absent, and the next call keeps it.
 """
 
 import argparse
-import json
-import logging
-import math
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from fairseq_plugins.checkpoints.names import to_average
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum, write_whole
-from fairseq_plugins.lines import read_lines, write_lines
+from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.processor import DEVICES, device_name
-from fairseq_plugins.records import read_json
-from fairseq_plugins.sums import require_sums
-from fairseq_plugins.tools.pipeline.checkout import commit
 from fairseq_plugins.tools.pipeline.commands import interruptible
-from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, DecodePlan, TestSet, inputs, make_plan, to_average
-from fairseq_plugins.tools.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, HYPOTHESES, REFERENCES, SCORES
-from fairseq_plugins.tools.pipeline.self_check import FILE as SELF_CHECK
+from fairseq_plugins.tools.pipeline.decoding import DecodePlan, make_plan
+from fairseq_plugins.tools.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, SCORES, SELF_CHECK, TOKENS
 from fairseq_plugins.tools.pipeline.self_check import write_check
-from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace, remove, require_apart, say
+from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.tools.scoring.metrics import metric_names
 
-LOG, TOKENS, TOKENISED_REFERENCES = "generate.log", "hypotheses.tok", "references.tok"
 WIDE = 1 / 5
 """Share of a training's updates from which the span of an average is worth a warning."""
 
@@ -83,175 +75,45 @@ def main(argv: Sequence[str]) -> int:
 
 def evaluate(args: argparse.Namespace) -> None:
     """Average the checkpoints, then translate and score one test set after the other, all in this process."""
-    require_apart(args.run, args.data, "RUN")
-    if args.output is not None:
-        require_apart(args.output, args.data, "--output")
     plan = make_plan(args)
+    # Imported late, with torch and fairseq.
+    from fairseq_plugins.tools.pipeline.inference import evaluate_set
+
     model = (args.output or args.run) / AVERAGED
     workspace = Workspace(args.output or args.run / EVALUATION)
     if model.exists() and not (workspace.directory / SETTINGS).exists():
         raise UserError(f"{model}: exists, but not from an evaluation; move or delete it")
-    with interruptible(), workspace.claimed():
-        if plan.run.finished is None:
+    # Another directory than the run's own may be given for another run, too.
+    of_run = (("run", str(args.run.resolve())),) if args.output else ()
+    with interruptible(), workspace.claimed((*plan.made_with, *of_run), model):
+        if not plan.finished:
             say(f"{args.run}: the training has not finished; evaluating it after {plan.updates} updates")
-        given = Path(plan.average)
-        checkpoint = [("checkpoint", checksum(given))] if given.is_file() else []
-        made_with = (("average", plan.average), ("updates", str(plan.updates)), *checkpoint)
-        # Another directory than the run's own may be given for another run, too.
-        of_run = (("run", str(args.run.resolve())),) if args.output else ()
-        _remember(workspace, (*made_with, *of_run), model)
         search = f", beam {plan.search['beam']}, length penalty {plan.length_penalty}" if plan.search else ""
         say(f"{args.run}: {plan.average}{search}")
         places = {test_set: Workspace(workspace.directory / test_set.name) for test_set in plan.test_sets}
         # Check all test sets before the first is translated, which may take hours.
         for test_set, place in places.items():
-            require_sums(plan.binarised, f"{test_set.subset}.*")
-            write = partial(write_check, plan, test_set, accepted=args.accept_references)
+            settings = (*plan.made_with, ("subset", test_set.subset), *plan.settings, ("metrics", args.metrics or ""))
+            place.remember(settings, place.directory / (TOKENS if plan.search else SCORES))
             if not (place.directory / SCORES).exists():  # a check that belongs to scores stays
                 remove(place.directory / SELF_CHECK)
+            write = partial(write_check, plan, test_set, accepted=args.accept_references)
             place.make(place.directory / SELF_CHECK, write)
         workspace.make(model, lambda target: _average(plan, target, workspace.directory / AVERAGE_WARNING))
         for test_set, place in places.items():
-            settings = (*made_with, ("subset", test_set.subset), *plan.settings, ("metrics", args.metrics or ""))
-            _remember(place, settings, place.directory / (TOKENS if plan.search else SCORES))
-            _evaluate(plan, test_set, model, place)
-
-
-def _remember(workspace: Workspace, settings: Sequence[tuple[str, str]], result: Path) -> None:
-    """Record the settings of ``result``. Settings without result, or a result without settings, are removed first."""
-    written = workspace.directory / SETTINGS
-    if not (written.exists() and result.exists()):
-        remove(written)
-        remove(result)
-    workspace.directory.mkdir(parents=True, exist_ok=True)
-    workspace.remember(settings)
+            evaluate_set(plan, test_set, model, place)
 
 
 def _average(plan: DecodePlan, target: Path, warned: Path) -> None:
     """Write the averaged checkpoint; print, and keep in ``warned``, that the average spans too much of the training."""
     # Imported late, with torch.
     from fairseq_plugins.checkpoints.average import average_checkpoints
-    from fairseq_plugins.checkpoints.files import num_updates, read_checkpoint
 
-    checkpoints = inputs(plan.average, plan.run.checkpoints)
-    average_checkpoints(checkpoints, target)
-    first, last = (num_updates(read_checkpoint(path)) or 0 for path in (checkpoints[0], checkpoints[-1]))
+    updates = average_checkpoints(plan.checkpoints, target)
     remove(warned)
     # Updates 100 to 400 of 400 cost 7 to 9 BLEU on Multi30k, and reversed the order of two methods.
-    if last - first > plan.updates * WIDE:
-        line = f"the average spans updates {first:,} to {last:,} of {plan.updates:,}, which may cost BLEU"
+    if updates[-1] - updates[0] > plan.updates * WIDE:
+        line = f"the average spans updates {updates[0]:,} to {updates[-1]:,} of {plan.updates:,}, which may cost BLEU"
         print(f"warning: {line}; average fewer checkpoints, or none", file=sys.stderr)
         write_whole(warned, f"{line}\n")
-    say(f"mean of {len(checkpoints)}: {', '.join(path.name for path in checkpoints)}")
-
-
-def _evaluate(plan: DecodePlan, test_set: TestSet, model: Path, workspace: Workspace) -> None:
-    """Translate and score one test set, or score it with a language model; write the signature. Each file is whole."""
-    place, make = workspace.directory, workspace.make
-    if plan.task == LANGUAGE_MODEL:
-        make(place / SCORES, lambda target: _write_perplexity(plan, test_set, model, target))
-    else:
-        references, before = list(read_lines(test_set.published)), place / REFERENCES
-        make(place / TOKENS, lambda target: _write_translations(plan, test_set, model, len(references), target))
-        if (place / SCORES).exists() and before.exists() and list(read_lines(before)) != references:
-            raise UserError(f"{place}: scored against other references than {test_set.published}; delete it")
-        make(place / SCORES, lambda target: _write_scores(plan, references, target))
-    make(place / "signature", lambda target: sign(plan, model, place, target))
-    for name in ("score.txt", "signature"):
-        print((place / name).read_text(encoding="utf-8"), end="", flush=True)
-
-
-def _write_translations(plan: DecodePlan, test_set: TestSet, model: Path, count: int, target: Path) -> None:
-    """Write the translations of a test set of ``count`` sentences in its order, without subwords, and its references.
-
-    Raises:
-        UserError: a sentence was not translated exactly once.
-    """
-    from fairseq_plugins.tools.pipeline.inference import translate
-
-    lines = translate(plan, test_set, model)
-    numbers = [line.number for line in lines]
-    if numbers != list(range(count)):
-        found = f"{len(numbers)} translations of {len(set(numbers))} sentences"
-        raise UserError(f"{plan.binarised}: {test_set.subset}: {found}, but it has {count}")
-    tokenised = test_set.tokenised
-    references = list(read_lines(tokenised)) if tokenised else [line.reference for line in lines]
-    write_lines(target.with_name(LOG), [row for line in lines for row in line.lines()])
-    write_lines(target.with_name(TOKENISED_REFERENCES), references)
-    write_lines(target, [line.text for line in lines])
-
-
-def _read(path: Path) -> list[str]:
-    """The lines of a file of this module, which may begin with what is a byte order mark elsewhere."""
-    return path.read_bytes().decode().removesuffix("\n").split("\n")
-
-
-def _write_scores(plan: DecodePlan, references: Sequence[str], target: Path) -> None:
-    """Write plain text and its scores as a table beside ``target``, and the scores to it as JSON; print warnings."""
-    from fairseq_plugins.tools.scoring.scores import score
-    from fairseq_plugins.tools.scoring.tables import as_json, as_text
-    from fairseq_plugins.tools.text.moses import decoder
-
-    for library in ("sacrebleu", "absl"):
-        logging.getLogger(library).setLevel(logging.ERROR)
-    text, tokens = plan.text, _read(target.with_name(TOKENS))
-    plain = tokens if text is None else list(map(decoder(text, plan.target), tokens))
-    write_lines(target.with_name(REFERENCES), references)
-    write_lines(target.with_name(HYPOTHESES), plain)
-    in_tokens = text is not None and text.tokeniser == "moses"
-    scores = score(
-        {HYPOTHESES: plain},
-        [references],
-        tokenised_systems={HYPOTHESES: tokens} if in_tokens else None,
-        tokenised_references=[_read(target.with_name(TOKENISED_REFERENCES))] if in_tokens else None,
-        # A name such as pt-BR would make the pair ambiguous.
-        language_pair="-".join(name.replace("-", "_") for name in (plan.source, plan.target)) if text else None,
-        metrics=plan.metrics or None,
-        lower_case=text is not None and text.lower_case,
-    )
-    for warning in scores.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    write_whole(target.with_name("score.txt"), as_text(scores))
-    write_whole(target, as_json(scores))
-
-
-def _write_perplexity(plan: DecodePlan, test_set: TestSet, model: Path, target: Path) -> None:
-    """Score a text with a language model; write its scores as a table beside ``target``, and to it as JSON.
-
-    Bits per byte (bits of the whole text over its bytes) are comparable between different tokens.
-    """
-    from fairseq_plugins.tools.pipeline.inference import perplexity
-
-    bits, count = perplexity(plan, test_set, model)
-    how = f"eval-lm|tokens:{count}"
-    values = [("perplexity", math.inf if bits >= 1024 else 2**bits, how), ("bits per token", bits, how)]
-    if test_set.published.is_file():
-        size = test_set.published.stat().st_size
-        values.append(("bits per byte", bits * count / size, f"{how}|bytes:{size}"))
-    write_lines(
-        target.with_name("score.txt"), [f"{name:<16}{value:.4f}  {signature}" for name, value, signature in values]
-    )
-    names = ("name", "value", "signature", "higher_is_better")
-    metrics = [dict(zip(names, (*metric, False), strict=True)) for metric in values]
-    write_whole(target, json.dumps({"tokens": count, "metrics": metrics}, indent=1) + "\n")
-
-
-def sign(plan: DecodePlan, model: Path, place: Path, target: Path) -> None:
-    """Write the signature, one line with everything that a score depends on."""
-    scores = read_json(place / SCORES, {"metrics": ([{"signature": (str, None)}], None)})
-    check = read_json(place / SELF_CHECK, {"accepted": str})
-    metrics = [metric for metric in scores.get("metrics") or [] if metric.get("signature")]
-    revision = commit()
-    parts = {
-        "commit": f"{revision[:12]}{revision[40:]}" if revision else "-",
-        "seed": plan.run.seed,
-        "checkpoint": checksum(model)[:12],
-        "average": plan.average,
-        "updates": plan.updates,
-        "beam": plan.search.get("beam"),
-        "length-penalty": plan.length_penalty,
-        "sentences": scores.get("sentences"),
-        "accepted": "_".join(check["accepted"].split()),
-        "score": metrics[0]["signature"] if metrics else None,
-    }
-    write_whole(target, " ".join(f"{name}:{value}" for name, value in parts.items() if value not in (None, "")) + "\n")
+    say(f"mean of {len(updates)}: {', '.join(path.name for path in plan.checkpoints)}")

@@ -387,7 +387,7 @@ def main(argv: Sequence[str]) -> int:
     settings = Settings(**{name: value for name, value in vars(args).items() if name in names})
     if args.check:
         remembered = settings.remembered(every_of(args.valid[-1] if args.valid else ""))
-        Workspace(directory).require(remembered, only={*remembered, *(name.upper() for name in LATER)})
+        Workspace(directory).require(remembered.items(), only={*remembered, *(name.upper() for name in LATER)})
         return 0
     sets = sets_of(args.train, args.valid, args.test, args.raw, args.changed)
     preparation = Preparation(directory, sets, settings)

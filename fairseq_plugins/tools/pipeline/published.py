@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.observe.recorder.entries import SUFFIX
 from fairseq_plugins.tools.pipeline.checkout import CONFIGS
 
@@ -127,20 +128,20 @@ class PublishedRow:
         return f"{table}scripts/reproduce/{self.script}"
 
 
-def _row(cells: Mapping[str, Any]) -> PublishedRow:
-    read: dict[str, Callable[[str], Any]] = {
-        "overrides": lambda text: tuple(text.split()),
-        "seeds": lambda text: tuple(map(int, text.split())),
-        "tokens_per_update": lambda text: int(text) if text else None,
-        "gpus": lambda text: int(text) if text else None,
-        "gpu_days": lambda text: float(text) if text else None,
-        "test": lambda text: tuple(text.split()),
-    }
-    return PublishedRow(**{name: read.get(name, str)(text) for name, text in cells.items()})
-
-
+_READ: dict[str, Callable[[str], Any]] = {
+    "overrides": lambda text: tuple(text.split()),
+    "seeds": lambda text: tuple(map(int, text.split())),
+    "tokens_per_update": lambda text: int(text) if text else None,
+    "gpus": lambda text: int(text) if text else None,
+    "gpu_days": lambda text: float(text) if text else None,
+    "test": lambda text: tuple(text.split()),
+}
+"""How the cells of a column are read; others are text."""
 with FILE.open(encoding="utf-8", newline="") as _lines:
-    ROWS = tuple(map(_row, csv.DictReader(_lines, delimiter="\t", quoting=csv.QUOTE_NONE)))
+    ROWS = tuple(
+        PublishedRow(**{name: _READ.get(name, str)(text) for name, text in cells.items()})
+        for cells in csv.DictReader(_lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    )
 
 
 def rows_of(config: str) -> tuple[PublishedRow, ...]:
@@ -164,6 +165,14 @@ def published_rows(run: Run) -> list[PublishedRow]:
     ]
     most = max((len(row.overrides) for row in rows), default=0)
     return [row for row in rows if len(row.overrides) == most]
+
+
+def published_average(rows: Sequence[PublishedRow]) -> str:
+    """The checkpoints that the rows of a configuration average; empty without a row, a UserError if they disagree."""
+    averages = sorted({row.average for row in rows})
+    if len(averages) > 1:
+        raise UserError(f"{rows[0].config}: published with different averages ({', '.join(averages)}); set --average")
+    return "".join(averages)
 
 
 class Difference(NamedTuple):

@@ -16,7 +16,7 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.tables import ABSENT, csv_table, markdown, markdown_table, number, tabulated
 from fairseq_plugins.tools.pipeline.leaderboard import Column, Group, compared, gather, remarks, score_columns
 from fairseq_plugins.tools.pipeline.published import CURVE
-from fairseq_plugins.tools.pipeline.results import find_runs, read_run
+from fairseq_plugins.tools.pipeline.results import find_runs, read_results
 from fairseq_plugins.tools.pipeline.verdicts import verdict_of
 from fairseq_plugins.tools.pipeline.workspace import make_directory
 from fairseq_plugins.tools.scoring.significance import WELCH, Comparison
@@ -57,7 +57,7 @@ def make_report(paths: Sequence[Path], baseline: str = "") -> Report:
     ``baseline`` is the row that the others are tested against (default: the first). A UserError for a path that is not
     a run, or an unknown row.
     """
-    groups = gather([read_run(path) for path in find_runs(list(paths))])
+    groups = gather([read_results(path) for path in find_runs(list(paths))])
     columns, wanted = score_columns(groups), baseline.removesuffix(".yaml")
     for first in groups:
         config = first.runs[0].config or ""

@@ -22,7 +22,7 @@ from fairseq_plugins.tools.pipeline.compare import (
     run_directory,
     train_all,
 )
-from fairseq_plugins.tools.pipeline.decoding import test_sets
+from fairseq_plugins.tools.pipeline.corpus import test_sets
 from fairseq_plugins.tools.pipeline.leaderboard import FROM_LOG
 from fairseq_plugins.tools.pipeline.published import PublishedRow, rows_by_table
 from fairseq_plugins.tools.pipeline.workspace import Workspace

@@ -4,7 +4,7 @@ A run can be read in any state. Each missing or damaged file is a line in :attr:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fairseq_plugins.tools.pipeline.workspace import settings_in
 SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
 AVERAGED, AVERAGE_WARNING = "averaged.pt", "average.warning"
 SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"
+TOKENS, TOKENISED_REFERENCES, SELF_CHECK = "hypotheses.tok", "references.tok", "self-check.json"
 
 SEED = "common.seed"
 TEXTS, COUNT, GROUP = ([str], None), range(1 << 60), ({str: object}, None)
@@ -61,7 +62,7 @@ class Run:
         settings: the content of ``run.json``; empty if that is missing or damaged.
         finished: the content of ``finished``; None if the training has not ended.
         log: the numbers of ``train.log``.
-        evaluations: by test set, in the order of their names.
+        evaluations: by test set, in the order of their names; only :func:`read_results` reads them.
         problems: one line for each file that is missing or damaged.
     """
 
@@ -69,8 +70,8 @@ class Run:
     settings: Settings
     finished: Settings | None
     log: TrainingLog
-    evaluations: Mapping[str, Evaluation]
-    problems: tuple[str, ...]
+    evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
 
     @property
     def config(self) -> str | None:
@@ -134,16 +135,39 @@ def read_run(directory: Path) -> Run:
         raise UserError(f"{directory}: no such directory")
     if not is_run(directory):
         raise UserError(f"{directory}: not a run: it contains none of {SETTINGS}, {LOG}, {FINISHED}, {CHECKPOINTS}/")
+    content: dict[str, dict[str, Any]] = {}
     problems: list[str] = []
-    settings = _read_object(directory / SETTINGS, problems) or {}
-    finished = _read_object(directory / FINISHED, problems) if (directory / FINISHED).exists() else None
+    for name in (SETTINGS, FINISHED):
+        if name == SETTINGS or (directory / name).exists():
+            try:
+                content[name] = read_record(directory / name)
+            except UserError as error:
+                problems.append(str(error))
     if not (directory / LOG).is_file():
         problems.append(f"{directory / LOG}: no such file")
-    places = sorted(place for place in (directory / EVALUATION).glob("*") if place.is_dir())
-    evaluations = {
-        place.name: _read_evaluation(place, problems) for place in places if not place.name.endswith(".partial")
-    }
-    return Run(directory, settings, finished, read_log(directory / LOG), evaluations, tuple(problems))
+    log = read_log(directory / LOG)
+    return Run(directory, content.get(SETTINGS, {}), content.get(FINISHED), log, problems=tuple(problems))
+
+
+def read_results(directory: Path) -> Run:
+    """Read one run like :func:`read_run`, and its evaluations."""
+    run = read_run(directory)
+    evaluations, problems = {}, [*run.problems]
+    for place in sorted((directory / EVALUATION).glob("*")):
+        if place.is_dir() and not place.name.endswith(".partial"):
+            scores: list[Settings] = []
+            decoding: dict[str, str] = {}
+            try:
+                scores = read_record(place / SCORES).get("metrics") or []
+            except UserError as error:
+                problems.append(str(error))
+            try:
+                decoding = settings_in(place)
+            except UserError as error:
+                problems.append(str(error))
+            metrics = {metric["name"]: metric for metric in scores}
+            evaluations[place.name] = Evaluation(place.name, place, metrics, decoding)
+    return replace(run, evaluations=evaluations, problems=tuple(problems))
 
 
 def find_runs(paths: list[Path]) -> list[Path]:
@@ -166,21 +190,3 @@ def read_record(path: Path) -> dict[str, Any]:
         if (value := model.pop(earlier, None)) is not None:
             model[name] = value
     return record
-
-
-def _read_object(path: Path, problems: list[str]) -> dict[str, Any] | None:
-    try:
-        return read_record(path)
-    except UserError as error:
-        problems.append(str(error))
-    return None
-
-
-def _read_evaluation(directory: Path, problems: list[str]) -> Evaluation:
-    scores = (_read_object(directory / SCORES, problems) or {}).get("metrics") or []
-    try:
-        decoding = settings_in(directory)
-    except UserError as error:
-        problems.append(str(error))
-        decoding = {}
-    return Evaluation(directory.name, directory, {metric["name"]: metric for metric in scores}, decoding)

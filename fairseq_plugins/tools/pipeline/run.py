@@ -37,12 +37,12 @@ from fairseq_plugins.tools.pipeline.configuration import (
     taken_as_it_is,
     task_and_model,
 )
-from fairseq_plugins.tools.pipeline.corpus import binarised, check_data
+from fairseq_plugins.tools.pipeline.corpus import binarised, check_data, require_apart
 from fairseq_plugins.tools.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
 from fairseq_plugins.tools.pipeline.progress import Progress
 from fairseq_plugins.tools.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS, read_record
 from fairseq_plugins.tools.pipeline.resume import Ending, check_unchanged, finished, is_longer, say_how_it_ended
-from fairseq_plugins.tools.pipeline.workspace import Workspace, require_apart, say
+from fairseq_plugins.tools.pipeline.workspace import Workspace, say
 from fairseq_plugins.tools.text.description import described
 
 DEFAULT_PORT = 29500

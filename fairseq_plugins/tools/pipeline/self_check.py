@@ -13,13 +13,13 @@ from pathlib import Path
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines
-from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan, TestSet
+from fairseq_plugins.tools.pipeline.corpus import TestSet
+from fairseq_plugins.tools.pipeline.decoding import LANGUAGE_MODEL, SPEECH, TRANSLATION, DecodePlan
 from fairseq_plugins.tools.scoring.metrics import METRICS, value_of
 from fairseq_plugins.tools.text.bytes import tokens_of
 from fairseq_plugins.tools.text.description import Description
 from fairseq_plugins.tools.text.words import lower_case
 
-FILE = "self-check.json"
 LEAST = 99.0
 """Minimum BLEU. Real text that is tokenised and detokenised has at least 99.5: some quotation marks move."""
 LEAST_TRUECASED = 95.0
@@ -55,15 +55,9 @@ class Result:
         return f"{score}{'; '.join(parts)}"
 
 
-def compare(plan: DecodePlan, test_set: TestSet) -> Result:
-    """Compare prepared and published references of a test set; a UserError if a file is missing or of another set."""
-    checks = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
-    return checks[plan.task](plan, test_set)
-
-
 def write_check(plan: DecodePlan, test_set: TestSet, target: Path, accepted: str = "") -> None:
-    """Write the result of :func:`compare`, and print it; a UserError if texts differ and no reason is ``accepted``."""
-    result = compare(plan, test_set)
+    """Write the result of the check, and print it; a UserError if texts differ and no reason is ``accepted``."""
+    result = CHECKS[plan.task](plan, test_set)
     if result.problem and not accepted:
         raise UserError(
             [
@@ -92,12 +86,8 @@ def _translation(plan: DecodePlan, test_set: TestSet) -> Result:
     assert how is not None
     prefix = plan.binarised / f"{test_set.subset}.{plan.source}-{language}.{language}"
     sentences = _binarised(prefix, plan.binarised / f"dict.{language}.txt")
-
-    def joined(lines: Sequence[str]) -> Sequence[str]:
-        words = [post_process(line, how.subwords) for line in lines]
-        return list(map(decoder(how, language), words))
-
-    return _compared(plan, test_set, sentences, joined, how)
+    plain = decoder(how, language)
+    return _compared(plan, test_set, sentences, lambda line: plain(post_process(line, how.subwords)), how)
 
 
 def _speech(plan: DecodePlan, test_set: TestSet) -> Result:
@@ -109,8 +99,7 @@ def _speech(plan: DecodePlan, test_set: TestSet) -> Result:
     dataset, units = task.dataset(test_set.subset), task.target_dictionary
     cut = [dataset.get_tokenized_tgt_text(index).split() for index in range(len(dataset))]
     sentences = [[unit if unit in units else None for unit in line] for line in cut]
-    plain = unit_joiner(task)
-    return _compared(plan, test_set, sentences, lambda lines: list(map(plain, lines)), Description("none"))
+    return _compared(plan, test_set, sentences, unit_joiner(task), Description("none"))
 
 
 def _language_model(plan: DecodePlan, test_set: TestSet) -> Result:
@@ -134,6 +123,9 @@ def _language_model(plan: DecodePlan, test_set: TestSet) -> Result:
         problem = f"{len(differing):,} of {len(sentences):,} binarised lines differ from {test_set.published}"
     return Result(len(sentences), len(differing), None, tuple(_unknown(sentences)), problem, _examples(differing))
 
+
+CHECKS = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
+"""By task; each compares the references of a test set, with a UserError if a file is missing or of another set."""
 
 # --- prepared against published --------------------------------------------------------------------------------------
 
@@ -163,13 +155,9 @@ def _unknown(sentences: Sequence[Tokens]) -> list[str]:
 
 
 def _compared(
-    plan: DecodePlan,
-    test_set: TestSet,
-    sentences: Sequence[Tokens],
-    joined: Callable[[Sequence[str]], Sequence[str]],
-    how: Description,
+    plan: DecodePlan, test_set: TestSet, sentences: Sequence[Tokens], joined: Callable[[str], str], how: Description
 ) -> Result:
-    """Compare the sentences without unknown tokens with the published ones; ``joined`` makes plain text of tokens."""
+    """Compare the sentences without unknown tokens with the published ones; ``joined`` makes plain text of a line."""
     allowed, problem = _unknown(sentences), ""
     text = plan.data / "text" / f"{test_set.name}.{plan.target}"
     if text.is_file():
@@ -181,7 +169,7 @@ def _compared(
     if len(numbers) < len(sentences):
         allowed.append(f"{len(sentences) - len(numbers):,} lines with unknown tokens skipped")
     published, as_prepared = _published(plan, test_set, len(sentences)), how.as_prepared(test_set.name, plan.target)
-    prepared = joined([_shown(sentences[number - 1]) for number in numbers])
+    prepared = [joined(_shown(sentences[number - 1])) for number in numbers]
     wanted = [as_prepared(published[number - 1]) for number in numbers]
     if how.truecased:
         # The recaser restores capitals only at the beginning of sentences.

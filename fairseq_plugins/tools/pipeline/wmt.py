@@ -89,10 +89,8 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(unknown_name("text of WMT", name, texts()))
         if not {source, target} & set(texts()[name].languages.split()):
             raise UserError(f"{name}: not available for {args.pair}; available with en: {texts()[name].languages}")
-    workspace = Workspace(args.to)
-    with interruptible(), workspace.claimed():
-        # Files of another pair have the same names.
-        workspace.remember({"pair": args.pair})
+    # Files of another pair have the same names.
+    with interruptible(), Workspace(args.to).claimed([("pair", args.pair)]):
         for name in dict.fromkeys(args.names):
             get(texts()[name], source, target, args.to)
     return 0

@@ -5,8 +5,9 @@ So the same command continues a job that was stopped anywhere (Ctrl-C, kill -9, 
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
@@ -17,20 +18,23 @@ from fairseq_plugins.lines import read_lines
 SETTINGS = "settings"
 """The file with the settings of the results, one ``NAME=VALUE`` per line."""
 
-Settings = Mapping[str, object] | Iterable[tuple[str, object]]
-"""Values by name; pairs if a name occurs several times."""
+Settings = Collection[tuple[str, object]]
+"""Names and values; a name may occur several times."""
 
 
+@dataclass(frozen=True)
 class Workspace:
     """A directory of results, created when it is claimed; a dry run neither claims it nor remembers settings."""
 
-    def __init__(self, directory: Path, *, dry_run: bool = False) -> None:
-        self.directory = directory
-        self.dry_run = dry_run
+    directory: Path
+    dry_run: bool = False
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Create and lock the directory until the block ends; a UserError if it is in use."""
+    def claimed(self, settings: Settings | None = None, result: Path | None = None) -> Iterator[None]:
+        """Create and lock the directory until the block ends; a UserError if it is in use.
+
+        With ``settings``, they are recorded as :meth:`remember` does.
+        """
         if self.dry_run:
             yield
             return
@@ -38,16 +42,23 @@ class Workspace:
         in_use = f"{self.directory}: in use by another job; wait for it, or use another directory"
         # A child that outlives a killed parent still works here, so it keeps the lock.
         with locked(self.directory / ".lock", in_use, inherited=True):
+            if settings is not None:
+                self.remember(settings, result)
             yield
 
-    def remember(self, settings: Settings) -> None:
-        """Record the settings of the results; a UserError if the directory was made with other settings."""
-        if self.dry_run:
-            return
-        self.require(settings)
+    def remember(self, settings: Settings, result: Path | None = None) -> None:
+        """Record the settings of the results; a UserError if the directory was made with other settings.
+
+        Settings without their ``result``, or a result without settings, are removed first.
+        """
+        make_directory(self.directory)
         path = self.directory / SETTINGS
+        if result is not None and not (path.exists() and result.exists()):
+            remove(path)
+            remove(result)
+        self.require(settings)
         if not path.is_file():
-            write_whole(path, "".join(f"{line}\n" for line in _lines(settings)))
+            write_whole(path, "".join(f"{name}={value}\n" for name, value in settings))
 
     def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
         """Raise a UserError for a directory with other settings; accept one without recorded settings.
@@ -58,7 +69,8 @@ class Workspace:
         if not path.is_file():
             return
         before = [line for line in read_lines(path) if only is None or line.partition("=")[0] in only]
-        differences = list(unified_diff(_lines(settings), before, n=0, lineterm=""))[2:]
+        now = [f"{name}={value}" for name, value in settings]
+        differences = list(unified_diff(now, before, n=0, lineterm=""))[2:]
         changed = [f"was {line[1:]}" if line[0] == "+" else line[1:] for line in differences if line[0] != "@"]
         if changed:
             raise UserError(
@@ -78,17 +90,6 @@ class Workspace:
         make(partial)
         to_disk(partial)
         os.replace(partial, target)
-
-
-def _lines(settings: Settings) -> list[str]:
-    pairs = settings.items() if isinstance(settings, Mapping) else settings
-    return [f"{name}={value}" for name, value in pairs]
-
-
-def require_apart(results: Path, data: Path, name: str) -> None:
-    """Raise a UserError if the argument ``name`` would write results into the directory of the data."""
-    if results.resolve() in {data.resolve(), (data / "data-bin").resolve()}:
-        raise UserError(f"{results}: the prepared directory; give {name} another name")
 
 
 def settings_in(directory: Path) -> dict[str, str]:

@@ -13,14 +13,13 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModel, TransformerModelBase
 from torch import Tensor
 
-from fairseq_plugins.checkpoints.files import architecture
 from fairseq_plugins.checkpoints.fold import own_options
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.config import STOCK
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.model import MODEL_NAME, DeepTransformerModel
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.integrity import owners_of
+from fairseq_plugins.integrity import architecture, owners_of
 from fairseq_plugins.records import parse_json
 
 STOCK_NORMS = {True: "pre", False: "post"}

@@ -9,18 +9,19 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
-from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.checkpoints.fold import build
+from fairseq_plugins.checkpoints.names import newest
 from fairseq_plugins.checkpoints.provenance import recorded, refuse_other_text, trained_on
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input, whole_directory
+from fairseq_plugins.integrity import architecture, configuration_of, num_updates, read_checkpoint
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.sums import QUICK, require_sums
-from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of
-from fairseq_plugins.tools.pipeline.decoding import TRANSLATION, configuration_of, newest, test_sets, text_of
+from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of, test_sets, text_of
+from fairseq_plugins.tools.pipeline.decoding import TRANSLATION
 from fairseq_plugins.tools.pipeline.results import AVERAGED, read_run
 from fairseq_plugins.tools.pipeline.resume import finished
 from fairseq_plugins.tools.pipeline.workspace import settings_in

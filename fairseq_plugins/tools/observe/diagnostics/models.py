@@ -12,7 +12,6 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch import Tensor
 
-from fairseq_plugins.checkpoints.files import architecture, num_updates, read_checkpoint
 from fairseq_plugins.checkpoints.fold import build, own_options, task_for
 from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.initialisation import StackWeights, initialise
@@ -20,6 +19,7 @@ from fairseq_plugins.core.method import METHODS, Axis, Stack
 from fairseq_plugins.core.model import TRANSLATION, DeepTransformerModel
 from fairseq_plugins.core.sub_layers import sites_of
 from fairseq_plugins.errors import UserError, flag, unknown_name
+from fairseq_plugins.integrity import architecture, num_updates, read_checkpoint
 from fairseq_plugins.tools.observe.diagnostics.batches import Batch
 
 # Hooks must see every layer exactly once: no LayerDrop, and no activation checkpointing.
