@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.dataset import DATASETS
 
-from fairseq_plugins.tools.text.markup import extract_sgm, extract_ted, segments
+from fairseq_plugins.tools.text.markup import extract_ted, segments
 from tests.refusals import refused
 from tests.scripts.archives import sgm
 from tests.texts import read, write, written
@@ -42,7 +42,7 @@ def test_a_file_of_another_kind_is_refused_and_nothing_is_written(tmp_path: Path
         (b'<seg id="1">\xe4</seg>\n', "line 1: not UTF-8"),
     ):
         path = written(tmp_path / "x.sgm", content)
-        assert refused(extract_sgm, path, tmp_path / "text").startswith(f"{path}: {said}")
+        assert refused(extract_ted, [path], tmp_path / "text", kind="xml").startswith(f"{path}: {said}")
         assert list(tmp_path.iterdir()) == [path]
 
 

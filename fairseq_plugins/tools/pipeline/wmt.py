@@ -65,7 +65,8 @@ def get(text: WmtText, source: str, target: str, directory: Path) -> None:
         make(place, lambda output: say(unpack(downloaded, output, only=only)))
     if is_test_set:
         for language, member in members.items():
-            make(directory / "test" / f"{text.name}.{language}", partial(markup.extract_sgm, place / f"{member}.sgm"))
+            extract = partial(markup.extract_ted, [place / f"{member}.sgm"], kind="xml")  # the same elements
+            make(directory / "test" / f"{text.name}.{language}", extract)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -35,11 +35,6 @@ def segments(path: Path) -> Iterator[str]:
         raise UserError(f"{path}: contains no <seg>")
 
 
-def extract_sgm(source: Path, output: Path) -> None:
-    """Extract the sentences of a WMT test set."""
-    write_lines(output, segments(source))
-
-
 def extract_ted(
     inputs: Sequence[Path], output: Path, *, kind: Literal["tags", "xml"], straight_apostrophes: bool = False
 ) -> None:
