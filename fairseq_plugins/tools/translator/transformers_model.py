@@ -193,12 +193,10 @@ class TransformersEngine(FairseqEngine):
     def _searched(self, inputs: dict[str, Tensor], nbest: int, alignment: bool) -> list[list[Hypothesis]]:
         assert (nbest, alignment) == (1, False)
         padded, marks = inputs["src_tokens"], (self.target.pad(), self.target.eos())
-        # The longest translation that fairseq makes, with the end of the sentence.
-        longest = int(self.options.search["max_len_a"] * padded.size(1) + self.options.search["max_len_b"])
         found = self.model.generate(
             input_ids=padded,
             attention_mask=padded.ne(self.source.pad()).long(),
-            max_new_tokens=min(longest, self.positions - 1) + 1,
+            max_new_tokens=longest_translation(self.options.search, padded.size(1), self.positions) + 1,
             output_scores=True,
             return_dict_in_generate=True,
         )
@@ -209,3 +207,8 @@ class TransformersEngine(FairseqEngine):
         # FSMT masks later words only without a cache.
         logits: Tensor = self.model(input_ids=source, decoder_input_ids=previous, use_cache=False).logits
         return logits
+
+
+def longest_translation(search: Mapping[str, Any], length: int, positions: int) -> int:
+    """Return the maximum length of fairseq's translation of a source of ``length`` tokens, its end included."""
+    return min(int(search["max_len_a"] * length + search["max_len_b"]), positions - 1)
