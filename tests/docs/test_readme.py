@@ -63,7 +63,7 @@ def test_its_numbers_are_those_of_the_package() -> None:
 def test_its_measured_numbers_are_those_of_the_results() -> None:
     scores = depth_tables.mean_scores(depth_tables.read(), "18e18d")
     row = " | ".join(scores[name].split()[1] for name in ("post_ln", "pre_ln", "admin", "b2t"))
-    assert f"| here | {row} |" in README
+    assert f"| ours (Tatoeba) | {row} |" in README
     steps = [("h200_step_fp16", "post_ln", 4096), ("h200_step_fp16", "admin", 4096), ("h200_step_18", "post_ln", 3200)]
     for measurement, model, tokens in steps:
         [seconds] = [row["seconds"] for row in generate._results("times", measurement) if row["model"] == model]
