@@ -518,15 +518,11 @@ ON_GPU = ("h200_step_fp16", "h200_step_newer")
 """Measurements in benchmarks/results; a later one has what an earlier one lacks."""
 
 
-STEP = "step, ours `fused_adam`, stock `adam`; GPU `adam` both"
-
-
 def choosing_table() -> str:
     """One row a method: measured figures, what the papers print, and what the code folds and exports."""
     steps, on_gpu, decoding = (measured(names) for names in (STEPS, ON_GPU, DECODING))
     memory = {row["model"]: row["to_stock"] for row in _results("memory", STEPS[0])}
     kernels = {name: row["launches to post_ln"] for name, row in counted_kernels().items()}
-    steps |= {name: f"{steps[name]}; GPU {figure}" for name, figure in on_gpu.items() if name in steps}
     scores = depth_tables.mean_scores(depth_tables.read(), "18e18d")
     rows = []
     for method, told in ((method, told_by_papers(method)) for method in METHODS.values()):
@@ -536,7 +532,7 @@ def choosing_table() -> str:
                 f"[{method.title}](methods.md#{_anchor(method.title)})",
                 "; ".join(filter(None, [*depths_of_papers(method), told["depth"]])) or NOT_STATED,
                 scores.get(method.name, NOT_RUN),
-                *(found.get(method.name, "not measured") for found in (steps, kernels, decoding, memory)),
+                *(found.get(method.name, "not measured") for found in (steps, on_gpu, kernels, decoding, memory)),
                 told["warm_up"] or _warm_up_of_configuration(method) or NOT_STATED,
                 "yes" if folds else "no",
                 "yes" if exports else "no",
@@ -546,8 +542,9 @@ def choosing_table() -> str:
     header = (
         "method",
         "papers",
-        "here",
-        STEP,
+        "our BLEU",
+        "CPU step",
+        "GPU step",
         "kernels",
         "decoding",
         "memory",
@@ -680,11 +677,11 @@ def folds_and_exports(method: Method) -> tuple[bool, bool]:
 
 
 EXPORTED = {
-    "plain": "as it is",
-    "stream": "the scale of the stream goes into the weights, as `fairseq-deep fold` does it",
+    "plain": "unchanged",
+    "stream": "the scale of the stream goes into the weights, as in `fairseq-deep fold`",
     "branch": "factors of the branches go into their last maps",
-    "no norm": "the same, and norms that change nothing (below)",
-    "shift": "the same; shifts go into the biases of the maps that read them",
+    "no norm": "factors of the branches, if any, go into their last maps; norms that change nothing are added (below)",
+    "shift": "as `rezero`; shifts go into the biases of the maps that read them",
 }
 """What the export does with a model, by what it has."""
 
@@ -693,11 +690,9 @@ def exports_table() -> str:
     """What ``fairseq-deep export`` does with the methods that it takes."""
     methods = [method.name for method in METHODS.values() if folds_and_exports(method)[1]]
     taken = {what: [code(name) for name in methods if exported_as(grown_model(name)) == what] for what in EXPORTED}
-    refused = (
-        "refused, with every reason at once: CTranslate2 has no such operation. `fairseq-deep translate` runs them"
-    )
+    refused = "refused, with every reason: CTranslate2 lacks an operation. `fairseq-deep translate` runs these models"
     rows = [(", ".join(names), EXPORTED[what]) for what, names in taken.items()]
-    return table(("method", "how"), [*rows, ("all others; `--norm-on-top yes`", refused)])
+    return table(("method", "how"), [*rows, ("all other methods; `--norm-on-top yes`", refused)])
 
 
 def exported_as(model: nn.Module) -> str:

@@ -63,7 +63,12 @@ def test_its_numbers_are_those_of_the_package() -> None:
 def test_its_measured_numbers_are_those_of_the_results() -> None:
     scores = depth_tables.mean_scores(depth_tables.read(), "18e18d")
     row = " | ".join(scores[name].split()[1] for name in ("post_ln", "pre_ln", "admin", "b2t"))
-    assert f"| here | {row} |" in README
+    assert f"| ours (Tatoeba) | {row} |" in README
+    shallow, choosing = depth_tables.mean_scores(depth_tables.read(), "6e6d"), (ROOT / "docs/choosing.md").read_text()
+    said = {"Pre-LN": "pre_ln", "Admin": "admin", "Post-LN": "post_ln"}
+    assert ", ".join(f"{title} {shallow[name].split()[1]}" for title, name in said.items()) in choosing
+    wide, dense = shallow["pre_ln_wide"].split()[1], scores["denseformer"].split()[1]
+    assert f"wide Pre-LN at 6-6 {wide}, DenseFormer at 18-18 {dense}" in choosing
     steps = [("h200_step_fp16", "post_ln", 4096), ("h200_step_fp16", "admin", 4096), ("h200_step_18", "post_ln", 3200)]
     for measurement, model, tokens in steps:
         [seconds] = [row["seconds"] for row in generate._results("times", measurement) if row["model"] == model]
