@@ -33,10 +33,14 @@ TO_SIX = [0.0, 0.003, 0.006, 0.0045, 0.003, 0.0015]
 
 def test_bf16_needs_no_tpu(toy_data: Path, tmp_path: Path) -> None:
     for flag in ("--bf16", "--memory-efficient-bf16"):
-        state = torch.load(toy.train_toy(toy_data, tmp_path / flag, flag, "--max-update", "3"), weights_only=True)
+        flags = (flag, "--share-decoder-input-output-embed", "--max-update", "3")
+        state = torch.load(toy.train_toy(toy_data, tmp_path / flag, *flags), weights_only=True)
         # fairseq stores every weight in float32; what bfloat16 cannot hold would show.
         assert all(torch.equal(weight, weight.bfloat16().float()) for weight in state["model"].values())
         assert num_updates(state) == 3
+        # A shared table is stored once.
+        places = [state["model"][f"decoder.{name}.weight"].data_ptr() for name in ("embed_tokens", "output_projection")]
+        assert len(set(places)) == 1
     assert toy.parse_training(toy_data, tmp_path, "--bf16", "--tpu").common.tpu
 
 
