@@ -67,7 +67,8 @@ def test_wheel_holds_the_package(site: Path) -> None:
     files = {path.relative_to(ROOT) for path in PACKAGE.rglob("*.*") if path.is_file()}
     files |= {Path("fairseq_plugins", path.relative_to(ROOT)) for path in ROOT.glob("configs/*/*.yaml")}
     held = {path.relative_to(site) for path in (site / "fairseq_plugins").rglob("*") if path.is_file()}
-    assert [name for name in held ^ files if "__pycache__" not in name.parts] == []
+    differing = [name for name in held ^ files if "__pycache__" not in name.parts]
+    assert differing == [], "a wheel holds what git tracks: git add"
 
 
 def test_wheel_says_what_it_is(site: Path) -> None:
