@@ -40,8 +40,10 @@ def checkpoints_of(choice: str, directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise UserError(f"{directory}: no such directory")
     if len(saved := saved_checkpoints(directory, kind)) < count:
-        by = kind.removeprefix("last-").removesuffix("s")
-        raise UserError(f"{directory}: only {len(saved)} checkpoints saved by {by}, fewer than the {count} requested")
+        by, other = ("update", "epoch") if kind == "last-updates" else ("epoch", "update")
+        others = len(saved_checkpoints(directory, f"last-{other}s"))
+        hint = f"; {others} are saved by {other}" if others else ""
+        raise UserError(f"{directory}: only {len(saved)} checkpoints saved by {by}, not the {count} requested{hint}")
     return saved[-count:]
 
 

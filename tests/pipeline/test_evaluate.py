@@ -176,7 +176,7 @@ def test_what_is_missing_or_unknown_is_one_line(run, data, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "no text.json describes its text" in refusal(run, tmp_path / "empty")
     assert refusal(run, tmp_path / "nowhere").endswith("nowhere: no such directory")
-    fewer = "only 0 checkpoints saved by epoch, fewer than the 4 requested"
+    fewer = "only 0 checkpoints saved by epoch, not the 4 requested"
     assert fewer in refusal(run, data, "--average=last-epochs=4")
     save(last, {"_name": "masked_lm"})
     assert "task 'masked_lm' is not supported; supported tasks: translation, " in refusal(run, data)
@@ -215,7 +215,7 @@ def test_the_published_row_says_what_is_averaged_else_the_last_that_are_there(tm
     assert names.checkpoints_of("none", run.checkpoints) == [run.checkpoints / "checkpoint_last.pt"]
     assert names.checkpoints_of("a.pt", run.checkpoints) == [Path("a.pt")]
     too_few = refused(names.checkpoints_of, "last-epochs=4", run.checkpoints)
-    assert "only 3 checkpoints saved by epoch, fewer than the 4 requested" in too_few
+    assert "only 3 checkpoints saved by epoch, not the 4 requested" in too_few
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------
