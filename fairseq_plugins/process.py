@@ -256,7 +256,10 @@ def _of_the_system(error: BaseException) -> str:
 
 
 def install_hook() -> None:
-    """Make a mistake of the user end any command, stock ``fairseq-train`` too, with one line and its code."""
+    """Make a mistake of the user end any command with one line, and Ctrl-C without a trace.
+
+    Also in stock ``fairseq-train``.
+    """
     previous = sys.excepthook
     if getattr(previous, "handles_user_errors", False):
         return
@@ -267,8 +270,10 @@ def install_hook() -> None:
     def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         # Only in a command of fairseq: the programs of others may show what they like for a missing file.
         names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(trace))
-        in_command = isinstance(value, Exception) and any(name.startswith("fairseq_cli.") for name in names)
-        mistake = users_mistake(value) if in_command else value
+        in_command = any(name.startswith("fairseq_cli.") for name in names)
+        if in_command and isinstance(value, KeyboardInterrupt):
+            raise SystemExit(INTERRUPTED)
+        mistake = users_mistake(value) if in_command and isinstance(value, Exception) else value
         if not isinstance(mistake, UserError):
             previous(kind, value, trace)
             return

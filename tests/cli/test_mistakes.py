@@ -223,6 +223,16 @@ def test_an_error_elsewhere_keeps_its_trace() -> None:
     assert (ended.code, ended.errors.splitlines()[-1]) == (1, line)
 
 
+def test_ctrl_c_in_a_command_of_fairseq_leaves_no_trace(monkeypatch, capfd):
+    interrupt = KeyboardInterrupt()
+    monkeypatch.setattr("fairseq_cli.score.get_parser", lambda: (_ for _ in ()).throw(interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        stock("score", [])
+    with pytest.raises(SystemExit, match="^130$"):
+        sys.excepthook(KeyboardInterrupt, interrupt, interrupt.__traceback__)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_rank_passes_on_the_line() -> None:
     def missing() -> None:
         raise FileNotFoundError(2, "No such file or directory", "data-bin/dict.de.txt")
