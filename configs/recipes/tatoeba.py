@@ -44,7 +44,8 @@ AS_PUBLISHED = {
 """By depth, the methods that are trained with the warm-up of their papers."""
 PUBLISHED_WITHOUT_WARM_UP = {"rezero": DEPTHS, "t_fixup": tuple(AS_PUBLISHED)}
 """With the depths at which they are trained with the warm-up of the others, too."""
-WIDE, WIDE_METHODS = size(104, 208, 4), ("pre_ln", "admin")
+WIDE = size(104, 208, 4)
+WIDE_METHODS = ("pre_ln", "admin", "denseformer", "hyper_connections", "rezero", "t_fixup")
 
 
 def configs() -> Iterator[tuple[str, Config]]:
@@ -62,7 +63,8 @@ def configs() -> Iterator[tuple[str, Config]]:
         yield _config("pre_ln", f"pre_ln_muon_{encoder}e{decoder}d", encoder, decoder, MUON, remarks=remarks)
     for name in WIDE_METHODS:
         remarks = ("As many parameters as width 64 has at 18-18.",)
-        yield _config(name, f"{name}_wide_6e6d", 6, 6, model=WIDE, remarks=remarks)
+        own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
+        yield _config(name, f"{name}_wide_6e6d", 6, 6, own, model=WIDE, remarks=remarks)
 
 
 def _config(
