@@ -184,7 +184,8 @@ def test_the_last_are_by_number_not_by_name_and_no_input_is_overwritten(tmp_path
     assert "checkpoint_1_900.pt, checkpoint_2_1000.pt" in capsys.readouterr().out
     by_epoch = checkpoints_of("last-epochs=2", tmp_path)
     assert [path.name for path in by_epoch] == ["checkpoint9.pt", "checkpoint10.pt"]
-    with pytest.raises(UserError, match="only 3 checkpoints saved by update, not the 4 requested; 2 are saved by epoc"):
+    too_few = "only 3 checkpoints saved by update, not the 4 requested; 2 are saved by epoch$"
+    with pytest.raises(UserError, match=too_few):
         checkpoints_of("last-updates=4", tmp_path)
     with pytest.raises(UserError, match="misspelt: no such directory"):
         checkpoints_of("last-updates=4", tmp_path / "misspelt")
