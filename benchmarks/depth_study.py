@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ class Settings:
         results: the file with a line for each training.
         rates: those of a sweep.
         highest: see ``HIGHEST``.
+        rate: of the trainings to the end, without a sweep; None for the best of the sweep.
         precision: of every training, as ``fairseq-deep run --precision`` names it.
         changes: to every configuration, as ``KEY=VALUE``.
         gpu: name of the GPU that trains; empty for a CPU.
@@ -53,6 +55,7 @@ class Settings:
     results: Path = RESULTS
     rates: Sequence[float] = RATES
     highest: float = HIGHEST
+    rate: float | None = None
     precision: str = "fp32"
     changes: Sequence[str] = ()
     gpu: str = ""
@@ -100,6 +103,11 @@ def lines() -> list[dict[str, str]]:
         return list(csv.DictReader(stream, delimiter="\t"))
 
 
+def machine() -> str:
+    """The name of the processor that trains."""
+    return settings.gpu or this_machine(cpu_wanted=True).processor
+
+
 def best_rate(config: str) -> float | None:
     """The rate with the lowest validation loss of the sweep; None before the sweep is complete."""
     swept = [line for line in lines() if line["config"] == config and line["stage"] == SWEEP]
@@ -127,14 +135,15 @@ def hopeless(config: str) -> bool:
 
 def stages(configs: Sequence[str], seeds: Sequence[int], last: str = FULL) -> Iterator[list[Training]]:
     """The trainings in their order; those of a list do not depend on each other. ``last`` comes after the sweep."""
-    for config in configs:
+    for config in configs if settings.rate is None else ():
         yield [Training(config, SWEEP, 1, rate) for rate in settings.rates]
         while (higher := higher_rate(config)) is not None:
             yield [Training(config, SWEEP, 1, higher)]
     if last == SWEEP:
         return
     for seed in seeds:
-        full = [Training(config, last, seed, rate) for config in configs if (rate := best_rate(config)) is not None]
+        rates = {config: settings.rate or best_rate(config) for config in configs}
+        full = [Training(config, last, seed, rate) for config, rate in rates.items() if rate is not None]
         full = [training for training in full if not hopeless(training.config)]
         # The baseline comes first: the others are tested against its translations.
         yield sorted(full, key=lambda training: training.config != baseline(training.config))
@@ -159,7 +168,7 @@ def train(training: Training, data: Path, out: Path, updates: int, theirs: Futur
     line = dict.fromkeys(COLUMNS, "")
     line |= dict(zip(("config", "stage", "seed", "rate"), training.key, strict=True))
     line |= {"updates": str(run.updates), "outcome": outcome, "revision": (commit() or "")[:12]}
-    line["machine"] = settings.gpu or this_machine(cpu_wanted=True).processor
+    line["machine"] = machine()
     line["parameters"] = str(run.settings["parameters"])
     # A resumed training does not know what it took before, and one on a GPU uses little of the processor.
     if not resumed:
@@ -188,8 +197,11 @@ def scores(run: Run, data: Path, out: Path, training: Training) -> dict[str, str
                 found[f"{metric}_{name}{kind}"] = f"{value:.2f}"
     ours = run.directory / "evaluation" / TEST_SETS[0]
     theirs_at = baseline(training.config)
-    for theirs in out.glob(f"{theirs_at}/{training.stage}-{training.seed}-*/evaluation/{TEST_SETS[0]}"):
-        if (theirs / HYPOTHESES).exists() and theirs_at != training.config:
+    # Some baselines are trained at several rates: the rate with the most seeds is the baseline.
+    rates = Counter(line["rate"] for line in lines() if (line["config"], line["stage"]) == (theirs_at, training.stage))
+    for rate, _ in rates.most_common(1) if theirs_at != training.config else ():
+        theirs = out / theirs_at / f"{training.stage}-{training.seed}-{rate}" / "evaluation" / TEST_SETS[0]
+        if (theirs / HYPOTHESES).exists():
             systems = {place.parents[2].name: _lines(place / HYPOTHESES) for place in (theirs, ours)}
             [tested] = compare(systems, [_lines(ours / REFERENCES)], tests=["bootstrap"])
             found["p_test"] = f"{tested.p:.3f}"
@@ -244,19 +256,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--gpu", action="store_true", help="all of them on one GPU")
     parser.add_argument("--results", type=Path, default=RESULTS, help="default: %(default)s")
     parser.add_argument("--rates", nargs="+", type=float, help="of the sweep, and none above; default: the protocol's")
+    rate_help = "of the trainings to the end, without a sweep; default: the best of the sweep"
+    parser.add_argument("--rate", type=float, help=rate_help)
+    parser.add_argument("--again", action="store_true", help="also what only another machine has trained")
     parser.add_argument("--precision", default=settings.precision, help="default: %(default)s")
     parser.add_argument("--changes", nargs="+", default=(), metavar="KEY=VALUE", help="to every configuration")
     args = parser.parse_args(argv)
     lock = Lock()
     settings.results, settings.precision, settings.changes = args.results, args.precision, args.changes
+    settings.rate = args.rate
     settings.gpu = torch.cuda.get_device_name() if args.gpu else ""
     if args.rates:
         settings.rates, settings.highest = args.rates, max(args.rates)
 
     def one(training: Training, theirs: Future[None] | None) -> None:
         # Another call may have trained it meanwhile.
-        if training.key in {tuple(line[name] for name in COLUMNS[:4]) for line in lines()}:
-            return
+        for line in lines():
+            if training.key == tuple(line[name] for name in COLUMNS[:4]):
+                if not args.again or line["machine"] == machine():
+                    return
         line = train(training, args.data, args.out, args.updates, theirs)
         with lock:
             new = not settings.results.exists()

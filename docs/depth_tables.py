@@ -28,12 +28,12 @@ CERTAIN = 0.05
 SCORED = {"bits": "valid", "bleu": "bleu_test"}
 TIMED_ON = "Intel(R) Xeon(R) Processor"
 """The machine whose processor seconds are compared: machines differ in speed."""
-CONTROLS = ("_warm_up", "_wide", "_muon")
+CONTROLS = ("_warm_up", "_warm_up_1000", "_wide", "_muon", "_base_init", "_separate_tables")
 """Endings of the names of cells that are no method of their own: they belong to no family of tests."""
 
 Line = Mapping[str, str]
 Key = tuple[str, str, str]
-"""A cell's configuration, rate and machine."""
+"""A cell's configuration, rate and GPU; the last is empty for CPUs."""
 
 
 def read(results: Path = RESULTS) -> list[Line]:
@@ -46,22 +46,32 @@ def read(results: Path = RESULTS) -> list[Line]:
 
 
 def cells(lines: Sequence[Line], depth: str = "", stage: str = FULL) -> dict[Key, list[Line]]:
-    """The trainings of a stage by configuration, rate and machine: the shallow first, in alphabetical order."""
+    """The trainings of a stage by cell, the shallow first, in alphabetical order.
+
+    CPUs count as one machine: the two of the study agree to the third digit of the bits.
+    """
     chosen = [line for line in lines if line["stage"] == stage and line["config"].endswith(depth)]
     found: dict[Key, list[Line]] = {}
     for line in sorted(chosen, key=lambda line: (_layers(line["config"]), line["config"], float(line["rate"]))):
-        found.setdefault((line["config"], line["rate"], line["machine"]), []).append(line)
+        found.setdefault((line["config"], line["rate"], line["machine"] if _on_gpu(line) else ""), []).append(line)
     return found
 
 
 def seeds_of(lines: Sequence[Line], name: str) -> list[Line]:
-    """The full trainings of ``CONFIG`` or ``CONFIG@RATE`` that learnt; without a rate, at that with the most seeds."""
+    """The full trainings of ``CONFIG`` or ``CONFIG@RATE`` that learnt, of one rate and all on CPUs or all on a GPU.
+
+    These are the rate and the machines with the most seeds; CPUs come before a GPU with as many.
+    """
     config, _, rate = name.partition("@")
-    by_rate: dict[str, list[Line]] = {}
+    alike: dict[tuple[str, bool], list[Line]] = {}
     for line in lines:
         if (line["stage"], line["outcome"], line["config"]) == (FULL, OK, config) and rate in ("", line["rate"]):
-            by_rate.setdefault(line["rate"], []).append(line)
-    return max(by_rate.values(), key=len, default=[])
+            alike.setdefault((line["rate"], _on_gpu(line)), []).append(line)
+    return max(alike.values(), key=lambda each: (len(each), not _on_gpu(each[0])), default=[])
+
+
+def _on_gpu(line: Line) -> bool:
+    return line["machine"].startswith("NVIDIA")
 
 
 def mean_scores(lines: Sequence[Line], depth: str) -> dict[str, str]:
@@ -209,7 +219,7 @@ def results_rows(lines: Sequence[Line], depth: str, least_seeds: int = 1) -> lis
     losses, scores = (against_baseline(lines, depth, column) for column in ("valid", "bleu_test"))
     rows = []
     trained = cells(lines, f"_{depth}")
-    for (config, rate, machine), found in trained.items():
+    for (config, rate, _), found in trained.items():
         done = [line for line in found if line["outcome"] == OK]
         if sum(len(each) for key, each in trained.items() if key[0] == config) < least_seeds:
             continue
@@ -222,7 +232,7 @@ def results_rows(lines: Sequence[Line], depth: str, least_seeds: int = 1) -> lis
                 found[0]["updates"],
                 rate,
                 f"{len(done)} of {len(found)}",
-                short(machine),
+                short(_machines(found)),
                 spread(done, "valid", ".3f"),
                 spread(done, "bleu_test", ".1f"),
                 *(_p(p.get(config) if tested else None) for p in (losses, scores)),
@@ -298,13 +308,14 @@ def cells_tsv(lines: Sequence[Line]) -> str:
     head += [name for number in numbers for name in (number, f"{number}_sd")]
     rows = [(*head, "bits_at_half", "last_tenth_percent")]
     for stage in (FULL, LONG):
-        for (config, rate, machine), found in cells(lines, stage=stage).items():
+        for (config, rate, _), found in cells(lines, stage=stage).items():
             done = [line for line in found if line["outcome"] == OK]
             figures = [part for name in numbers for part in (*spread(done, name, ".3f").split(" ± "), "")[:2]]
             figures += [f"{statistics.fmean(at(line, 0.5) for line in done):.3f}"] if done else [""]
             figures += [f"{statistics.fmean(map(last_tenth, done)):.2f}"] if done else [""]
             seeds = str(len(found)), str(len(done))
-            rows.append((config, found[0]["parameters"], stage, found[0]["updates"], rate, machine, *seeds, *figures))
+            size, updates = (found[0][name] for name in ("parameters", "updates"))
+            rows.append((config, size, stage, updates, rate, _machines(found), *seeds, *figures))
     return _tsv(rows)
 
 
@@ -424,6 +435,10 @@ def _ends(lines: Sequence[Line], depth: str) -> dict[str, bool]:
 def short(machine: str) -> str:
     """A machine's name without its marks: ``Intel Xeon`` for ``Intel(R) Xeon(R) Processor``."""
     return re.sub(r"\(R\)| Processor", "", machine)
+
+
+def _machines(lines: Sequence[Line]) -> str:
+    return ", ".join(dict.fromkeys(line["machine"] for line in lines))
 
 
 def _named(config: str) -> str:

@@ -44,6 +44,10 @@ AS_PUBLISHED = {
 """By depth, the methods that are trained with the warm-up of their papers."""
 PUBLISHED_WITHOUT_WARM_UP = {"rezero": DEPTHS, "t_fixup": tuple(AS_PUBLISHED)}
 """With the depths at which they are trained with the warm-up of the others, too."""
+LONG_WARM_UP: Settings = {"lr_scheduler": {"warmup_updates": 1000}}
+WITH_LONG_WARM_UP = ("admin", "b2t", "ds_init", "post_ln")
+OTHER_BASE_INIT = {"pre_ln": "xavier", "rezero": "xavier", "admin": "fairseq", "ds_init": "fairseq"}
+SEPARATE_TABLES = {"share_all_embeddings": False, "share_decoder_input_output_embed": True}
 WIDE = size(104, 208, 4)
 WIDE_METHODS = ("pre_ln", "admin", "denseformer", "hyper_connections", "rezero", "t_fixup")
 
@@ -65,12 +69,31 @@ def configs() -> Iterator[tuple[str, Config]]:
         remarks = ("As many parameters as width 64 has at 18-18.",)
         own = NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}
         yield _config(name, f"{name}_wide_6e6d", 6, 6, own, model=WIDE, remarks=remarks)
+    yield from _changed()
+
+
+def _changed() -> Iterator[tuple[str, Config]]:
+    """Models at 18-18 that differ from a method's by one setting, at the rate of that method."""
+    for name in WITH_LONG_WARM_UP:
+        yield _variant(name, "warm_up_1000", "Warm-up of 1,000 updates.", own=LONG_WARM_UP)
+    for name, base_init in OTHER_BASE_INIT.items():
+        remark = f"Starts from base_init {base_init} instead of its own."
+        yield _variant(name, "base_init", remark, model={"base_init": base_init})
+    yield _variant("rezero", "separate_tables", "The encoder has an embedding of its own.", model=SEPARATE_TABLES)
+
+
+def _variant(name: str, change: str, remark: str, own: Settings | None = None, **more: Any) -> tuple[str, Config]:
+    """A method at 18-18 with one change, at the rate of the method."""
+    without = f"{name}_18e18d"
+    remarks = (remark, f"The rate is that of {without}.")
+    own = merged(NO_WARM_UP if name in PUBLISHED_WITHOUT_WARM_UP else {}, own or {})
+    return _config(name, f"{name}_{change}_18e18d", 18, 18, own, rated=without, remarks=remarks, **more)
 
 
 def _config(
-    name: str, file: str, encoder: int, decoder: int, own: Settings | None = None, **more: Any
+    name: str, file: str, encoder: int, decoder: int, own: Settings | None = None, rated: str = "", **more: Any
 ) -> tuple[str, Config]:
-    own = merged(own or {}, {"optimization": {"lr": rate_of(file)}})
+    own = merged(own or {}, {"optimization": {"lr": rate_of(rated or file)}})
     return f"tatoeba_de_en/{file}", Config(DEPTH, name, encoder, decoder, settings=own, **more)
 
 

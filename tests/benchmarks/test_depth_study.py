@@ -22,6 +22,14 @@ def test_scores_and_the_test_against_the_baseline(study: Any, tmp_path: Path, mo
     found = {}
     monkeypatch.setattr(study, "TEST_SETS", ("test",))
     monkeypatch.setattr(study, "best_rate", lambda config: 1e-3)
+    monkeypatch.setattr(study, "higher_rate", lambda config: None)
+    ended = [
+        {"config": "pre_ln_6e6d", "stage": "long", "rate": rate, "outcome": "ok"}
+        for rate in ("0.002", "0.001", "0.001")
+    ]
+    monkeypatch.setattr(study, "lines", lambda: ended)
+    other = study.Training("pre_ln_6e6d", "long", 1, 2e-3).directory(tmp_path)
+    write_run(other, texts=(texts, texts), finished={})  # as good as the method
     *_, [first, second] = study.stages(["admin_6e6d", "pre_ln_6e6d"], [1], "long")
     for training in (first, second):
         directory = training.directory(tmp_path)

@@ -66,7 +66,7 @@ def test_controls_and_cells_of_fewer_seeds_are_in_no_family() -> None:
     assert tables.against_baseline([*THREE, *more], "6e6d", "valid") == expected != {}
 
 
-def test_another_rate_or_machine_is_a_cell_of_its_own_and_a_test_takes_the_rate_with_most_seeds() -> None:
+def test_another_rate_or_a_gpu_is_a_cell_of_its_own_and_a_test_takes_the_rate_with_most_seeds() -> None:
     higher = {**full("admin_6e6d", 1, 2.0, 40.0, rate="0.008"), "machine": "Intel(R) Xeon(R) Processor"}
     rows = tables.results_rows([higher, *THREE], "6e6d")
     assert [row[3:7] for row in rows[:2]] == [
@@ -75,6 +75,12 @@ def test_another_rate_or_machine_is_a_cell_of_its_own_and_a_test_takes_the_rate_
     ]
     assert rows[1][-3:] == ["", "", "0.010 (1 of 1)"]
     assert tables.mean_scores([higher, *THREE], "6e6d") == {"pre_ln": "6-6 22.0 BLEU", "admin": "6-6 32.0 BLEU"}
+    gpu = [{**each, "machine": "NVIDIA H200", "bleu_test": "50"} for each in THREE]
+    assert tables.mean_scores([*gpu, *THREE], "6e6d") == tables.mean_scores(THREE, "6e6d")
+    assert [row[5] for row in tables.results_rows([*gpu, *THREE], "6e6d")] == ["NVIDIA H200", "AMD EPYC"] * 2
+    mixed = [{**each, "machine": "Intel(R) Xeon(R) Processor"} if each["seed"] == "3" else each for each in THREE]
+    assert tables.mean_scores(mixed, "6e6d") == tables.mean_scores(THREE, "6e6d")
+    assert {row[5] for row in tables.results_rows(mixed, "6e6d")} == {"AMD EPYC, Intel Xeon"}
 
 
 def test_a_verdict_follows_the_mean_and_the_test() -> None:
