@@ -226,7 +226,7 @@ def assert_eager(data: Path, directory: Path, why: str, *flags: str, **settings:
 
 
 @on_pretended
-@pytest.mark.parametrize("fault", [reads, sends])
+@pytest.mark.parametrize("fault", slow_but((reads,), (reads, sends)))
 def test_a_layer_that_asks_or_sends_stays_eager(fault: Fault, toy_data: Path, tmp_path: Path) -> None:
     with planted(EncoderLayer, fault):
         assert_eager(toy_data, tmp_path, "the host waits for the GPU at ", "--bf16")

@@ -290,7 +290,7 @@ def test_a_module_that_is_watched_or_replaced_runs() -> None:
     assert (seen.replays, count) == (0, seen.steps)
 
 
-@pytest.mark.parametrize("fault", [reads, sends])
+@pytest.mark.parametrize("fault", slow_but((sends,), (reads, sends)))
 def test_a_layer_that_asks_or_sends_stays_eager(fault: Fault) -> None:
     with planted(DecoderLayer, fault):
         graphs, exact = (on_gpu(searched, "admin", how) for how in ("graphs", "exact"))

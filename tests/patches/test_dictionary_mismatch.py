@@ -133,12 +133,16 @@ def rows_by_word(checkpoint: Path, entry: str, table: str, data: Path, name: str
 @pytest.mark.parametrize(
     ("flags", "start"),
     [
-        ((), "--finetune-from-model {}"),
-        (("--share-all-embeddings",), "--finetune-from-model {}"),
-        (AVERAGED, "--restore-file {} --reset-optimizer --reset-lr-scheduler --reset-meters --reset-dataloader"),
-        (("--bf16", *AVERAGED), "--finetune-from-model {}"),
+        pytest.param((), "--finetune-from-model {}", id="three tables", marks=pytest.mark.slow),
+        pytest.param(("--share-all-embeddings",), "--finetune-from-model {}", id="one table", marks=pytest.mark.slow),
+        pytest.param(
+            AVERAGED,
+            "--restore-file {} --reset-optimizer --reset-lr-scheduler --reset-meters --reset-dataloader",
+            id="average",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(("--bf16", *AVERAGED), "--finetune-from-model {}", id="bf16"),
     ],
-    ids=["three tables", "one table", "average", "bf16"],
 )
 def test_rows_follow_their_words(flags, start, toy_data, tmp_path, caplog):
     """A new word has the row that a new model draws for it."""
