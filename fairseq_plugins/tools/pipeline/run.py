@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, report, visible
-from fairseq_plugins.files import checksum, no_link, write_whole
+from fairseq_plugins.files import no_link, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import end_with, users_mistake
+from fairseq_plugins.sums import checksum
 from fairseq_plugins.tools.pipeline.batch_split import Batches, BatchSplit, share
 from fairseq_plugins.tools.pipeline.checkout import commit, configuration_file, name_of, refuse_other_user_dir
 from fairseq_plugins.tools.pipeline.commands import COMMAND, interruptible

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-from fairseq_plugins.errors import UserError, visible
-from fairseq_plugins.files import locked, to_disk, write_whole
+from fairseq_plugins.errors import UserError, cause_of, visible
+from fairseq_plugins.files import locked, to_disk
 from fairseq_plugins.lines import read_lines
 
 SETTINGS = "settings"
@@ -58,7 +58,11 @@ class Workspace:
             remove(result)
         self.require(settings)
         if not path.is_file():
-            write_whole(path, "".join(f"{name}={value}\n" for name, value in settings))
+            text = "".join(f"{name}={value}\n" for name, value in settings)
+            try:
+                create(path, lambda partial: partial.write_text(text, encoding="utf-8", newline="\n"))
+            except OSError as error:
+                raise UserError(f"{path}: cannot be written: {cause_of(error)}") from error
 
     def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
         """Raise a UserError for a directory with other settings; accept one without recorded settings.
@@ -79,17 +83,22 @@ class Workspace:
             )
 
     def make(self, target: Path, make: Callable[[Path], None]) -> None:
-        """Create a file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``."""
+        """Create a file or directory as :func:`create` does, unless it exists."""
         if target.exists():
             say(f"{target}: exists already, kept")
             return
         say(f"{target}: creating")
-        partial = target.with_name(target.name + ".partial")
         make_directory(target.parent)
-        remove(partial)
-        make(partial)
-        to_disk(partial)
-        os.replace(partial, target)
+        create(target, make)
+
+
+def create(target: Path, make: Callable[[Path], object]) -> None:
+    """Create a file or directory that is never seen half made: ``make`` writes ``TARGET.partial``."""
+    partial = target.with_name(target.name + ".partial")
+    remove(partial)
+    make(partial)
+    to_disk(partial)
+    os.replace(partial, target)
 
 
 def settings_in(directory: Path) -> dict[str, str]:
