@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from fairseq_plugins import integrity
-from fairseq_plugins.checkpoints import average, names
+from fairseq_plugins.checkpoints import average as averaging
+from fairseq_plugins.checkpoints import names
 from fairseq_plugins.tools.cli.main import main
 from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.pipeline import corpus, evaluate, inference
@@ -288,7 +289,7 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
 
     monkeypatch.setattr(evaluate, "make_plan", made_plan)
     monkeypatch.setattr(inference, "translate", as_published)
-    monkeypatch.setattr(average, "average_checkpoints", lambda inputs, target: [target.write_text("weights")])
+    monkeypatch.setattr(averaging, "average_checkpoints", lambda inputs, target: [target.write_text("weights")])
     monkeypatch.setattr(evaluate, "write_check", lambda _, __, target, accepted: target.write_text('{"accepted": ""}'))
     out = ["--output", str(tmp_path / "out")]
 

@@ -60,7 +60,7 @@ class Workspace:
         if not path.is_file():
             text = "".join(f"{name}={value}\n" for name, value in settings)
             try:
-                create(path, lambda partial: partial.write_text(text, encoding="utf-8", newline="\n"))
+                self.make(path, lambda partial: partial.write_text(text, encoding="utf-8", newline="\n"), quiet=True)
             except OSError as error:
                 raise UserError(f"{path}: cannot be written: {cause_of(error)}") from error
 
@@ -82,23 +82,18 @@ class Workspace:
                 "or delete it"
             )
 
-    def make(self, target: Path, make: Callable[[Path], None]) -> None:
-        """Create a file or directory as :func:`create` does, unless it exists."""
-        if target.exists():
-            say(f"{target}: exists already, kept")
-            return
-        say(f"{target}: creating")
-        make_directory(target.parent)
-        create(target, make)
-
-
-def create(target: Path, make: Callable[[Path], object]) -> None:
-    """Create a file or directory that is never seen half made: ``make`` writes ``TARGET.partial``."""
-    partial = target.with_name(target.name + ".partial")
-    remove(partial)
-    make(partial)
-    to_disk(partial)
-    os.replace(partial, target)
+    def make(self, target: Path, make: Callable[[Path], object], quiet: bool = False) -> None:
+        """Create a file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``."""
+        exists = target.exists()
+        if not quiet:
+            say(f"{target}: exists already, kept" if exists else f"{target}: creating")
+        if not exists:
+            partial = target.with_name(target.name + ".partial")
+            make_directory(target.parent)
+            remove(partial)
+            make(partial)
+            to_disk(partial)
+            os.replace(partial, target)
 
 
 def settings_in(directory: Path) -> dict[str, str]:

@@ -60,20 +60,18 @@ def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
     """Unpack the members that match a pattern, and return the names of all."""
     wanted = re.compile("|".join(map(translate, only)))
     try:
-        return (_from_zip if path.suffix == ".zip" else _from_tar)(path, directory, wanted)
+        if path.suffix != ".zip":
+            return _from_tar(path, directory, wanted)
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if wanted.match(member.filename):
+                    _write(directory, member.filename, None if member.is_dir() else archive.open(member))
+            return archive.namelist()
     except DAMAGE as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             raise
         cause = (str(error) or type(error).__name__).splitlines()[0].partition(": ")[0].rstrip(":")
         raise UserError(f"{path}: not unpacked: {cause}") from None
-
-
-def _from_zip(path: Path, directory: Path, wanted: re.Pattern[str]) -> list[str]:
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if wanted.match(member.filename):
-                _write(directory, member.filename, None if member.is_dir() else archive.open(member))
-        return archive.namelist()
 
 
 def _from_tar(path: Path, directory: Path, wanted: re.Pattern[str]) -> list[str]:
