@@ -18,7 +18,12 @@ BINARISED = "data-bin"
 
 
 def checksum(*paths: Path, digits: int = 64) -> str:
-    """Return the checksum of the content of files, one after the other, in hexadecimal digits: one of :data:`KINDS`."""
+    """Return the checksum of the content of files, one after the other.
+
+    Args:
+        paths: files.
+        digits: hexadecimal digits of the checksum, which say its kind in :data:`KINDS`.
+    """
     digest = hashlib.new(KINDS[digits], usedforsecurity=False)
     for path in paths:
         with open(path, "rb") as stream:

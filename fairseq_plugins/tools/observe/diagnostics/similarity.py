@@ -20,16 +20,21 @@ from fairseq_plugins.tools.plots import Figure, HeatMap, Panel
 
 
 def similarity(model: Any, batch: Batch) -> dict[str, Tensor]:
-    """Return the mean cosines of the layers of each stack, ``(L, L)``: row and column 0 are the lowest layer."""
+    """Return the similarity of each stack, ``(L, L)``: row and column 0 are the lowest layer."""
     with torch.no_grad(), recording(model) as record:
         model.run_stacks(*batch.inputs)
     result = {}
     for name, stack in model.stacks():
         words = batch.words(name, stack.padding_idx, record.bottoms[name])
         outputs = [finished(stack, *record.layer_outputs[name, layer])[words] for layer in range(len(stack.layers))]
-        directions = normalize(torch.stack(outputs).double(), dim=-1)
-        result[name] = torch.einsum("iwc,jwc->ij", directions, directions) / directions.size(1)
+        result[name] = cosines(torch.stack(outputs))
     return result
+
+
+def cosines(outputs: Tensor) -> Tensor:
+    """Return the mean cosines of the layers' outputs, ``(L, words, C)`` to ``(L, L)``."""
+    directions = normalize(outputs.double(), dim=-1)
+    return torch.einsum("iwc,jwc->ij", directions, directions) / outputs.size(1)
 
 
 def run_similarity(subjects: Sequence[Subject], settings: AnalysisSettings) -> AnalysisResult:
