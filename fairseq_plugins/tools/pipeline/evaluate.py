@@ -160,10 +160,9 @@ def evaluate(args: argparse.Namespace) -> None:
         remove(warned)
         # Updates 100 to 400 of 400 cost 7 to 9 BLEU on Multi30k, and reversed the order of two methods.
         if updates[-1] - updates[0] > plan.updates * WIDE:
-            span = f"updates {updates[0]:,} to {updates[-1]:,} of {plan.updates:,}"
-            line = f"the average spans {span}, which may cost BLEU"
-            print(f"warning: {line}; average fewer checkpoints, or none", file=sys.stderr)
-            write_whole(warned, f"{line}\n")
+            span = f"the average spans updates {updates[0]:,} to {updates[-1]:,} of {plan.updates:,}"
+            print(f"warning: {span}, which may cost BLEU; average fewer checkpoints, or none", file=sys.stderr)
+            write_whole(warned, f"{span}, which may cost BLEU\n")
         say(f"mean of {len(updates)}: {', '.join(path.name for path in plan.checkpoints)}")
 
     # Another directory than the run's own may be given for another run, too.
