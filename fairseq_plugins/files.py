@@ -1,9 +1,8 @@
-"""Files that are never seen half-written nor written over what they are made of, and checksums of files."""
+"""Files that are never seen half-written nor written over what they are made of."""
 
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import shutil
 import tempfile
@@ -129,18 +128,3 @@ def write_whole(path: Path, text: str, follow: bool = False) -> None:
             partial.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {cause_of(error)}") from error
-
-
-def checksum(*paths: Path, kind: str = "sha256") -> str:
-    """Return the checksum of the content of ``paths``, one after the other, in hexadecimal digits.
-
-    Args:
-        paths: files.
-        kind: hashlib's name of the checksum.
-    """
-    digest = hashlib.new(kind, usedforsecurity=False)
-    for path in paths:
-        with open(path, "rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()

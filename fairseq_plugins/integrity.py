@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_plugins.checkpoints.provenance import LANGUAGES, TRAINED_ON
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
 from fairseq_plugins.process import importing
@@ -40,7 +41,7 @@ FORMAT = {
     "extra_state": (
         {
             "train_iterator": ({"epoch": (int, None)}, None),
-            "trained_on": ({str: str}, None),
+            TRAINED_ON: ({str: str}, None),
             SHA256: (str, None),
             **dict.fromkeys(("ema", "ema_fp32_params"), TENSORS),
         },
@@ -57,7 +58,7 @@ FORMAT = {
 # These belong to a training, not to weights: the optimiser's moments are of other weights, and the meters would make
 # two results from the same files differ by their timestamps.
 _OF_TRAINING = ("last_optimizer_state", "fsdp_metadata")
-_EXTRA_STATE_KEPT = ("train_iterator", "trained_on")
+_EXTRA_STATE_KEPT = ("train_iterator", TRAINED_ON)
 
 
 def import_fairseq() -> None:
@@ -239,6 +240,17 @@ def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         return {name: dict(group) for name, group in groups.items() if isinstance(group, Mapping)}
     flat = vars(state["args"]) if state.get("args") is not None else {}
     return {"task": {**flat, "_name": flat.get("task")}} if flat else {}
+
+
+def recorded(state: Any) -> dict[str, str]:
+    """Return what a checkpoint says of its training's languages and dictionaries; a stock one has no dictionaries."""
+    if not isinstance(state, Mapping):
+        return {}
+    if stored := (state.get("extra_state") or {}).get(TRAINED_ON):
+        return dict(stored)
+    settings = (state.get("cfg") or {}).get("task") or state.get("args") or {}
+    values = vars(settings) if isinstance(settings, Namespace) else settings
+    return {name: str(values[name]) for name in LANGUAGES if values.get(name)}
 
 
 def num_updates(state: dict[str, Any]) -> int | None:

@@ -83,14 +83,9 @@ def in_step(paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
                 number + (line is not None) + sum(1 for _ in reader)
                 for line, reader in zip(lines, readers, strict=True)
             ]
-            raise UserError(unequal(paths, counts))
+            counted = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
+            raise UserError(f"{paths[0]}: not parallel: {counted}; line k must translate line k")
         yield lines
-
-
-def unequal(paths: Sequence[Path], counts: Sequence[int]) -> str:
-    """Message for parallel files of unequal length."""
-    counted = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
-    return f"{paths[0]}: not parallel: {counted}; line k must translate line k"
 
 
 def check_files(files: Sequence[Path]) -> str:

@@ -1,18 +1,53 @@
-"""The checksums of binarised text, as ``sha256sum`` writes and checks them: what is used is what was prepared."""
+"""Checksums of files, and lists of them as ``sha256sum`` writes and checks them: what is used is what was prepared."""
 
+import hashlib
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
-from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum, write_whole
-from fairseq_plugins.lines import read_lines
+from fairseq_plugins.errors import UserError, cause_of
+from fairseq_plugins.files import write_whole
 
+KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
+"""Kinds of checksums by the number of their digits."""
 FILE = "sha256sums"
 QUICK = ("dict.*", "*.idx")
 """Files checked at each reading of text: a ``.bin`` file may be large, and its size is compared with its index."""
 BINARISED = "data-bin"
 """Binarised data in a prepared directory."""
+
+
+def checksum(*paths: Path, digits: int = 64) -> str:
+    """Return the checksum of the content of files, one after the other.
+
+    Args:
+        paths: files.
+        digits: hexadecimal digits of the checksum, which say its kind in :data:`KINDS`.
+    """
+    digest = hashlib.new(KINDS[digits], usedforsecurity=False)
+    for path in paths:
+        with open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def listed(path: Path) -> dict[str, str]:
+    """Return the checksums of a list by the names of the files; a line that begins with # is a remark.
+
+    Raises:
+        UserError: the list cannot be read, or is not UTF-8 (with the line number).
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path}: {cause_of(error)}") from None
+    except UnicodeDecodeError as error:
+        number, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+        raise UserError(f"{path}: line {number}: not UTF-8 (byte 0x{byte:02x})") from None
+    lines = (line.rstrip().split(maxsplit=1) for line in text.split("\n") if not line.startswith("#"))
+    pairs = (words for words in lines if len(words) == 2 and len(words[0]) in KINDS)
+    return {name.removeprefix("*"): digest.lower() for digest, name in pairs}
 
 
 def add_sums(directory: Path, files: Mapping[str, Path]) -> None:
@@ -35,7 +70,9 @@ def require_sums(directory: Path, *patterns: str) -> None:
 
 def _sums_in(directory: Path) -> dict[str, str]:
     path = directory / FILE
-    return {line[66:]: line[:64] for line in (read_lines(path) if path.is_file() else ())}
+    if path.is_file() and path.stat().st_size == 0:
+        raise UserError(f"{path}: empty")
+    return listed(path) if path.is_file() else {}
 
 
 def binarised(data: str) -> str:

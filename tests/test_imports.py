@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(("tools.arguments", "tools.unigram_entropy", "tools.plots", "tools.workers"), set()),
     "tools.decoder": {"search"},
     "tools": {"tools.observe.guard", "tools.observe.recorder"},
-    "tools.text": {"tools.workers"},
+    "tools.text": {"sums", "tools.workers"},
     "tools.scoring": {"tools.arguments", "tools.text"},
     "tools.observe.recorder": {"core", "wrapping"},
     "tools.observe.guard": {"core", "tools.observe.recorder", "tools.unigram_entropy", "wrapping"},
@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`; only ``tools`` names ``tools``."""
 BASE = {"errors", "files", "integrity", "lines", "options", "process", "processor", "records", "tables"}
-MAY_IMPORT |= dict.fromkeys(BASE, set())
+MAY_IMPORT |= {**dict.fromkeys(BASE, set()), "integrity": {"checkpoints.provenance"}}
 FIRST = {
     "fairseq.models": "import fairseq.models; fairseq.models.ARCH_MODEL_REGISTRY",
     "a method": "import fairseq_plugins.methods.admin, fairseq_plugins.core.method; fairseq_plugins.methods.admin",

@@ -1,11 +1,10 @@
-"""The record of its training in a checkpoint, and how it differs from the arguments of a command.
+"""Languages and dictionaries of a training: what a checkpoint records, and how they differ from those of a command.
 
 Checkpoints of this package hold the languages and dictionaries of their training; those of stock fairseq have only the
 languages.
 """
 
 import hashlib
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -50,17 +49,6 @@ def trained_on(task: Any) -> dict[str, str]:
     """Return the languages of ``task``, and a fingerprint of each of its dictionaries."""
     facts = {name: str(value) for name in LANGUAGES if (value := getattr(settings_of(task), name, None))}
     return {**facts, **{name: fingerprint(words) for name, words in dictionaries(task).items()}}
-
-
-def recorded(state: Any) -> dict[str, str]:
-    """Return what a checkpoint says of :func:`trained_on`: the languages alone if it is stock fairseq's."""
-    if not isinstance(state, Mapping):
-        return {}
-    if stored := (state.get("extra_state") or {}).get(TRAINED_ON):
-        return dict(stored)
-    settings = (state.get("cfg") or {}).get("task") or state.get("args") or {}
-    values = vars(settings) if isinstance(settings, Namespace) else settings
-    return {name: str(values[name]) for name in LANGUAGES if values.get(name)}
 
 
 def refuse_other_text(

@@ -156,16 +156,6 @@ def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> 
     return problems
 
 
-def _one_stack_problems(config: Namespace, stacks: Sequence[Stack]) -> list[str]:
-    """Two different values for a model with only one stack."""
-    names = [*(axis.value for axis in Axis), *(option.name for option in all_options())]
-    return [
-        f"{flag(name)} takes one value here, not {getattr(config, name)}: the model has only a {stacks[0].value}"
-        for name in names
-        if len(stacks) == 1 and len({value.strip() for value in str(getattr(config, name)).split(",")}) > 1
-    ]
-
-
 def resolve(config: Namespace, family: Family) -> dict[Stack, StackDesign]:
     """Turn a complete configuration into the designs of a family's stacks.
 
@@ -177,7 +167,14 @@ def resolve(config: Namespace, family: Family) -> dict[Stack, StackDesign]:
     for stack in stacks:
         with _noting(problems):
             designs[stack] = design_of(config, stack, designs.get(Stack.ENCODER))
-    problems += _number_problems(config, stacks) + _one_stack_problems(config, stacks)
+    problems += _number_problems(config, stacks)
+    if len(stacks) == 1:
+        values = {name: getattr(config, name) for name in (*Axis, *(option.name for option in all_options()))}
+        problems += [
+            f"{flag(name)} takes one value here, not {value}: the model has only a {stacks[0].value}"
+            for name, value in values.items()
+            if len({one.strip() for one in str(value).split(",")}) > 1
+        ]
     if len(designs) == len(stacks):
         problems += _idle_problems(designs.values())
     problems += _stock_problems(config, designs)

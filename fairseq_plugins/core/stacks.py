@@ -185,20 +185,6 @@ class Decoder(TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x).transpose(0, 1)
 
-    def masks(
-        self,
-        prev_output_tokens: Tensor,
-        x: Tensor,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None,
-        full_context_alignment: bool,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the future mask ``(T, T)``, minus infinity above the diagonal, and pads ``(B, T)``; each if needed."""
-        future: Tensor | None = None
-        if incremental_state is None and not full_context_alignment:
-            future = self.buffered_future_mask(x).contiguous()
-        pads = (prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]).eq(self.padding_idx)
-        return future, pads if has_pads(prev_output_tokens, pads) else None
-
     def extract_features_scriptable(
         self,
         prev_output_tokens: Tensor,
@@ -216,7 +202,13 @@ class Decoder(TransformerDecoderBase):
             for name in ("encoder_out", "encoder_padding_mask")
         )
         x = self.embed(prev_output_tokens, incremental_state)
-        future_mask, pads = self.masks(prev_output_tokens, x, incremental_state, full_context_alignment)
+        # (T, T), minus infinity above the diagonal, and (B, T); each if needed.
+        future_mask: Tensor | None = None
+        if incremental_state is None and not full_context_alignment:
+            future_mask = self.buffered_future_mask(x).contiguous()
+        new = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
+        padded = new.eq(self.padding_idx)
+        pads = padded if has_pads(prev_output_tokens, padded) else None
 
         attn: Tensor | None = None
         carried: Sequence[Tensor | None] = Carried(extra=self.side_stream.start(x) if self.side_stream else None)

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_plugins.checkpoints.average import CHUNK, RunningMean, average_checkpoints, main, measured_names
+from fairseq_plugins.checkpoints.average import average_checkpoints, main, measured_names
+from fairseq_plugins.checkpoints.mean import CHUNK, RunningMean
 from fairseq_plugins.checkpoints.names import checkpoints_of
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.integrity import read_checkpoint, weights_hash

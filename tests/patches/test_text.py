@@ -1,5 +1,6 @@
 """What is read: text ends its lines at line feeds, data are as they were binarised, and each sentence is in a batch."""
 
+import hashlib
 import inspect
 import shutil
 import struct
@@ -93,6 +94,18 @@ def test_a_training_takes_only_what_was_binarised(name: str, data: Path, tmp_pat
     (data / name).write_bytes(lines[:-1] + bytes([lines[-1] ^ 1]))
     line = str(line_of(toy.train_toy, data, tmp_path / "run", "--max-update", "1"))
     assert line.startswith(f"{data / name}: damaged or changed since it was prepared, says {data}/{sums.FILE}, ")
+
+
+def test_a_list_of_checksums_that_cannot_be_read_is_no_list_without_checksums(tmp_path: Path) -> None:
+    (tmp_path / "dict.txt").write_text("one 1\n")
+    for content, problem in ((b"", "empty"), (b"0  x\n1  f\xfcnf\n", "line 2: not UTF-8 (byte 0xfc)")):
+        (tmp_path / sums.FILE).write_bytes(content)
+        line = f"{tmp_path}/{sums.FILE}: {problem}"
+        assert [refused(sums.require_sums, tmp_path, "*"), refused(sums.add_sums, tmp_path, {})] == [line, line]
+    known = {name: hashlib.new(name, b"one 1\n").hexdigest() for name in ("sha256", "md5")}
+    (tmp_path / sums.FILE).write_text(f"# mine\n{known['sha256'].upper()} *dict.txt\n")
+    sums.require_sums(tmp_path, "dict.*")
+    assert [sums.checksum(tmp_path / "dict.txt", digits=digits) for digits in (64, 32)] == list(known.values())
 
 
 def batches(lengths: list[int], multiple: int, *limits: int, stock: bool = False) -> list[list[int]]:

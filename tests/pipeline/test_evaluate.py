@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from fairseq_plugins import integrity
+from fairseq_plugins.checkpoints import average as averaging
 from fairseq_plugins.checkpoints import names
 from fairseq_plugins.tools.cli.main import main
 from fairseq_plugins.tools.decoder import Hypothesis
 from fairseq_plugins.tools.pipeline import corpus, evaluate, inference
 from fairseq_plugins.tools.pipeline.corpus import TestSet
-from fairseq_plugins.tools.pipeline.decoding import DecodePlan, make_plan
-from fairseq_plugins.tools.pipeline.evaluate import parser
+from fairseq_plugins.tools.pipeline.decoding import DecodePlan
+from fairseq_plugins.tools.pipeline.evaluate import make_plan, parser
 from fairseq_plugins.tools.pipeline.inference import Translated
 from fairseq_plugins.tools.pipeline.published import published_average, published_rows
 from fairseq_plugins.tools.pipeline.results import read_run
@@ -288,7 +289,7 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
 
     monkeypatch.setattr(evaluate, "make_plan", made_plan)
     monkeypatch.setattr(inference, "translate", as_published)
-    monkeypatch.setattr(evaluate, "_average", lambda plan, target, warned: target.write_text("weights"))
+    monkeypatch.setattr(averaging, "average_checkpoints", lambda inputs, target: [target.write_text("weights")])
     monkeypatch.setattr(evaluate, "write_check", lambda _, __, target, accepted: target.write_text('{"accepted": ""}'))
     out = ["--output", str(tmp_path / "out")]
 
@@ -329,5 +330,9 @@ def test_an_average_over_much_of_the_training_is_warned_of(tmp_path, monkeypatch
     wide = "warning: the average spans updates 100 to 400 of 400, which may cost BLEU; average fewer checkpoints, or "
     for count, line in ((3, f"{wide}none\n"), (2, ""), (1, "")):
         plan = DecodePlan("translation", tmp_path, tmp_path, (), checkpoints=tuple(paths[-count:]), updates=400)
-        evaluate._average(plan, tmp_path / "averaged.pt", tmp_path / "average.warning")
-        assert (capsys.readouterr().err, (tmp_path / "average.warning").exists()) == (line, bool(line))
+        monkeypatch.setattr(evaluate, "make_plan", lambda args, plan=plan: plan)
+        evaluate.evaluate(parser().read([str(tmp_path), str(tmp_path)]))
+        warning = tmp_path / "evaluation" / "average.warning"
+        assert capsys.readouterr().err == line
+        assert (warning.read_text() if warning.exists() else "") == line[9:].partition(";")[0] + "\n" * bool(line)
+        (tmp_path / "averaged.pt").unlink()

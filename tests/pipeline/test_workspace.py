@@ -1,11 +1,13 @@
 """A directory of results: one job, one set of settings, whole files."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -84,6 +86,14 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
     workspace.remember([("train.de", "a"), ("train.en", "b"), ("train.de", "c")])
     assert (tmp_path / "settings").read_text() == "train.de=a\ntrain.en=b\ntrain.de=c\n"
     assert "(was train.de=c)" in refused(workspace.remember, [("train.de", "a"), ("train.en", "b")])
+
+
+def test_settings_that_cannot_be_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left"))
+    monkeypatch.setattr("fairseq_plugins.tools.pipeline.workspace.to_disk", full)
+    line = f"{tmp_path / 'settings'}: cannot be written: no space left"
+    assert refused(Workspace(tmp_path).remember, [("SIZE", 3)]) == line
+    assert not (tmp_path / "settings").exists()
 
 
 def test_a_stopped_stage_is_made_again_and_a_whole_one_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from fairseq_plugins.checkpoints.fold import build
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum
+from fairseq_plugins.sums import checksum
 from fairseq_plugins.tools.cli import main as cli
 from fairseq_plugins.tools.pipeline import commands
 from fairseq_plugins.tools.pipeline.workspace import settings_in

@@ -15,15 +15,6 @@ from torch import Tensor, nn
 from fairseq_plugins.core.attention import Attended, Given
 
 
-def running_totals(values: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return sums of the values so far, ``(T, B, C)``, and counts, ``(T, B or 1, 1)``, without pads, in float32."""
-    if padding_mask is None:
-        counts = torch.arange(1, values.size(0) + 1, device=values.device, dtype=torch.float32)
-        return values.float().cumsum(dim=0), counts.view(-1, 1, 1).expand(-1, values.size(1), 1)
-    valid = torch.logical_not(padding_mask).transpose(0, 1).unsqueeze(-1).float()
-    return (values.float() * valid).cumsum(dim=0), valid.cumsum(dim=0)
-
-
 def causal_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Return the mean over the valid positions up to each one, ``(T, B, C)``; rows of pads are zero.
 
@@ -71,7 +62,13 @@ class RunningAverage(FairseqIncrementalState, nn.Module):
         """
         if incremental_state is None and causal:
             return causal_average(values, padding_mask)
-        totals, counts = running_totals(values, padding_mask)
+        # Sums of the values so far, (T, B, C), and counts, (T, B, 1), without pads, in float32.
+        if padding_mask is None:
+            steps = torch.arange(1, values.size(0) + 1, device=values.device, dtype=torch.float32)
+            totals, counts = values.float().cumsum(dim=0), steps.view(-1, 1, 1).expand(-1, values.size(1), 1)
+        else:
+            valid = torch.logical_not(padding_mask).transpose(0, 1).unsqueeze(-1).float()
+            totals, counts = (values.float() * valid).cumsum(dim=0), valid.cumsum(dim=0)
         if incremental_state is None:
             totals, counts = totals[-1:], counts[-1:]
         else:

@@ -1,21 +1,15 @@
-"""How a run is averaged and decoded: what its checkpoints, its data and the user's options say."""
+"""How a run is averaged and decoded: the plan, and what the task, the data and the user's options say of its search."""
 
 import argparse
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_plugins.checkpoints.names import checkpoints_of, newest, usual_average
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum
 from fairseq_plugins.search import STOCK
-from fairseq_plugins.sums import require_sums
 from fairseq_plugins.tools.pipeline import corpus
 from fairseq_plugins.tools.pipeline.corpus import TestSet
-from fairseq_plugins.tools.pipeline.published import published_average, published_rows
-from fairseq_plugins.tools.pipeline.results import AVERAGED, read_run
 from fairseq_plugins.tools.scoring.metrics import TASKS
 from fairseq_plugins.tools.text.description import Description, described
 
@@ -80,60 +74,6 @@ class DecodePlan:
         return f"{self.search['lenpen']:g}" + ("" if form == STOCK else f" ({form})") if self.search else ""
 
 
-def make_plan(args: argparse.Namespace) -> DecodePlan:
-    """Decide how to average and decode a run; a UserError, before anything is written, if that is impossible."""
-    # Names are checked before torch and fairseq are imported, which takes seconds.
-    corpus.require_apart(args.run, args.data, "RUN")
-    if args.output is not None:
-        corpus.require_apart(args.output, args.data, "--output")
-    binarised = corpus.binarised(args.data)
-    sets = corpus.sets_to_evaluate(args.data, args.test_sets)
-    require_sums(binarised, *(f"{test_set.subset}.*" for test_set in sets))
-    given = Path(args.average)
-    checkpoint = (("checkpoint", checksum(given)),) if given.is_file() else ()
-    run = read_run(args.run)
-    rows = published_rows(run)
-    average = args.average or published_average(rows) or usual_average(run.checkpoints)
-    last = newest(run.checkpoints)
-    averaged = (args.output or args.run) / AVERAGED
-    checkpoints = [] if averaged.exists() else checkpoints_of(average, run.checkpoints)
-    import torch
-
-    from fairseq_plugins.integrity import configuration_of, num_updates, read_checkpoint
-
-    state = read_checkpoint(last)
-    # fairseq logs everything it loads, on standard output.
-    logging.getLogger().setLevel(logging.WARNING)
-    config = configuration_of(state)
-    updates = num_updates(state) or run.updates
-    task = str(config.get("task", {}).get("_name"))
-    if task not in MAX_TOKENS:
-        raise UserError(f"{args.run}: task '{task}' is not supported; supported tasks: {', '.join(MAX_TOKENS)}")
-    on_gpu = args.device != "cpu" and torch.cuda.is_available()
-    if args.device == "gpu" and not on_gpu:
-        raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
-    metrics = tuple(args.metrics.split(",")) if args.metrics else ()
-    if task == TRANSLATION and not metrics and any(row.metric.startswith("ROUGE") for row in rows):
-        # Summaries are trained as translations.
-        metrics = TASKS["summarisation"]
-    plan = DecodePlan(
-        task=task,
-        data=args.data,
-        binarised=binarised,
-        test_sets=tuple(sets),
-        finished=run.finished is not None,
-        seed=run.seed,
-        average=average,
-        checkpoints=tuple(checkpoints),
-        made_with=(("average", average), ("updates", str(updates)), *checkpoint),
-        updates=updates,
-        metrics=metrics,
-        max_tokens=args.max_tokens or MAX_TOKENS[task],
-        on_gpu=on_gpu,
-    )
-    return _DECODINGS[task](plan, args, config)
-
-
 def _translation(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any]) -> DecodePlan:
     text, (source, target) = corpus.text_of(args.data), corpus.languages_of(plan.binarised, config["task"])
     # Undone before scoring.
@@ -195,7 +135,7 @@ def _speech(plan: DecodePlan, args: argparse.Namespace, config: Mapping[str, Any
     )
 
 
-_DECODINGS = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
+DECODINGS = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
 
 
 def _with_references(test_set: TestSet, args: argparse.Namespace, language: str) -> TestSet:

@@ -9,12 +9,13 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum, locked, no_link
+from fairseq_plugins.files import locked, no_link
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import NO_ROOM
+from fairseq_plugins.sums import checksum
 from fairseq_plugins.tools.pipeline.commands import interruptible
 from fairseq_plugins.tools.pipeline.workspace import make_directory, say
-from fairseq_plugins.tools.text.archives import checksum_like, known_checksums
+from fairseq_plugins.tools.text.archives import known_checksums
 
 TIMEOUT_SECONDS = 60.0
 
@@ -77,7 +78,7 @@ def _what_is_wrong(path: Path, known: str | None) -> str | None:
     """Why ``path`` is not the file with the checksum ``known``; None if it is, or the checksum is unknown."""
     if path.stat().st_size == 0:
         return "an empty file"
-    actual = None if known is None else checksum_like(known, path)
+    actual = None if known is None else checksum(path, digits=len(known))
     return None if actual == known else f"wrong checksum: {known} expected, {actual} found"
 
 

@@ -5,22 +5,34 @@ absent, and the next call keeps it.
 """
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from fairseq_plugins.checkpoints.names import to_average
+from fairseq_plugins.checkpoints.names import checkpoints_of, newest, to_average, usual_average
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.options import OneLineParser, at_least, finite
 from fairseq_plugins.processor import DEVICES, device_name
+from fairseq_plugins.sums import checksum, require_sums
+from fairseq_plugins.tools.pipeline import corpus
 from fairseq_plugins.tools.pipeline.commands import interruptible
-from fairseq_plugins.tools.pipeline.decoding import DecodePlan, make_plan
-from fairseq_plugins.tools.pipeline.results import AVERAGE_WARNING, AVERAGED, EVALUATION, SCORES, SELF_CHECK, TOKENS
+from fairseq_plugins.tools.pipeline.decoding import DECODINGS, MAX_TOKENS, TRANSLATION, DecodePlan
+from fairseq_plugins.tools.pipeline.published import published_average, published_rows
+from fairseq_plugins.tools.pipeline.results import (
+    AVERAGE_WARNING,
+    AVERAGED,
+    EVALUATION,
+    SCORES,
+    SELF_CHECK,
+    TOKENS,
+    read_run,
+)
 from fairseq_plugins.tools.pipeline.self_check import write_check
 from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace, remove, say
-from fairseq_plugins.tools.scoring.metrics import metric_names
+from fairseq_plugins.tools.scoring.metrics import TASKS, metric_names
 
 WIDE = 1 / 5
 """Share of a training's updates from which the span of an average is worth a warning."""
@@ -70,6 +82,63 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+# --- the plan -------------------------------------------------------------------------------------------------------
+
+
+def make_plan(args: argparse.Namespace) -> DecodePlan:
+    """Decide how to average and decode a run; a UserError, before anything is written, if that is impossible."""
+    # Names are checked before torch and fairseq are imported, which takes seconds.
+    corpus.require_apart(args.run, args.data, "RUN")
+    if args.output is not None:
+        corpus.require_apart(args.output, args.data, "--output")
+    binarised = corpus.binarised(args.data)
+    sets = corpus.sets_to_evaluate(args.data, args.test_sets)
+    require_sums(binarised, *(f"{test_set.subset}.*" for test_set in sets))
+    given = Path(args.average)
+    checkpoint = (("checkpoint", checksum(given)),) if given.is_file() else ()
+    run = read_run(args.run)
+    rows = published_rows(run)
+    average = args.average or published_average(rows) or usual_average(run.checkpoints)
+    last = newest(run.checkpoints)
+    averaged = (args.output or args.run) / AVERAGED
+    checkpoints = [] if averaged.exists() else checkpoints_of(average, run.checkpoints)
+    import torch
+
+    from fairseq_plugins.integrity import configuration_of, num_updates, read_checkpoint
+
+    state = read_checkpoint(last)
+    # fairseq logs everything it loads, on standard output.
+    logging.getLogger().setLevel(logging.WARNING)
+    config = configuration_of(state)
+    updates = num_updates(state) or run.updates
+    task = str(config.get("task", {}).get("_name"))
+    if task not in MAX_TOKENS:
+        raise UserError(f"{args.run}: task '{task}' is not supported; supported tasks: {', '.join(MAX_TOKENS)}")
+    on_gpu = args.device != "cpu" and torch.cuda.is_available()
+    if args.device == "gpu" and not on_gpu:
+        raise UserError("--device gpu: there is no GPU that torch can use; legal here: auto, cpu")
+    metrics = tuple(args.metrics.split(",")) if args.metrics else ()
+    if task == TRANSLATION and not metrics and any(row.metric.startswith("ROUGE") for row in rows):
+        # Summaries are trained as translations.
+        metrics = TASKS["summarisation"]
+    plan = DecodePlan(
+        task=task,
+        data=args.data,
+        binarised=binarised,
+        test_sets=tuple(sets),
+        finished=run.finished is not None,
+        seed=run.seed,
+        average=average,
+        checkpoints=tuple(checkpoints),
+        made_with=(("average", average), ("updates", str(updates)), *checkpoint),
+        updates=updates,
+        metrics=metrics,
+        max_tokens=args.max_tokens or MAX_TOKENS[task],
+        on_gpu=on_gpu,
+    )
+    return DECODINGS[task](plan, args, config)
+
+
 # --- the stages -----------------------------------------------------------------------------------------------------
 
 
@@ -77,12 +146,25 @@ def evaluate(args: argparse.Namespace) -> None:
     """Average the checkpoints, then translate and score one test set after the other, all in this process."""
     plan = make_plan(args)
     # Imported late, with torch and fairseq.
+    from fairseq_plugins.checkpoints.average import average_checkpoints
     from fairseq_plugins.tools.pipeline.inference import evaluate_set
 
     model = (args.output or args.run) / AVERAGED
     workspace = Workspace(args.output or args.run / EVALUATION)
     if model.exists() and not (workspace.directory / SETTINGS).exists():
         raise UserError(f"{model}: exists, but not from an evaluation; move or delete it")
+
+    def average(target: Path) -> None:
+        """Write the averaged checkpoint; print and store a warning if the average spans too much of the training."""
+        updates, warned = average_checkpoints(plan.checkpoints, target), workspace.directory / AVERAGE_WARNING
+        remove(warned)
+        # Updates 100 to 400 of 400 cost 7 to 9 BLEU on Multi30k, and reversed the order of two methods.
+        if updates[-1] - updates[0] > plan.updates * WIDE:
+            span = f"the average spans updates {updates[0]:,} to {updates[-1]:,} of {plan.updates:,}"
+            print(f"warning: {span}, which may cost BLEU; average fewer checkpoints, or none", file=sys.stderr)
+            write_whole(warned, f"{span}, which may cost BLEU\n")
+        say(f"mean of {len(updates)}: {', '.join(path.name for path in plan.checkpoints)}")
+
     # Another directory than the run's own may be given for another run, too.
     of_run = (("run", str(args.run.resolve())),) if args.output else ()
     with interruptible(), workspace.claimed((*plan.made_with, *of_run), model):
@@ -99,21 +181,6 @@ def evaluate(args: argparse.Namespace) -> None:
                 remove(place.directory / SELF_CHECK)
             write = partial(write_check, plan, test_set, accepted=args.accept_references)
             place.make(place.directory / SELF_CHECK, write)
-        workspace.make(model, lambda target: _average(plan, target, workspace.directory / AVERAGE_WARNING))
+        workspace.make(model, average)
         for test_set, place in places.items():
             evaluate_set(plan, test_set, model, place)
-
-
-def _average(plan: DecodePlan, target: Path, warned: Path) -> None:
-    """Write the averaged checkpoint; print, and keep in ``warned``, that the average spans too much of the training."""
-    # Imported late, with torch.
-    from fairseq_plugins.checkpoints.average import average_checkpoints
-
-    updates = average_checkpoints(plan.checkpoints, target)
-    remove(warned)
-    # Updates 100 to 400 of 400 cost 7 to 9 BLEU on Multi30k, and reversed the order of two methods.
-    if updates[-1] - updates[0] > plan.updates * WIDE:
-        line = f"the average spans updates {updates[0]:,} to {updates[-1]:,} of {plan.updates:,}, which may cost BLEU"
-        print(f"warning: {line}; average fewer checkpoints, or none", file=sys.stderr)
-        write_whole(warned, f"{line}\n")
-    say(f"mean of {len(updates)}: {', '.join(path.name for path in plan.checkpoints)}")

@@ -24,9 +24,10 @@ from fairseq_cli.eval_lm import eval_lm
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum, write_whole
+from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.records import read_json
+from fairseq_plugins.sums import checksum
 from fairseq_plugins.tools.decoder import Decoder, Hypothesis
 from fairseq_plugins.tools.pipeline.checkout import commit
 from fairseq_plugins.tools.pipeline.corpus import TestSet

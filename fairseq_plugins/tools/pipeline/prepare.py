@@ -12,10 +12,10 @@ from subprocess import DEVNULL
 from typing import Any, get_type_hints
 
 from fairseq_plugins.errors import UserError, flag
-from fairseq_plugins.files import checksum, write_whole
+from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import check_files, in_step
 from fairseq_plugins.options import OneLineParser
-from fairseq_plugins.sums import add_sums, require_sums
+from fairseq_plugins.sums import add_sums, checksum, require_sums
 from fairseq_plugins.tools.pipeline import commands
 from fairseq_plugins.tools.pipeline.commands import interruptible, step
 from fairseq_plugins.tools.pipeline.prepare_settings import LATER, Sets, Settings, every_of, sets_of

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, report, visible
-from fairseq_plugins.files import checksum, no_link, write_whole
+from fairseq_plugins.files import no_link, write_whole
 from fairseq_plugins.options import OneLineParser, at_least
 from fairseq_plugins.process import end_with, users_mistake
+from fairseq_plugins.sums import checksum
 from fairseq_plugins.tools.pipeline.batch_split import Batches, BatchSplit, share
 from fairseq_plugins.tools.pipeline.checkout import commit, configuration_file, name_of, refuse_other_user_dir
 from fairseq_plugins.tools.pipeline.commands import COMMAND, interruptible
@@ -210,7 +211,14 @@ def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
         return LaunchPlan(COMMAND, words, {}, record, lines, before)
     # Several processes on a CPU share its cores; by default, each process would use all cores.
     threads = max(1, machine.cores // split.processes) if machine.on_cpu else 1
-    torchrun = (*_torchrun(request, split), "-m", COMMAND, *words)
+    port = request.master_port
+    if port is None:
+        from torch.distributed.elastic.utils.distributed import get_free_port
+
+        port = get_free_port() if request.nodes == 1 else DEFAULT_PORT
+    place = f"--nnodes {request.nodes} --node_rank {request.rank} --nproc_per_node {split.processes}"
+    address = ("--master_addr", request.master_addr, "--master_port", str(port))
+    torchrun = (*place.split(), *address, "-m", COMMAND, *words)
     return LaunchPlan("torch.distributed.run", torchrun, {"OMP_NUM_THREADS": str(threads)}, record, lines, before)
 
 
@@ -265,17 +273,6 @@ def _bleu_of_validation(request: Request, config: Any) -> list[str]:
             f"++task.eval_bleu_remove_bpe={text.subwords}",
         ]
     return overrides
-
-
-def _torchrun(request: Request, split: BatchSplit) -> tuple[str, ...]:
-    """The options of torchrun."""
-    port = request.master_port
-    if port is None:
-        from torch.distributed.elastic.utils.distributed import get_free_port
-
-        port = get_free_port() if request.nodes == 1 else DEFAULT_PORT
-    place = f"--nnodes {request.nodes} --node_rank {request.rank} --nproc_per_node {split.processes}"
-    return (*place.split(), "--master_addr", request.master_addr, "--master_port", str(port))
 
 
 def _record(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-from fairseq_plugins.errors import UserError, visible
-from fairseq_plugins.files import locked, to_disk, write_whole
+from fairseq_plugins.errors import UserError, cause_of, visible
+from fairseq_plugins.files import locked, to_disk
 from fairseq_plugins.lines import read_lines
 
 SETTINGS = "settings"
@@ -58,7 +58,11 @@ class Workspace:
             remove(result)
         self.require(settings)
         if not path.is_file():
-            write_whole(path, "".join(f"{name}={value}\n" for name, value in settings))
+            text = "".join(f"{name}={value}\n" for name, value in settings)
+            try:
+                self.make(path, lambda partial: partial.write_text(text, encoding="utf-8", newline="\n"), quiet=True)
+            except OSError as error:
+                raise UserError(f"{path}: cannot be written: {cause_of(error)}") from error
 
     def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
         """Raise a UserError for a directory with other settings; accept one without recorded settings.
@@ -78,18 +82,18 @@ class Workspace:
                 "or delete it"
             )
 
-    def make(self, target: Path, make: Callable[[Path], None]) -> None:
+    def make(self, target: Path, make: Callable[[Path], object], quiet: bool = False) -> None:
         """Create a file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``."""
-        if target.exists():
-            say(f"{target}: exists already, kept")
-            return
-        say(f"{target}: creating")
-        partial = target.with_name(target.name + ".partial")
-        make_directory(target.parent)
-        remove(partial)
-        make(partial)
-        to_disk(partial)
-        os.replace(partial, target)
+        exists = target.exists()
+        if not quiet:
+            say(f"{target}: exists already, kept" if exists else f"{target}: creating")
+        if not exists:
+            partial = target.with_name(target.name + ".partial")
+            make_directory(target.parent)
+            remove(partial)
+            make(partial)
+            to_disk(partial)
+            os.replace(partial, target)
 
 
 def settings_in(directory: Path) -> dict[str, str]:

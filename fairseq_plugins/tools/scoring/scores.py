@@ -21,7 +21,7 @@ All scores are in points and not rounded.
 
 import platform
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -162,13 +162,19 @@ def score(
             values = [value_of(metric, run, text.references, lower_case=lower_case) for run in text.systems[name]]
             signed = tuple(replace(value, signature=value.signature + made) for value in values)
             scores[metric.name] = SystemScore(metric, signed)
+    warnings: list[str] = []
+    if test_set.tokens is None or any(metric.reads == "plain" for metric in chosen):
+        plain = test_set.plain.references[0]
+        warnings += reference_suspicions(plain)
+        for name, output in test_set.plain.every_run().items():
+            warnings += suspicions(name, output, plain, lower_case=lower_case)
     return Scores(
         test_set,
         lower_case,
         metrics=chosen,
         systems=tuple(System(name, scores) for name, scores in scored.items()),
         remarks=left_out,
-        warnings=tuple(_warnings(test_set, chosen, lower_case)),
+        warnings=tuple(warnings),
     )
 
 
@@ -187,11 +193,3 @@ def _chosen_metrics(test_set: Forms, names: Sequence[str] | None) -> tuple[tuple
         else:
             chosen[metric] = None
     return tuple(chosen), tuple(left_out)
-
-
-def _warnings(test_set: Forms, metrics: Sequence[Metric], lower_case: bool) -> Iterator[str]:
-    if test_set.tokens is None or any(metric.reads == "plain" for metric in metrics):
-        references = test_set.plain.references[0]
-        yield from reference_suspicions(references)
-        for name, run in test_set.plain.every_run().items():
-            yield from suspicions(name, run, references, lower_case=lower_case)

@@ -108,10 +108,17 @@ def _compare_two(
     for test in tests:
         title, sacre, usual = TESTS[test]
         count = samples.get(test, usual)
-        results = [_paired(scorer, references, sacre, count, *pair) for pair in _pairs(base, runs)]
-        p_values = tuple(p for p, _ in results)
+        p_values: list[float] = []
+        for first, second in _pairs(base, runs):
+            pair = PairedTest([("baseline", first), ("system", second)], {"": scorer}, references, sacre, count)
+            signatures, results = pair()
+            ((key, signature),) = signatures.items()
+            scored: Any = results[key]
+            # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two outputs
+            # that its score does not tell apart.
+            p_values.append(1.0 if scored[0].score == scored[1].score else float(scored[1].p_value))
         largest = max(p_values) if agree else 1.0
-        yield Comparison(name, baseline, metric, title, count, difference, largest, p_values, results[-1][1])
+        yield Comparison(name, baseline, metric, title, count, difference, largest, tuple(p_values), str(signature))
     if len(runs) > 1 and len(base) > 1:
         p = welch(ours, theirs)
         yield Comparison(name, baseline, metric, WELCH, 0, difference, p, () if p is None else (p,), "")
@@ -119,19 +126,6 @@ def _compare_two(
 
 def _pairs(base: Sequence[T], runs: Sequence[T]) -> list[tuple[T, T]]:
     return list(zip(base, runs, strict=True)) if len(base) == len(runs) else list(itertools.product(base, runs))
-
-
-def _paired(
-    scorer: Any, references: list[list[str]], kind: str, samples: int, base: Sequence[str], run: Sequence[str]
-) -> tuple[float, str]:
-    """Return the p-value of sacreBLEU's test of two outputs, and its signature."""
-    test = PairedTest([("baseline", base), ("system", run)], {"": scorer}, references, kind, samples)
-    signatures, results = test()
-    ((name, signature),) = signatures.items()
-    # sacreBLEU counts samples beyond the observed difference, so it reports p = 1 / (n + 1) for two outputs that its
-    # score does not tell apart.
-    scored: Any = results[name]
-    return (1.0 if scored[0].score == scored[1].score else float(scored[1].p_value)), str(signature)
 
 
 def welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:

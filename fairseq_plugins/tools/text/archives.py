@@ -13,11 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.files import checksum, whole_directory
+from fairseq_plugins.files import whole_directory
 from fairseq_plugins.process import NO_ROOM
+from fairseq_plugins.sums import checksum, listed
 
-_KINDS = {32: "md5", 40: "sha1", 64: "sha256"}
-"""Kinds of checksums by the number of their digits."""
 DAMAGE = tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError
 """Errors of the libraries at an archive that they cannot read; RuntimeError: the archive is encrypted."""
 _CHECKSUMS = Path(__file__).with_name("checksums.txt")
@@ -43,7 +42,7 @@ def unpack(archive: Path, directory: Path, *, only: Sequence[str] = ()) -> str:
         files = [path for path in partial.rglob("*") if path.is_file()]
         for path in files:
             known = sums.get(path.name)
-            if known is not None and known != (actual := checksum_like(known, path)):
+            if known is not None and known != (actual := checksum(path, digits=len(known))):
                 raise UserError(f"{archive}: {path.name}: wrong checksum: {known} expected, {actual} found")
     return f"{archive.name}: {len(files):,} files unpacked"
 
@@ -52,37 +51,27 @@ def known_checksums() -> dict[str, str]:
     """The checksums of a file in ``sha256sum``'s format, by name: the one in CHECKSUMS, else this package's."""
     path = Path(os.environ.get("CHECKSUMS") or _CHECKSUMS)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return listed(path)
+    except UserError:
         raise UserError(f"{path}: cannot be read; CHECKSUMS names the file of known checksums") from None
-    lines = (line.rstrip().split(maxsplit=1) for line in text.splitlines() if not line.startswith("#"))
-    pairs = (words for words in lines if len(words) == 2 and len(words[0]) in _KINDS)
-    return {name.removeprefix("*"): digest.lower() for digest, name in pairs}
-
-
-def checksum_like(known: str, path: Path) -> str:
-    """The checksum of a file, in hexadecimal, of the same kind as ``known`` (by its length)."""
-    return checksum(path, kind=_KINDS[len(known)])
 
 
 def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
     """Unpack the members that match a pattern, and return the names of all."""
     wanted = re.compile("|".join(map(translate, only)))
     try:
-        return (_from_zip if path.suffix == ".zip" else _from_tar)(path, directory, wanted)
+        if path.suffix != ".zip":
+            return _from_tar(path, directory, wanted)
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if wanted.match(member.filename):
+                    _write(directory, member.filename, None if member.is_dir() else archive.open(member))
+            return archive.namelist()
     except DAMAGE as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             raise
         cause = (str(error) or type(error).__name__).splitlines()[0].partition(": ")[0].rstrip(":")
         raise UserError(f"{path}: not unpacked: {cause}") from None
-
-
-def _from_zip(path: Path, directory: Path, wanted: re.Pattern[str]) -> list[str]:
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if wanted.match(member.filename):
-                _write(directory, member.filename, None if member.is_dir() else archive.open(member))
-        return archive.namelist()
 
 
 def _from_tar(path: Path, directory: Path, wanted: re.Pattern[str]) -> list[str]:

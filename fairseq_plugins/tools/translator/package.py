@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.errors import UserError, unknown_name
-from fairseq_plugins.files import checksum, locked, write_whole
+from fairseq_plugins.files import locked, write_whole
 from fairseq_plugins.records import parse_json, read_json, require
 from fairseq_plugins.search import GNMT, STOCK
+from fairseq_plugins.sums import checksum
 from fairseq_plugins.tools.text.description import SUBWORDS, TOKENISERS
 from fairseq_plugins.tools.translator.preprocessor import Preprocessor
 

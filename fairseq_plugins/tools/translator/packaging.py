@@ -11,10 +11,10 @@ from pathlib import Path
 
 from fairseq_plugins.checkpoints.fold import build
 from fairseq_plugins.checkpoints.names import newest
-from fairseq_plugins.checkpoints.provenance import recorded, refuse_other_text, trained_on
+from fairseq_plugins.checkpoints.provenance import refuse_other_text, trained_on
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input, whole_directory
-from fairseq_plugins.integrity import architecture, configuration_of, num_updates, read_checkpoint
+from fairseq_plugins.integrity import architecture, configuration_of, num_updates, read_checkpoint, recorded
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
