@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.checkpoints.provenance import LANGUAGES, TRAINED_ON
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import whole_file
 from fairseq_plugins.process import importing
@@ -27,6 +26,8 @@ from fairseq_plugins.records import require
 
 NON_FINITE_ALLOWED = "FAIRSEQ_DEEP_ALLOW_NON_FINITE"
 """Environment variable that lets every process of a command read weights that are not finite."""
+TRAINED_ON = "trained_on"
+"""The entry of ``extra_state`` that holds languages and dictionaries; the configuration does not have them."""
 SHA256 = "weights_sha256"
 """The entry of ``extra_state`` that holds the hash of the weights."""
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
@@ -250,7 +251,7 @@ def recorded(state: Any) -> dict[str, str]:
         return dict(stored)
     settings = (state.get("cfg") or {}).get("task") or state.get("args") or {}
     values = vars(settings) if isinstance(settings, Namespace) else settings
-    return {name: str(values[name]) for name in LANGUAGES if values.get(name)}
+    return {name: str(values[name]) for name in ("source_lang", "target_lang") if values.get(name)}
 
 
 def num_updates(state: dict[str, Any]) -> int | None:

@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """By part of the package ("" is the package itself), beside itself and :data:`BASE`; only ``tools`` names ``tools``."""
 BASE = {"errors", "files", "integrity", "lines", "options", "process", "processor", "records", "tables"}
-MAY_IMPORT |= {**dict.fromkeys(BASE, set()), "integrity": {"checkpoints.provenance"}}
+MAY_IMPORT |= dict.fromkeys(BASE, set())
 FIRST = {
     "fairseq.models": "import fairseq.models; fairseq.models.ARCH_MODEL_REGISTRY",
     "a method": "import fairseq_plugins.methods.admin, fairseq_plugins.core.method; fairseq_plugins.methods.admin",

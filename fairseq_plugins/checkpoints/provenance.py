@@ -18,8 +18,6 @@ SHOWN = 200
 """Characters of each of torch's lines in a message."""
 LAST = "checkpoint_last.pt"
 """The newest checkpoint, the default of ``--restore-file``."""
-TRAINED_ON = "trained_on"
-"""Key of languages and dictionaries in a checkpoint's extra state; its configuration does not have them."""
 LANGUAGES = ("source_lang", "target_lang")
 DICTIONARIES = ("source_dictionary", "target_dictionary")
 loading: ContextVar[tuple[Any, bool] | None] = ContextVar("loading", default=None)

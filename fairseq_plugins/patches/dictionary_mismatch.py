@@ -21,9 +21,9 @@ from fairseq.trainer import Trainer
 from torch import Tensor
 
 from fairseq_plugins.checkpoints import provenance
-from fairseq_plugins.checkpoints.provenance import TRAINED_ON, fingerprint, refuse_other_text, trained_on
+from fairseq_plugins.checkpoints.provenance import fingerprint, refuse_other_text, trained_on
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.integrity import recorded, unchecked_content
+from fairseq_plugins.integrity import TRAINED_ON, recorded, unchecked_content
 
 NAMED = 5
 """Maximum number of words of each kind in a line."""

@@ -23,10 +23,10 @@ from fairseq.registry import REGISTRIES
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
-from fairseq_plugins.checkpoints.provenance import LAST, TRAINED_ON, trained_on
+from fairseq_plugins.checkpoints.provenance import LAST, trained_on
 from fairseq_plugins.core.architectures import rename
 from fairseq_plugins.errors import raise_everywhere
-from fairseq_plugins.integrity import read_checkpoint
+from fairseq_plugins.integrity import TRAINED_ON, read_checkpoint
 
 NAMED = 6
 """Maximum number of differences in a message."""

@@ -8,9 +8,8 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_plugins.checkpoints.provenance import TRAINED_ON
 from fairseq_plugins.errors import EXIT_CODE, UserError
-from fairseq_plugins.integrity import recorded
+from fairseq_plugins.integrity import TRAINED_ON, recorded
 from fairseq_plugins.patches import resume_mismatch
 from tests import toy
 from tests.language_model import text as language_model
