@@ -57,8 +57,8 @@ updates() {
 }
 
 search() {
-    part decode_time "search_$1" 30 "$python" -W ignore benchmarks/decode_time.py --device cuda --half --searches fairseq,lean \
-        --methods post_ln,admin --no-memory --sentences "$1" --rounds 5 --vocabulary 32000
+    part decode_time "search_$1" 45 "$python" -W ignore benchmarks/decode_time.py --device cuda --half --searches fairseq,lean,graphs \
+        --methods admin --no-memory --sentences "$1" --rounds 5 --vocabulary 32000
 }
 
 # Sets its own limit of time, since a training that is killed writes no checkpoint.
@@ -79,7 +79,7 @@ training() {
         --scoring sacrebleu --quiet --fp16
 }
 
-tests=("test_every_precision[--bf16]" test_a_training_stopped_and_resumed_is_the_uninterrupted_one)
+tests=("test_every_precision[--bf16]" test_a_training_stopped_and_resumed_is_the_uninterrupted_one test_long_sentences)
 for method in post_ln admin b2t dsinit_matt rezero hyper_connections; do
     tests+=("test_every_method[$method]")
 done

@@ -67,7 +67,7 @@ GPU_TABLES = {
     for precision in (("fp16", "bf16") if layers < 100 else ("fp16",))
 }
 GPU_TABLES |= {
-    "decode": Table("decode_time.py", "--device cuda --half --sentences 64", 5),
+    "decode": Table("decode_time.py", "--device cuda --half --sentences 64 --searches fairseq,lean,graphs", 5),
     "optimizer": Table("optimizer_time.py", "--device cuda --width 512", 15),
     "loss": Table("output_and_loss.py", "--device cuda --precision fp16", 15),
     "profile": Table("profile_cost.py", f"{_BATCH} --precision fp16 --layers 18", 9),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
@@ -20,6 +21,9 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.linear_maps import MapWith, call_maps
 from fairseq_plugins.core.method import Axis, NewParameter, Site, Stack, part
 from fairseq_plugins.core.norm import layer_norm_parameters, norm_module
+
+# cuDNN makes a plan for each new shape of a batch, and its backward pass adds up in another order each time.
+torch.backends.cuda.enable_cudnn_sdp(False)
 
 Attended = tuple[Tensor, Tensor | None, Tensor | None]
 """Output ``(T, B, C)``; weights ``(B, T, S)`` or ``(H, B, T, S)`` or None; the logits for the layer above."""

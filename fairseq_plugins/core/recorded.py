@@ -113,14 +113,16 @@ class Recording(NamedTuple):
 
 
 class RecordedGraphs:
-    """Records kernels in one pool of memory, and proves each, until an attempt fails; ``stopped`` says why then.
+    """Records kernels in one pool of memory, and proves each, until attempts fail; ``stopped`` says why then.
 
     Args:
         subject: what goes on without graphs then, for the line that says so.
+        patience: number of recordings in a row that may have other numbers; the last one stops all recording.
     """
 
-    def __init__(self, subject: str) -> None:
+    def __init__(self, subject: str, patience: int = 1) -> None:
         self.stopped, self._subject = "", subject
+        self._patience, self._refused = patience, 0
         self._pool: Any = None
 
     def record(
@@ -136,21 +138,30 @@ class RecordedGraphs:
         try:
             if waits:
                 raise RuntimeError(waits[0])
-            self._pool = self._pool or torch.cuda.graph_pool_handle()
-            graph, inputs = torch.cuda.CUDAGraph(), Inputs()
-            # Other threads load batches meanwhile, and ask the driver what they like. Where torch ends in an error, its
-            # own context leaves the side stream in place.
-            with torch.cuda.stream(torch.cuda.current_stream()):
-                with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"), inputs:
-                    result = compute()
-            recording = Recording(graph, result, inputs.kept())
+            recording = self._recorded_now(compute)
             if is_same(recording):
+                self._refused = 0
                 return recording
             reason = "a replay has other numbers"
+            self._refused += 1
+            if self._refused < self._patience:
+                logger.warning("%s computes one shape of a batch without CUDA graphs: %s", self._subject, reason)
+                return None
+            del recording  # else its memory is in use while the others give theirs back
         except Exception as error:  # torch, the driver and modules raise many kinds
             reason = why(error)
         self.stop(reason)
         return None
+
+    def _recorded_now(self, compute: Callable[[], Any]) -> Recording:
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        graph, inputs = torch.cuda.CUDAGraph(), Inputs()
+        # Other threads load batches meanwhile, and ask the driver what they like. Where torch ends in an error, its own
+        # context leaves the side stream in place.
+        with torch.cuda.stream(torch.cuda.current_stream()):
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"), inputs:
+                result = compute()
+        return Recording(graph, result, inputs.kept())
 
     def stop(self, reason: str) -> None:
         """Go on without graphs, and say why."""

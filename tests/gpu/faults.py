@@ -1,7 +1,8 @@
 """What a graph must not hide: faults planted into layers, with the pretended GPU's answer to each."""
 
+import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import torch
@@ -34,6 +35,21 @@ def counts(layer: Any, x: Tensor) -> Tensor:
     """The recorded pass has counted once more, which nobody can undo."""
     layer.calls = getattr(layer, "calls", 0) + 1
     return x * (1 + 0.01 * layer.calls)
+
+
+class _Noisy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * (1 + 1e-4 * random.random())
+
+
+def is_noisy(layer: Any, x: Tensor) -> Tensor:
+    """Gradients are others each time, as of attention kernels that add up in the order in which their blocks end."""
+    return cast(Tensor, _Noisy.apply(x))
 
 
 def replaces(layer: Any, x: Tensor) -> Tensor:

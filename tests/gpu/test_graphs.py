@@ -17,9 +17,9 @@ from fairseq_plugins.core.layers import EncoderLayer
 from fairseq_plugins.core.method import METHODS
 from fairseq_plugins.training import cuda_graphs
 from fairseq_plugins.training.cuda_graphs import ATTRIBUTE, Graphs
-from tests import toy
+from tests import texts, toy
 from tests.faults.exact import differences
-from tests.gpu.faults import Fault, counts, planted, reads, sends
+from tests.gpu.faults import Fault, counts, is_noisy, planted, reads, sends
 from tests.gpu.pretend import REAL, on_gpu
 from tests.gpu.watching import parsed
 from tests.language_model import text
@@ -239,6 +239,50 @@ def test_a_layer_that_counts_is_found_before_its_first_replay(toy_data: Path, tm
     assert (graphs.shapes, graphs.replayed) == (0, 0)
     assert "a replay has other numbers" in graphs.warnings[0]
     assert graphs.updates[: SHAPES + 1] == eager.updates[: SHAPES + 1]
+
+
+def test_a_replay_may_differ_as_much_as_eager_gradients_differ_by_themselves(toy_data: Path, tmp_path: Path) -> None:
+    with planted(EncoderLayer, is_noisy):
+        graphs = on_gpu(train, toy_data, tmp_path / "noise", "--cuda-graphs")
+        assert (graphs.shapes, graphs.replayed, graphs.warnings) == (SHAPES, graphs.batches - 2 * SHAPES, [])
+        with mock.patch.object(cuda_graphs, "NOISE", 0):
+            refused = on_gpu(train, toy_data, tmp_path / "exact", "--cuda-graphs")
+    assert (refused.shapes, refused.replayed, len(refused.warnings)) == (0, 0, SHAPES)
+
+
+def test_attention_does_without_cudnn() -> None:
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.slow
+def test_long_sentences(tmp_path: Path) -> None:
+    """A real GPU's attention adds up the gradients of more than 128 keys in another order each time."""
+    for language in ("de", "en"):
+        texts.write(tmp_path / "text" / f"train.{language}", [" ".join(toy.WORDS[:10] * 20)] * 8)
+    data = toy.binarise_text(tmp_path, ["train"])
+    sizes = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in ("embed-dim 512", "attention-heads 8")]
+    flags = (*sizes, "--attention-dropout 0 --max-tokens 850 --bf16 --optimizer fused_adam")
+    graphs = on_gpu(train, data, tmp_path / "run", "--cuda-graphs", *flags)
+    assert (graphs.shapes, graphs.replayed, graphs.warnings) == (1, graphs.batches - 2, [])
+
+
+def test_one_shape_with_other_numbers_leaves_the_others_their_graphs(toy_data: Path, tmp_path: Path) -> None:
+    alone = Graphs._alone
+    shapes: list[torch.Size] = []
+
+    def wrong(graphs: Graphs, compute: Any, sample: Any) -> Any:
+        loss, *rest = alone(graphs, compute, sample)
+        shapes.append(sample["target"].shape)
+        return (2 * loss if sample["target"].shape == shapes[0] else loss, *rest)
+
+    with mock.patch.object(Graphs, "_alone", wrong):
+        graphs = same_by_graphs(toy_data, tmp_path, "--bf16", updates=8)
+    assert (graphs.shapes, graphs.stopped) == (SHAPES - 1, "")
+    assert graphs.replayed == 2 * (SHAPES - 1)
+    (warning,) = graphs.warnings  # the shape is not recorded again
+    assert warning.endswith(
+        "the training computes one shape of a batch without CUDA graphs: a replay has other numbers"
+    )
 
 
 def out_of_memory(*_: Any, **__: Any) -> Any:
