@@ -155,11 +155,11 @@ class StepGraphs(RecordedGraphs):
         return room
 
     def _shared(self, key: Any, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Return shared memory in a shape; where it is too small graphs that read it are forgotten."""
+        """Return shared memory in a shape; where it is too small, it doubles, and graphs that read it are forgotten."""
         count = math.prod(shape)
         if key not in self._memory or len(self._memory[key]) < count:
             self.rooms, self._pool = {}, None
-            self._memory[key] = like.new_empty(count)
+            self._memory[key] = like.new_empty(1 << (count - 1).bit_length())
         return self._memory[key][:count].view(shape)
 
     def _recorded(self, member: Member, room: Room, expected: Tensor, waits: list[str]) -> Tensor:
