@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from fairseq_plugins.tables import csv_table, markdown_table, number, tabulated
+from fairseq_plugins.tables import csv_table, markdown_table, tabulated
 
 
 def test_columns_are_aligned_on_both_sides_and_what_markdown_reads_as_its_own_is_escaped():
@@ -18,7 +18,3 @@ def test_no_cell_is_a_command() -> None:
     safe = ["'=1+1", "'+1+cmd|x", "'-x", "'@x", "'\tx", "\\x1b", *text[6:]]
     assert list(csv.reader(csv_table([text]).splitlines(keepends=True))) == [safe]
     assert csv_table([[0.1, -2, None, Path("-x")]]) == "0.1,-2,,'-x\n"
-
-
-def test_number():
-    assert [number(value, ",.0f") for value in (None, 12345.6, float("nan"))] == ["-", "12,346", "nan"]

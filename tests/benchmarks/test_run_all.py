@@ -93,22 +93,3 @@ def test_every_script_takes_its_arguments(run_all: ModuleType, monkeypatch: pyte
         monkeypatch.setattr(sys, "argv", run_all.command(table, 1, ["--threads", "2"]))
         with pytest.raises(Read):
             script(table.script.removesuffix(".py"), monkeypatch).main()
-
-
-def test_an_operation_has_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = {
-        "products": "addmm linear",
-        "attention": "_scaled_dot_product_flash_attention_for_cpu",
-        "norms": "native_layer_norm_backward",
-        "dropout": "native_dropout",
-        "sums and factors": "threshold_backward",
-        "copies": "copy_",
-        "loss": "_log_softmax_backward_data nll_loss_forward",
-        "optimizer": "_fused_adam_",
-        "calls": "t",
-    }
-    kind_of = script("kinds", monkeypatch).kind_of
-    assert {kind: {kind_of(f"aten::{name}") for name in names.split()} for kind, names in kinds.items()} == {
-        kind: {kind} for kind in kinds
-    }
-    assert kind_of("autograd::engine::evaluate_function: AddmmBackward0") == "calls"

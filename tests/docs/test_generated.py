@@ -206,19 +206,6 @@ def test_option_is_named_after_its_part_and_has_a_legal_default(subtests: pytest
                 assert isinstance(option.default, (int, float))
 
 
-STREAMS = ["`--residual` `attention_residual`, `hyper`, `mhc`", "`--solver` `pcformer`"]
-REFUSED = {
-    "pre_ln": ["`--residual` `admin`, `admin_torch`, `b2t`, `deepnorm`, `keel`, `resi_dual`, `siamese`, `span`"],
-    "post_ln": STREAMS,
-    "dsinit_matt": [*STREAMS, "`--no-cross-attention`"],
-}
-
-
-def test_section_names_the_combinations_that_are_refused() -> None:
-    """A value that only one stack refuses is no refusal: Pre-LN takes every solver in its encoder."""
-    assert {name: generate.refused_with(METHODS[name]) for name in REFUSED} == REFUSED
-
-
 # fairseq -----------------------------------------------------------------------------------------------------------
 
 
@@ -254,24 +241,6 @@ def test_a_description_is_one_line_of_the_readme_and_every_statement_has_its_sou
         assert not what.endswith("."), f"docs/choosing.tsv, {name}: 'what' ends without a full stop"
         bare = [statement for statement in statements if statement and not re.search(r"\([^()]+\)$", statement)]
         assert not bare, f"docs/choosing.tsv, {name}: a statement ends with its source in brackets, not {bare}"
-
-
-DEPTHS = {
-    "post_ln": [
-        "6-6 (Admin Table 2; DS-Init Table 3; B2T Table 1)",
-        "fails at 12-12 (Admin Table 2)",
-        "12 of a language model (ReZero Table 2)",
-        "fails at 16 of a language model (B2T Table 4)",
-    ],
-    "admin": ["60-12 (Admin Table 2)"],
-    "hybrid_ln": ["fails at 18-18 (Admin Table 1)"],
-    "deepnet": ["18-18 (B2T Table 1)"],
-    "keel": [],
-}
-
-
-def test_depths_of_the_papers() -> None:
-    assert {name: generate.depths_of_papers(METHODS[name]) for name in DEPTHS} == DEPTHS
 
 
 def test_what_folds_is_what_the_page_of_methods_says() -> None:
