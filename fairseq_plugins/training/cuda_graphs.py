@@ -221,7 +221,7 @@ class Graphs(RecordedGraphs):
             for listener in getattr(self._trainer.get_criterion(), "listeners", ()):
                 listener(result)
             return result
-        if shape in self._seen - self._eager_shapes and len(self.graphs) < MOST:
+        if shape in self._seen and shape not in self._eager_shapes and len(self.graphs) < MOST:
             return self._eager_and_recorded(compute, sample, shape)
         self._seen.add(shape)
         return self._eager(compute, sample)
