@@ -198,7 +198,8 @@ def scores(run: Run, data: Path, out: Path, training: Training) -> dict[str, str
     ours = run.directory / "evaluation" / TEST_SETS[0]
     theirs_at = baseline(training.config)
     # Some baselines are trained at several rates: the rate with the most seeds is the baseline.
-    rates = Counter(line["rate"] for line in lines() if (line["config"], line["stage"]) == (theirs_at, training.stage))
+    wanted = (theirs_at, training.stage, "ok")
+    rates = Counter(line["rate"] for line in lines() if (line["config"], line["stage"], line["outcome"]) == wanted)
     for rate, _ in rates.most_common(1) if theirs_at != training.config else ():
         theirs = out / theirs_at / f"{training.stage}-{training.seed}-{rate}" / "evaluation" / TEST_SETS[0]
         if (theirs / HYPOTHESES).exists():
@@ -258,7 +259,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rates", nargs="+", type=float, help="of the sweep, and none above; default: the protocol's")
     rate_help = "of the trainings to the end, without a sweep; default: the best of the sweep"
     parser.add_argument("--rate", type=float, help=rate_help)
-    parser.add_argument("--again", action="store_true", help="also what only another machine has trained")
+    parser.add_argument("--again", action="store_true", help="on a CPU what a GPU has trained, and the reverse")
     parser.add_argument("--precision", default=settings.precision, help="default: %(default)s")
     parser.add_argument("--changes", nargs="+", default=(), metavar="KEY=VALUE", help="to every configuration")
     args = parser.parse_args(argv)
@@ -273,7 +274,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Another call may have trained it meanwhile.
         for line in lines():
             if training.key == tuple(line[name] for name in COLUMNS[:4]):
-                if not args.again or line["machine"] == machine():
+                if not args.again or line["machine"].startswith("NVIDIA") == args.gpu:
                     return
         line = train(training, args.data, args.out, args.updates, theirs)
         with lock:

@@ -36,7 +36,7 @@ def listed(path: Path) -> dict[str, str]:
     """Return the checksums of a list by the names of the files; a line that begins with # is a remark.
 
     Raises:
-        UserError: the list cannot be read, or is not UTF-8 (with the line number).
+        UserError: the list cannot be read, is not UTF-8, or has another kind of line (with the line number).
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -45,9 +45,14 @@ def listed(path: Path) -> dict[str, str]:
     except UnicodeDecodeError as error:
         number, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
         raise UserError(f"{path}: line {number}: not UTF-8 (byte 0x{byte:02x})") from None
-    lines = (line.rstrip().split(maxsplit=1) for line in text.split("\n") if not line.startswith("#"))
-    pairs = (words for words in lines if len(words) == 2 and len(words[0]) in KINDS)
-    return {name.removeprefix("*"): digest.lower() for digest, name in pairs}
+    found = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        words = line.rstrip().split(maxsplit=1)
+        if words and not line.startswith("#"):
+            if len(words) != 2 or len(words[0]) not in KINDS:
+                raise UserError(f"{path}: line {number}: not a checksum and the name of a file")
+            found[words[1].removeprefix("*")] = words[0].lower()
+    return found
 
 
 def add_sums(directory: Path, files: Mapping[str, Path]) -> None:
@@ -63,7 +68,11 @@ def require_sums(directory: Path, *patterns: str) -> None:
     """
     for name, expected in _sums_in(directory).items():
         path = directory / name
-        if any(fnmatch(name, pattern) for pattern in patterns) and path.is_file() and checksum(path) != expected:
+        if (
+            any(fnmatch(name, pattern) for pattern in patterns)
+            and path.is_file()
+            and checksum(path, digits=len(expected)) != expected
+        ):
             sums = f"says {directory / FILE}, without whose line the change is accepted"
             raise UserError(f"{path}: damaged or changed since it was prepared, {sums}; prepare it again")
 

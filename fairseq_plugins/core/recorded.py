@@ -113,7 +113,9 @@ class Recording(NamedTuple):
 
 
 class RecordedGraphs:
-    """Records kernels in one pool of memory, and proves each, until attempts fail; ``stopped`` says why then.
+    """Records kernels in one pool of memory, and proves each, until one raises or too many have other numbers.
+
+    ``stopped`` says why then.
 
     Args:
         subject: what goes on without graphs then, for the line that says so.
@@ -124,6 +126,8 @@ class RecordedGraphs:
         self.stopped, self._subject = "", subject
         self._patience, self._refused = patience, 0
         self._pool: Any = None
+        self._stream: Any = None
+        self._unused: list[Any] = []
 
     def record(
         self, compute: Callable[[], Any], is_same: Callable[[Recording], bool], waits: Sequence[str] = ()
@@ -135,6 +139,7 @@ class RecordedGraphs:
             is_same: replays the recording, and returns whether its numbers are those of the eager computation.
             waits: of the host in the eager computation; none can be recorded.
         """
+        recording: Recording | None = None
         try:
             if waits:
                 raise RuntimeError(waits[0])
@@ -146,26 +151,30 @@ class RecordedGraphs:
             self._refused += 1
             if self._refused < self._patience:
                 logger.warning("%s computes one shape of a batch without CUDA graphs: %s", self._subject, reason)
+                self._unused.append(recording.graph)  # torch loses a pool whose only graph is destroyed
                 return None
-            del recording  # else its memory is in use while the others give theirs back
         except Exception as error:  # torch, the driver and modules raise many kinds
             reason = why(error)
+        recording = None  # else its memory is in use while the others give theirs back
         self.stop(reason)
         return None
 
     def _recorded_now(self, compute: Callable[[], Any]) -> Recording:
         self._pool = self._pool or torch.cuda.graph_pool_handle()
+        # A stream of its own: a destroyed graph takes the working memory of matrix products on its stream along.
+        self._stream = self._stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]
         graph, inputs = torch.cuda.CUDAGraph(), Inputs()
         # Other threads load batches meanwhile, and ask the driver what they like. Where torch ends in an error, its own
         # context leaves the side stream in place.
         with torch.cuda.stream(torch.cuda.current_stream()):
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"), inputs:
+            kind = {"pool": self._pool, "stream": self._stream, "capture_error_mode": "thread_local"}
+            with torch.cuda.graph(graph, **kind), inputs:
                 result = compute()
         return Recording(graph, result, inputs.kept())
 
     def stop(self, reason: str) -> None:
         """Go on without graphs, and say why."""
-        self.stopped, self._pool = reason, None
+        self.stopped, self._pool, self._unused = reason, None, []
         self.forget()
         logger.warning("%s goes on without CUDA graphs: %s", self._subject, reason)
 

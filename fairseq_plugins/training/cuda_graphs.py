@@ -63,7 +63,7 @@ MOST = 256
 PATIENCE = 3
 """Number of shapes in a row whose replay has other numbers, after which no shape has a graph."""
 NOISE = 4
-"""Largest difference between a replay and an eager computation, as a multiple of that between two eager ones."""
+"""How far the gradient of a parameter may be off in a replay, as a multiple of its noise in two eager computations."""
 COUNTS = {"ntokens": 2**31 + 11, "nsentences": 2**31 + 45}
 """Numbers of a batch that its shape does not tell, and what takes their place in a recorded batch."""
 BACKENDS = ("legacy_ddp", "no_c10d")
@@ -83,7 +83,7 @@ class CommonConfigWithGraphs(CommonConfig):
         default=None,
         metadata={
             "help": "on a GPU, record the kernels of each batch shape once and launch them together afterwards: the "
-            "same numbers, several times faster where models are deep or batches small; --length-grid keeps shapes few"
+            "same losses and gradients, meant for deep models and small batches; --length-grid keeps shapes few"
         },
     )
     compile_layers: bool = field(
@@ -148,18 +148,24 @@ class State:
         pairs = [*zip(self._copies, other._copies, strict=True), (self._random, other._random)]
         return all(map(equal, *zip(*pairs, strict=True)))
 
-    def is_near(self, other: "State", again: "State") -> bool:
-        """Return whether ``other`` has other gradients alone, at most :data:`NOISE` times as far away as ``again``."""
-        ours, theirs, noisy = (one._copies[: self._gradients] for one in (self, other, again))
-        near = all(distance(a, b) <= NOISE * distance(a, c) for a, b, c in zip(ours, theirs, noisy, strict=True))
+    def is_near(self, other: "State", again: "State", cut: Callable[[list[Tensor]], list[Tensor]]) -> bool:
+        """Return whether ``other`` has other gradients alone, of a noise that ``again`` has, too.
+
+        ``cut`` makes the gradients of parameters of the buffers; each may differ by :data:`NOISE` times its own noise.
+        """
+        ours, theirs, noisy = (cut(one._copies[: self._gradients]) for one in (self, other, again))
+        apart, noise = distances(ours, theirs), distances(ours, noisy)
+        rounding = torch.stack([one.abs().max().float() * torch.finfo(one.dtype).eps for one in ours])
+        near = noise.any() and apart.isfinite().all() and (apart <= NOISE * torch.maximum(noise, rounding)).all()
         rest, others = ([*one._copies[self._gradients :], one._random] for one in (self, other))
-        return near and all(map(equal, rest, others))
+        return bool(near) and all(map(equal, rest, others))
 
 
-def distance(first: Tensor, second: Tensor) -> float:
-    """Return the largest difference of two tensors' numbers; 0 where both are NaN."""
-    same = (first == second) | (first.isnan() & second.isnan())
-    return float((first - second).abs().masked_fill(same, 0).max())
+def distances(first: list[Tensor], second: list[Tensor]) -> Tensor:
+    """Return the largest difference of the numbers in each pair of tensors, in float32; 0 where both are NaN."""
+    same = [(a == b) | (a.isnan() & b.isnan()) for a, b in zip(first, second, strict=True)]
+    differences = zip(torch._foreach_sub(first, second), same, strict=True)
+    return torch.stack([apart.abs().masked_fill(alike, 0).max().float() for apart, alike in differences])
 
 
 class Graphs(RecordedGraphs):
@@ -270,7 +276,7 @@ class Graphs(RecordedGraphs):
                 return True
             before.restore()
             self._alone(compute, sample)
-            return after.is_near(replayed, state())
+            return after.is_near(replayed, state(), self._flat.cut)
 
         recording = self.record(lambda: self._alone(compute, place), is_same, waits)
         after.restore()

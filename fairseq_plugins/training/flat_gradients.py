@@ -85,6 +85,11 @@ class FlatGradients:
         """Return whether the views are all gradients that there are."""
         return same([p.grad for p in self.params], self.views) and all(p.grad is None for p in self.others)
 
+    def cut(self, buffers: Sequence[Tensor]) -> list[Tensor]:
+        """Cut copies of the buffers into the gradients of the parameters."""
+        alike = [[p for p in self.params if p.dtype == buffer.dtype] for buffer in buffers]
+        return [view for buffer, params in zip(buffers, alike, strict=True) for view in views_of(buffer, params)]
+
     def zero(self) -> None:
         """Set all gradients to zero; whoever adds to them attaches them first."""
         for buffer in self.buffers:

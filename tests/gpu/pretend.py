@@ -458,7 +458,7 @@ def _torch_cuda(count: int) -> dict[str, Any]:
         "graph": capture,
         "graph_pool_handle": new_pool,
         "get_sync_debug_mode": lambda: _debug_mode[0],
-        "current_stream": _Stream,
+        **dict.fromkeys(("current_stream", "Stream"), _Stream),
         "stream": lambda stream: contextlib.nullcontext(),
         "set_sync_debug_mode": lambda mode: _debug_mode.__setitem__(0, int(mode not in (0, "default"))),
         "manual_seed": _manual_seed,

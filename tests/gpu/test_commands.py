@@ -110,7 +110,7 @@ optimization: {lr: [0.005], max_epoch: 3}
 checkpoint: {no_epoch_checkpoints: true}
 """
 REPLAYED = "2 shapes of 2 seen, 33.3 % of 6 batches replayed"
-ON = "CUDA graphs: the same numbers in less time; common.cuda_graphs=false turns them off"
+ON = "CUDA graphs: fewer launches, the same losses; common.cuda_graphs=false turns them off"
 FUSED = "--optimizer fused_adam is faster with --cuda-graphs: adam updates each parameter by itself"
 
 

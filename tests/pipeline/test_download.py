@@ -134,7 +134,7 @@ def test_a_copy_of_ones_own_is_checked_left_where_it_is_and_needs_no_network(cac
 def test_a_misspelt_file_of_sums_is_no_file_without_sums(server, cache, monkeypatch, capsys):
     monkeypatch.setenv("CHECKSUMS", f"{cache}/cheksums")
     assert (download("x.tgz", f"{server.url}/whole/x.tgz"), server.asked) == (2, [])
-    line = f"error: {cache}/cheksums: cannot be read; CHECKSUMS names the file of known checksums\n"
+    line = f"error: {cache}/cheksums: no such file or directory; CHECKSUMS names the file of known checksums\n"
     assert capsys.readouterr().err == line
 
 

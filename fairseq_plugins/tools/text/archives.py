@@ -52,8 +52,8 @@ def known_checksums() -> dict[str, str]:
     path = Path(os.environ.get("CHECKSUMS") or _CHECKSUMS)
     try:
         return listed(path)
-    except UserError:
-        raise UserError(f"{path}: cannot be read; CHECKSUMS names the file of known checksums") from None
+    except UserError as error:
+        raise UserError(f"{error}; CHECKSUMS names the file of known checksums") from None
 
 
 def _unpacked(path: Path, directory: Path, only: Sequence[str]) -> list[str]:
