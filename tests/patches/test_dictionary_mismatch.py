@@ -110,6 +110,7 @@ def test_fingerprints_are_compared_as_text(toy_data: Path, tmp_path: Path, monke
 
 STILL = ("--lr", "1e-30", "--max-update", "1", "--no-epoch-checkpoints")
 """One update that changes no weight."""
+RESET = "--reset-optimizer --reset-lr-scheduler --reset-meters --reset-dataloader"
 AVERAGED = ("--store-ema", "--ema-fp32", "--ema-decay", "1")
 
 
@@ -135,12 +136,7 @@ def rows_by_word(checkpoint: Path, entry: str, table: str, data: Path, name: str
     [
         pytest.param((), "--finetune-from-model {}", id="three tables", marks=pytest.mark.slow),
         pytest.param(("--share-all-embeddings",), "--finetune-from-model {}", id="one table", marks=pytest.mark.slow),
-        pytest.param(
-            AVERAGED,
-            "--restore-file {} --reset-optimizer --reset-lr-scheduler --reset-meters --reset-dataloader",
-            id="average",
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(AVERAGED, f"--restore-file {{}} {RESET}", id="average", marks=pytest.mark.slow),
         pytest.param(("--bf16", *AVERAGED), "--finetune-from-model {}", id="bf16"),
     ],
 )

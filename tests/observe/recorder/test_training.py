@@ -151,7 +151,7 @@ def check_every_residual(model: torch.nn.Module, entry: Entry) -> None:
     assert not any(one._forward_hooks for one in model.modules())
 
 
-@for_each("method", METHODS, Axis.RESIDUAL, Axis.ATTENTION)
+@for_each("method", METHODS, Axis.ATTENTION)
 def test_every_method(toy_data: Path, tmp_path: Path, method: str, models: list[torch.nn.Module]) -> None:
     (entry,) = recorded(toy_data, tmp_path, arch=f"{method}_transformer", updates=1)
     check_every_residual(models[0], entry)
