@@ -159,6 +159,9 @@ def test_section_names_what_differs_and_joins_what_is_alike() -> None:
         "- New parameter `S_residual.omega_trained`, `(C)`: 0; absent with `--admin-omega frozen`"
     ]
     assert "rate 0.0007, warm-up of 8,000 updates" in "".join(lines)
+    # A value that only one stack refuses is no refusal: Pre-LN takes every solver in its encoder.
+    residuals = "`admin`, `admin_torch`, `b2t`, `deepnorm`, `keel`, `resi_dual`, `siamese`, `span`"
+    assert generate.refused_with(METHODS["pre_ln"]) == [f"`--residual` {residuals}"]
     # It is of two parts of the method.
     assert generate.method_section(METHODS["completep"]).count("- Option `--depth-mup-alpha`") == 1
 
