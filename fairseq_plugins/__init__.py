@@ -78,7 +78,7 @@ class _RegisterFirst(MetaPathFinder):
         ours = ours and fullname not in WITHOUT_FAIRSEQ
         if _begun or not (ours or fullname in ("fairseq", "fairseq_cli")):
             return None
-        # By name: importlib.reload makes another class.
+        # The names are compared, since importlib.reload makes another class.
         others = [finder for finder in sys.meta_path if type(finder).__name__ != type(self).__name__]
         found = (finder.find_spec(fullname, path, target) for finder in others)
         spec = next(filter(None, found), None)

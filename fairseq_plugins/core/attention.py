@@ -30,7 +30,7 @@ Attended = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 class Given(NamedTuple):
-    """What :meth:`Attention.attend` takes behind queries and keys.
+    """Arguments of :meth:`Attention.attend` after queries and keys.
 
     Attributes:
         key_padding_mask: ``(B, S)``, true for pads among the keys.

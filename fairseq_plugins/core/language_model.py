@@ -120,7 +120,7 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
             nested.decoder.layers = len(flat.decoder_layers_to_keep.split(","))
         dictionary: Dictionary = task.source_dictionary
         embed_tokens: nn.Module
-        # As fairseq's builder, which has no separate method for this.
+        # The same steps as in fairseq's builder, which has no separate method for them.
         if flat.adaptive_input:
             embed_tokens = AdaptiveInput(
                 len(dictionary),

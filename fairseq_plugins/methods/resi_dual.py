@@ -1,4 +1,4 @@
-"""ResiDual: a Post-LN stream, and beside it the plain sum of all branches, which is normalised and added on top.
+"""ResiDual: a Post-LN stream and the plain sum of all branches, which is normalised and added on top.
 
 SiameseNorm: branches read both streams.
 """
@@ -66,7 +66,7 @@ class SiameseResidual(ConstantSum):
 part(
     Axis.RESIDUAL,
     "resi_dual",
-    summary="stream + branch, and beside it the sum of all branches, normalised and added on top",
+    summary="stream + branch, and the sum of all branches, normalised and added on top",
     options=(
         Option("resi_dual_scale", 1.0, "factor of embedding and branches in their sum; below 1 against fp16's range"),
         Option("resi_dual_alpha", 1.0, "factor of the Post-LN stream on top"),

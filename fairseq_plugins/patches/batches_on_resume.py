@@ -56,7 +56,7 @@ def load_share(load: Callable[..., None], iterator: EpochBatchIterator, state: d
 
 
 WRAPPED = (
-    # By which all tasks except the multi-corpus ones make their iterators.
+    # All tasks except the multi-corpus ones make their iterators with this method.
     (FairseqTask, "get_batch_iterator", batches_of_first_epoch),
     (EpochBatchIterator, "state_dict", state_with_share),
     (EpochBatchIterator, "load_state_dict", load_share),

@@ -80,7 +80,7 @@ class DecodingState(dict[str, Any]):
         self.target: dict[nn.Module, Cached] = {}
         self.source: dict[nn.Module, Cached] = {}
         self.source_bias: Tensor | None = None
-        """What to add to the logits of cross-attentions, ``(N, 1, 1, S)``, if the source has pads."""
+        """Bias of the logits of cross-attentions, ``(N, 1, 1, S)``, if the source has pads."""
 
 
 def has_steps(module: nn.Module) -> bool:

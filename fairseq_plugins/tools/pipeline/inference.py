@@ -160,7 +160,7 @@ def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Tra
 
 
 def write_translations(plan: DecodePlan, test_set: TestSet, model: Path, target: Path) -> None:
-    """Write the translations of a test set in its order, without subwords, and beside them its references and a log."""
+    """Write the translations of a test set in its order, without subwords, next to its references and a log."""
     lines = translate(plan, test_set, model)
     tokenised = test_set.tokenised
     references = list(read_lines(tokenised)) if tokenised else [line.reference for line in lines]
@@ -188,7 +188,7 @@ def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[f
 
 
 def write_perplexity(plan: DecodePlan, test_set: TestSet, model: Path, target: Path) -> None:
-    """Score a text with a language model; write its scores as a table beside ``target``, and to it as JSON.
+    """Score a text with a language model; write its scores as a table next to ``target``, and as JSON to ``target``.
 
     Bits per byte (bits of the whole text over its bytes) are comparable between different tokens.
     """
@@ -218,7 +218,7 @@ def _shown(batches: Any) -> Any:
 
 
 def write_scores(plan: DecodePlan, references: Sequence[str], target: Path) -> None:
-    """Write plain text and its scores as a table beside ``target``, and the scores to it as JSON; print warnings."""
+    """Write plain text and its scores as a table next to ``target``, and as JSON to ``target``; print warnings."""
     from fairseq_plugins.tools.scoring.scores import score
     from fairseq_plugins.tools.scoring.tables import as_json, as_text
     from fairseq_plugins.tools.text.moses import decoder

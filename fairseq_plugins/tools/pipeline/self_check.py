@@ -125,7 +125,7 @@ def _language_model(plan: DecodePlan, test_set: TestSet) -> Result:
 
 
 CHECKS = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _speech}
-"""By task; each compares the references of a test set, with a UserError if a file is missing or of another set."""
+"""Functions that compare the references of a test set, by task; a UserError if a file is missing or of another set."""
 
 # --- prepared against published --------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ PreparedTextTokenizer.register_for_auto_class("AutoTokenizer")
 
 
 def is_stock(text: Preprocessor) -> bool:
-    """Return whether a class of transformers reads the text; else code beside the model does, which must be trusted."""
+    """Return whether a class of transformers reads the text; else code next to the model does, and must be trusted."""
     return text == Preprocessor(text.source, text.target, subwords="sentencepiece", escape=text.escape)
 
 
