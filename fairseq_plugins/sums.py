@@ -39,12 +39,11 @@ def listed(path: Path) -> dict[str, str]:
         UserError: the list cannot be read, is not UTF-8, or has another kind of line (with the line number).
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = path.read_text("utf-8-sig")
     except OSError as error:
         raise UserError(f"{path}: {cause_of(error)}") from None
-    except UnicodeDecodeError as error:
-        number, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
-        raise UserError(f"{path}: line {number}: not UTF-8 (byte 0x{byte:02x})") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8") from None
     found = {}
     for number, line in enumerate(text.split("\n"), start=1):
         words = line.rstrip().split(maxsplit=1)

@@ -55,7 +55,7 @@ def compose(config_name: str, overrides: list[str], strict: bool | None = None) 
         read = [_read(value) for value in values]
         assert not any(value.is_sweep_override() for value in read)
         config = copy.deepcopy(_chosen(config_name, choices))
-        OmegaConf.set_struct(config, True)  # as in Hydra, where a value has a name that the parts know
+        OmegaConf.set_struct(config, True)  # Hydra refuses a name that the parts do not know
         ConfigLoaderImpl._apply_overrides_to_config(read, config)
     except Exception:
         return _by_hydra(config_name, overrides, strict)

@@ -1,4 +1,4 @@
-"""What every test shares: one thread for each worker, seeded numbers, the real corpora where they are at hand."""
+"""Every test shares this: one thread for each worker, seeded numbers, the real corpora where they are at hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 if TYPE_CHECKING:
     from tests import processes
 
-# The scripts run with the Python that tests, whichever environment lies beside them or is named to make.
+# The scripts run with the Python that tests, in spite of an environment in the clone or one that make is told.
 os.environ["PYTHON"] = sys.executable
 # A shell starts what runs in the background with interrupts ignored, and everything below it would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -166,7 +166,7 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def characters(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A binarised text of characters; ``text/<split>.txt`` beside it is what was binarised."""
+    """A binarised text of characters; ``text/<split>.txt`` next to it is the text that was binarised."""
     from tests.language_model import text
 
     return text.binarise(tmp_path_factory.mktemp("characters"))

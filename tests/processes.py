@@ -23,7 +23,7 @@ LONGEST = 60.0
 
 
 class Killed(BaseException):
-    """What SIGKILL is to the program: nothing handles it."""
+    """A stand-in for SIGKILL: nothing handles it."""
 
 
 class Ended(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a call says that refuses what a user has given."""
+"""The line of a call that refuses a user's input."""
 
 from collections.abc import Callable
 from typing import Any

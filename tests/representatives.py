@@ -6,7 +6,6 @@ use, brings a representative without an edit. Promises about checkpoints and pro
 """
 
 import functools
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -34,7 +33,7 @@ def values_of(case: str) -> dict[str, Any]:
 
 
 def structures(case: str, *reads: Reads) -> set[tuple[Any, ...]]:
-    """What a promise that reads these axes meets in ``case``."""
+    """The values of these axes in ``case``, for a promise that reads them."""
     values = values_of(case)
     found: set[tuple[Any, ...]] = {(name,) for name in GENERAL_OPTIONS if name in values}
     for axes in reads:
@@ -52,17 +51,15 @@ def structures(case: str, *reads: Reads) -> set[tuple[Any, ...]]:
 
 @functools.cache
 def stored(case: str) -> set[tuple[Any, ...]]:
-    """What the state dict of a case of ``tests/models.py`` holds of each module, whatever the number of its layer.
+    """Entries of the state dict of a case of ``tests/models.py``, by the kind of their module.
 
     Of a tensor count its name, whether it is trained, and whether it is a single number.
     """
     model = models.build(*models.CASES[case])
     trained = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    modules: dict[str, set[tuple[Any, ...]]] = {}
-    for name, value in model.state_dict().items():
-        owner, _, tensor = re.sub(r"\.\d+\.", ".", name).rpartition(".")
-        modules.setdefault(owner, set()).add((tensor, name in trained, value.numel() == 1))
-    return {(owner, frozenset(tensors)) for owner, tensors in modules.items()}
+    split = {name: name.rpartition(".") for name in model.state_dict()}
+    kinds = {name: (type(model.get_submodule(owner)), tensor) for name, (owner, _, tensor) in split.items()}
+    return {(*kinds[name], name in trained, value.numel() == 1) for name, value in model.state_dict().items()}
 
 
 def representatives(cases: Iterable[str], *reads: Reads) -> list[str]:

@@ -1,4 +1,4 @@
-"""Who may import whom inside the package: methods build on core, core knows no method, nothing needs the command."""
+"""Allowed imports inside the package: methods build on core, core knows no method, nothing needs the command."""
 
 import ast
 import itertools
@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools.demo": {"core", "tools.pipeline", "tools.scoring"},
     "tools.cli": {"tools.pipeline", "tools.text", "wrapping"},
 }
-"""By part of the package ("" is the package itself), beside itself and :data:`BASE`; only ``tools`` names ``tools``."""
+"""Legal imports of each part ("" is the package) besides its own and :data:`BASE`; only ``tools`` names ``tools``."""
 BASE = {"errors", "files", "integrity", "lines", "options", "process", "processor", "records", "tables"}
 MAY_IMPORT |= dict.fromkeys(BASE, set())
 FIRST = {
@@ -79,7 +79,7 @@ import fairseq.models
 executed.clear()
 """,
 }
-"""What a program may do first."""
+"""First statements of a program."""
 
 
 def part_of(module: str) -> str:

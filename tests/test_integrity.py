@@ -34,7 +34,7 @@ def state(trained: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def readers(toy_data: Path) -> tuple[Callable[[Path], Any], ...]:
-    """What reads a checkpoint, as ``fairseq-generate``, ``average`` and ``fold`` do."""
+    """Readers of a checkpoint: ``fairseq-generate``, ``average`` and ``fold``."""
 
     def built(path: Path) -> None:
         checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides={"data": str(toy_data)})
@@ -71,7 +71,7 @@ def test_the_damaged_record_is_named(trained: Path, tmp_path: Path, readers: Any
 
 
 def test_changed_bytes_are_refused_or_do_no_harm(trained: Path, tmp_path: Path) -> None:
-    """What passes has changed where no reader looks: padding, or the dates in the list of records."""
+    """A file that passes has changed where no reader looks: padding, or the dates in the list of records."""
     sound, path = trained.read_bytes(), tmp_path / "changed.pt"
     expected = weights_hash(read_checkpoint(trained)["model"])
     refused = 0
@@ -193,7 +193,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "many settings": (edited(lambda state: state["cfg"].update(task=nested(40, 2))), "more than 1,048,576 entries"),
     "deep settings": (edited(lambda state: state["cfg"].update(task=nested(60))), "nested in more than 50 levels"),
 }
-"""What a file may hold that fairseq does not save, and why it is refused."""
+"""Content that fairseq does not save, and why a file with it is refused."""
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -1,4 +1,4 @@
-"""What is drawn where: room for every panel, one look for a name, and what a scale has no place for."""
+"""Places of a drawing: room for every panel, one look for a name, and values that a scale has no place for."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def axis() -> Any:
 
 
 def canvas_of(monkeypatch: pytest.MonkeyPatch, panels: list[Panel]) -> Any:
-    """What is drawn of two columns, instead of being written."""
+    """The drawing of two columns, which is not written."""
     canvases: list[Any] = []
     monkeypatch.setattr(plots, "save", lambda canvas, path: canvases.append(canvas))
     assert plots.draw(Figure("f", "t", panels), Path("there"), ["png"]) == [Path("there/f.png")]

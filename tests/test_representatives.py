@@ -37,5 +37,5 @@ def test_a_new_part_and_a_new_option_in_use_are_represented_at_once(monkeypatch:
         monkeypatch.setitem(METHODS, name, Method(name, "", "", "", residual="new", options=values))
     cases = [*models.CASES, "newest", "newest_at_two", "newest_again"]
     assert representatives(cases, Axis.RESIDUAL) == [*before, "newest", "newest_at_two"]
-    # What the promise does not read brings nothing in.
+    # An axis that the promise does not read brings nothing in.
     assert representatives(cases, Axis.LAYER_AGGREGATION) == representatives(models.CASES, Axis.LAYER_AGGREGATION)

@@ -86,7 +86,7 @@ def test_a_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         "    time.sleep(600)\n"
         "list(map_lines(lambda: work, ['a'], 2))\n"
     )
-    script = tmp_path / "fairseq-deep.py"  # by this name the package knows that it need not load fairseq
+    script = tmp_path / "fairseq-deep.py"  # this name tells the package that it need not load fairseq
     script.write_text(program)
     pids = tmp_path / "pids"
     pids.mkdir()

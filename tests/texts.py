@@ -1,4 +1,4 @@
-"""Files of text, one sentence a line: only a line feed ends a line, whatever else is in it."""
+"""Files of text, one sentence a line: only a line feed ends a line, not any other character in it."""
 
 from collections.abc import Iterable
 from pathlib import Path

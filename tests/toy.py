@@ -40,7 +40,7 @@ PRECISIONS: Mapping[str, Flags] = {
     "fp16": ("--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", "4"),
     "memory_efficient_fp16": ("--memory-efficient-fp16", "--fp16-init-scale", "4"),
 }
-"""Flags of each precision that fairseq has beside ``--amp``."""
+"""Flags of each precision that fairseq has besides ``--amp``."""
 
 
 def sentence_pairs(count: int, seed: int, longest: int = 9) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ def test_scores_and_the_test_against_the_baseline(study: Any, tmp_path: Path, mo
     ]
     monkeypatch.setattr(study, "lines", lambda: ended)
     other = study.Training("pre_ln_6e6d", "long", 1, 2e-3).directory(tmp_path)
-    write_run(other, texts=(texts, texts), finished={})  # as good as the method
+    write_run(other, texts=(texts, texts), finished={})  # no worse than the method
     *_, [first, second] = study.stages(["admin_6e6d", "pre_ln_6e6d"], [1], "long")
     for training in (first, second):
         directory = training.directory(tmp_path)

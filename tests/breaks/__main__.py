@@ -21,7 +21,7 @@ LEFT_OUT = ("tests/breaks", "tests/cli/test_installation.py")
 PASSED, FAILED, NOTHING_CHOSEN = 0, 1, 5
 """Exit codes of pytest."""
 BESIDE = {"core": ("tests/equivalence", "tests/contract"), "methods": ("tests/contract",), "patches": ("tests/faults",)}
-"""What all models and trainings promise, by the part of the package that it rests on."""
+"""Tests of what all models and trainings promise, by the part of the package that the promise rests on."""
 
 
 def likely_tests(root: Path, file: str) -> list[str]:

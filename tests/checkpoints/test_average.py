@@ -165,7 +165,7 @@ def test_the_same_weights_give_the_same_bytes_in_any_directory_and_after_a_resum
         outputs += [directory / "first.pt", directory / "second name.pt"]
         average_checkpoints(inputs, outputs[-2])
         state = torch.load(inputs[-1], weights_only=True)
-        # What fairseq adds at every start, and what a clock tells.
+        # fairseq adds these at every start, or reads them from a clock.
         state["optimizer_history"].insert(0, {"optimizer_name": "FairseqAdam", "num_updates": 3})
         state["extra_state"]["previous_training_time"] = 99.0
         torch.save(state, inputs[-1])

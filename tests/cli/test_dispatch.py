@@ -1,4 +1,4 @@
-"""What ``fairseq-deep`` makes of its arguments before, and instead of, handing them to fairseq."""
+"""``fairseq-deep`` reads its arguments before, and instead of, handing them to fairseq."""
 
 import importlib.util
 import sys

@@ -31,7 +31,7 @@ print(configuration_file(Path("iwslt14_de_en/admin_6e6d")), checkout(), commit()
 
 
 def output(*words: str | Path, cwd: Path, path: Path | None = None) -> str:
-    """What a command prints that has to succeed, in an environment that names no checkout but ``path``."""
+    """The output of a command that has to succeed, in an environment that names no checkout but ``path``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "VIRTUAL_"))}
     environment = kept if path is None else {**kept, "PYTHONPATH": str(path)}
     done = subprocess.run(list(map(str, words)), cwd=cwd, env=environment, capture_output=True, text=True, check=False)
@@ -41,7 +41,7 @@ def output(*words: str | Path, cwd: Path, path: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the sdist and the wheel, built from a copy because the build writes beside the sources."""
+    """A directory with the sdist and the wheel, built from a copy because the build writes among the sources."""
     tree = tmp_path_factory.mktemp("tree")
     copy_of_tracked_files(ROOT, tree)
     output(sys.executable, "-c", BUILD, cwd=tree)
@@ -117,7 +117,7 @@ def test_an_environment_without_the_checkout_trains(distributions: Path, tmp_pat
     offline = ["--no-index", "--find-links", distributions, "--only-binary", ":all:"]
     # The checkout, too, is found on the path, and would do.
     output(*pip, *offline, "--ignore-installed", "--no-deps", "fairseq-deep", cwd=directory)
-    # What the package requires is installed, or pip fails: it has no index to ask.
+    # Every requirement is installed already, or pip fails: it has no index to ask.
     output(*pip, *offline, "fairseq-deep", cwd=directory)
     user_dir = output(python, "-m", "fairseq_plugins", cwd=tmp_path).strip()
     assert Path(user_dir).is_relative_to(directory)

@@ -1,4 +1,4 @@
-"""What a user can mend is one line and exit code 2, in ``fairseq-deep`` and in stock's commands with ``--user-dir``."""
+"""A user's mistake is one line and exit code 2, in ``fairseq-deep`` and in stock's commands with ``--user-dir``."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ NO_ROOM = "--max-tokens {} is smaller than the longest sentence, which has 10 to
 NO_CTC = "--criterion label_smoothed_cross_entropy_with_ctc_with_diagnostics does not fit --task translation and "
 NO_POSITIONS = (
     "tokens with the end mark, at most {} are possible with this model and its --max-source-positions and "
-    # Not of every command: an evaluation translates all sentences.
+    # Some commands have no such line: an evaluation translates all sentences.
     "--max-target-positions; shorten it; fairseq's commands skip it with --skip-invalid-size-inputs-valid-test"
 )
 
@@ -123,7 +123,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
     },
     "score": {f"--sys lines --ref lines {flag}": OLD_SCORER for flag in ("--sacrebleu", "--sentence-bleu")},
 }
-"""By command, what it is given and how its line begins."""
+"""The input of each command and the beginning of its line."""
 
 
 @pytest.fixture(scope="module")
@@ -179,14 +179,14 @@ def test_each_is_one_line(command, run, capfd):
 
 @pytest.mark.slow
 def test_hydra_does_not_warn_before_the_line() -> None:
-    """As it would five times, about calls of fairseq."""
+    """It would do so five times, about calls of fairseq."""
     words = f"nowhere --arch admin_transformer --max-tokens 9 --user-dir {USER_DIR}".split()
     ended = processes.python("-m", "fairseq_cli.train", *words)
     assert (ended.code, ended.errors) == (EXIT_CODE, f"error: {NOT_THERE}\n")
 
 
 def test_weights_outside_the_loss_on_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As LayerDrop leaves them; the text is torch's own."""
+    """LayerDrop leaves them so; the text is torch's own."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts its own in its place
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
     layers = torch.nn.ModuleDict({"used": torch.nn.Linear(1, 1), "dropped": torch.nn.Linear(1, 1)})

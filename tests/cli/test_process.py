@@ -86,7 +86,7 @@ def test_reader_that_has_left(unbuffered: str) -> None:
 
 
 INTERRUPTED_IMPORTS = {"text --help": "difflib", "cli score a b": "sacrebleu", "cli average --help": "torch"}
-"""By command, a module during whose import Ctrl-C comes: the first, one of the command, and torch."""
+"""Commands, and a module during whose import Ctrl-C comes: the first, one of the command, and torch."""
 
 
 @pytest.mark.parametrize("command", INTERRUPTED_IMPORTS)

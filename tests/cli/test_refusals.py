@@ -1,4 +1,4 @@
-"""What the commands of this package refuse: one line and exit code 2, before anything is made."""
+"""The commands of this package refuse by one line and exit code 2, before anything is made."""
 
 import shlex
 from collections.abc import Mapping
@@ -193,7 +193,7 @@ REFUSED: Mapping[str, str] = {
     "text columns pairs de pairs": f"pairs: {INPUT}",
     "text truecase --model ref x ref": f"ref: {INPUT}",
 }
-"""By the words of a command, in a directory ``{here}``, how its line begins; ``text`` are the steps on text."""
+"""The beginning of a command's line, by its words, in a directory ``{here}``; ``text`` are the steps on text."""
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,13 @@ NAMES = sorted(
 @cache
 def content(name: str) -> dict[str, Any]:
     """The file as it stands."""
-    return yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
+    # The parser in C is ten times as fast.
+    return yaml.load((CONFIGS / f"{name}.yaml").read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 @cache
 def schema() -> DictConfig:
-    """Every setting that fairseq has whatever is chosen."""
+    """Every setting that fairseq has for each choice of parts."""
     return OmegaConf.structured(FairseqConfig)
 
 

@@ -25,7 +25,7 @@ HOSTILE = {
     f"x: {'[' * 20_000}{']' * 20_000}": ENDLESS,
     "".join(f"x{number}: &x{number} [{f'*x{number - 1}, ' * 2}]\n" for number in range(1, 40)): ENDLESS,
 }
-"""What is hostile in a file, behind ``x0: &x0 [1]``, and words of the line that refuses it."""
+"""Hostile content of a file, behind ``x0: &x0 [1]``, and words of the line that refuses it."""
 
 
 def write(here: Path, content: str) -> Path:
@@ -38,7 +38,7 @@ def write(here: Path, content: str) -> Path:
 
 
 def test_nothing_is_executed_nor_read_for_ever(here, monkeypatch, capfd):
-    """By ``run`` and by ``hydra-train``."""
+    """Both ``run`` and ``hydra-train`` refuse the file."""
     run = processes.in_this_process(monkeypatch, capfd)
     for content, words in HOSTILE.items():
         path = write(here, f"x0: &x0 [1]\n{content}")

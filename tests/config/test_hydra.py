@@ -196,10 +196,10 @@ def test_training_is_the_same(task, arch, choices, toy_data, speech_data, tmp_pa
     losses_by_yaml, second = toy.losses_of(task, lambda: run_hydra(tmp_path / "config", content, tmp_path / "yaml"))
     assert len(losses) == 6
     assert losses == losses_by_yaml
-    # fairseq leaves some buffers at whatever was in memory.
+    # fairseq leaves some buffers uninitialised.
     assert {name.rpartition(".")[2] for name in differences(first["model"], second["model"])} <= {"_float_tensor"}
     if arch == "deep_transformer":
-        return  # by YAML its checkpoint keeps what was said alone, since fairseq builds it from a copy of the settings
+        return  # fairseq builds it from a copy of the settings, so its checkpoint has only those of the YAML file
     kept = [dict(checkpoint["cfg"]["model"]) for checkpoint in (first, second)]
     names = CHOICES if task is TranslationTask else list(kept[0])
     assert [name for name in names if kept[0].get(name) != kept[1].get(name)] == []

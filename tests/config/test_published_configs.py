@@ -26,7 +26,7 @@ from tests.config.published import CONFIGS, NAMES, completed, completed_file, co
 from tests.models import dictionary
 from tests.models import task as translation_task
 
-sys.path.insert(0, str(CONFIGS))  # as `python configs/generate.py` has it
+sys.path.insert(0, str(CONFIGS))  # `python configs/generate.py` puts it first, too
 generate = import_module("configs.generate")
 
 
@@ -134,7 +134,7 @@ def test_what_is_averaged_is_kept() -> None:
 DS_INIT_WORDS = 27511
 """DS-Init's two dictionaries have 55,022 words together."""
 MILLIONS = yaml.safe_load(Path(__file__).with_name("printed_sizes.yaml").read_text(encoding="utf-8"))
-"""By file, words of a dictionary and the number of parameters that a paper prints."""
+"""Words of a dictionary and the number of parameters that a paper prints, by file."""
 
 
 def test_a_model_is_as_large_as_printed() -> None:
@@ -163,7 +163,7 @@ def test_the_sweep_is_the_grid_of_the_figure(method: str) -> None:
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_overrides_change_what_they_name(every: bool) -> None:
-    """By way of Hydra, in one row for each set of keys; in the slow tests, for each set of keys and corpus."""
+    """Through Hydra, in one row for each set of keys; in the slow tests, for each set of keys and corpus."""
     rows = {}
     for row in sorted(ROWS, key=lambda row: depth(row.config)):
         keys = tuple(override.partition("=")[0] for override in row.overrides)
@@ -209,7 +209,7 @@ PATTERNS = {
     "printed": rf"{'|'.join(WITHOUT_NUMBER)}|{NUMBER}(±{NUMBER})?|{NUMBER}( {NUMBER})+( mean {NUMBER})?",
     "run_here": r"\S.*",
 }
-"""What the cells of a column look like."""
+"""The form of a column's cells."""
 
 
 def test_every_cell_is_what_its_column_says() -> None:
@@ -256,7 +256,7 @@ def test_how_trainings_ended() -> None:
 
 
 def test_as_many_numbers_as_test_sets_or_names_in_the_metric_and_their_mean() -> None:
-    """One number may also be the mean over the sets. The B2T paper prints the mean of the years beside them."""
+    """One number may also be the mean over the sets. The B2T paper prints the mean of the years next to them."""
     means = 0
     for row in ROWS:
         parts = row.metric.split() if row.metric.startswith("ROUGE") else row.test

@@ -1,4 +1,4 @@
-"""What cannot be built is refused before a module is built: one line a problem, all problems together, exit code 2."""
+"""Impossible models are refused before a module is built: one line a problem, all problems together, exit code 2."""
 
 import sys
 from pathlib import Path

@@ -33,7 +33,7 @@ ACCOUNTED = (
     "model.word_dropout",
     "model.activation_fn",
 )
-"""What changes a score: each such setting of a file is in the table, as stated or with the source it was taken from."""
+"""Groups whose settings change a score: each setting of a file is in the table, stated or with its other source."""
 DERIVED = ("optimization.update_freq", "dataset.max_tokens")
 """Both are in ``tokens_per_update``; a file is free to split it."""
 
@@ -51,7 +51,7 @@ def entries_of(name: str) -> list[Mapping[str, Any]]:
 
 @cache
 def facts(name: str) -> Mapping[str, tuple[Any, str, str]]:
-    """By key what the table says of a file: a value, what it is (one of KINDS), and where it is read."""
+    """The table's rows of a file by key: a value, its kind (one of KINDS), and where it is read."""
     return {
         key: (value, kind, place)
         for entry in entries_of(name)
@@ -61,7 +61,7 @@ def facts(name: str) -> Mapping[str, tuple[Any, str, str]]:
 
 
 def value(name: str, key: str) -> Any:
-    """What a training from the file takes for a key of the table."""
+    """The value that a training from the file takes for a key of the table."""
     if key == "data":
         return (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8").partition("# Data: ")[2].partition(";")[0]
     if key == "tokens_per_update":
@@ -71,7 +71,7 @@ def value(name: str, key: str) -> Any:
 
 
 def difference(name: str, key: str, stated: Any) -> str:
-    """What the file, or its rows, have instead of what is stated; empty if they agree.
+    """The values of the file, or of its rows, that differ from the stated ones; empty if they agree.
 
     Rows may leave a column empty, and may have any of several values where the table lists them.
     """

@@ -14,7 +14,7 @@ from tests import models, toy
 from tests.faults.exact import differences
 
 XAVIER = ("--arch", "post_ln_transformer", "--base-init", "xavier")
-RESIDUALS = 3 * 2 + 2 * 3  # of the tiny models in memory
+RESIDUALS = 3 * 2 + 2 * 3  # in the tiny models in memory
 UPDATES = ("--max-update", "4", "--no-epoch-checkpoints")
 
 

@@ -1,4 +1,4 @@
-"""What methods promise in the other families, too: language models, and models for speech."""
+"""Promises of methods in the other families: language models, and models for speech."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ def test_incremental_equals_full(family: type[DesignedModel]) -> None:
     previous = given[-1]
     for method in methods_of(family):
         model = tiny(method + family.family.suffix).train()
-        model(*given)  # what has to see data sees it
+        model(*given)  # methods with a profile see their data
         perturb(model)
         with torch.no_grad():
             full = model.eval()(*given)[0]

@@ -1,4 +1,4 @@
-"""What every method promises of its outputs, gradients and weights, whatever it is made of."""
+"""Promises of every method about its outputs, gradients and weights."""
 
 import pytest
 import torch
@@ -64,7 +64,7 @@ def test_every_parameter_gets_a_gradient(case: str) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     models.loss_of(model, data).backward()
     at_start = without_gradient(model)
-    # What lies behind a closed branch is reached once the branch has opened, the encoder last. Nothing else waits.
+    # Parameters behind a closed branch get a gradient once the branch has opened, the encoder last. Nothing else waits.
     assert bool(at_start) == bool(closed_branches(model, data))
     for _ in range(4 if at_start else 0):
         optimizer.step()

@@ -12,7 +12,7 @@ from tests.representatives import for_each
 from tests.search.searching import sample_of
 
 LOOSE = 1e-5
-"""As a share of the scores' scale: a sum over the source in another order moves float32's last digit."""
+"""A share of the scores' scale: a sum over the source in another order moves float32's last digit."""
 
 
 @for_each("case", models.CASES, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
@@ -25,7 +25,7 @@ def test_the_lean_search_finds_what_fairseq_s_finds(case: str) -> None:
         lean = LeanSearch([model], models.dictionary(), **settings).generate([model], sample)
         assert [len(ranked) for ranked in lean] == [len(ranked) for ranked in stock] == [beam] * 8
         assert len({len(ranked[0]["tokens"]) for ranked in stock}) > 1, "all sentences left the batch together"
-        assert difference(lean, stock) < 5 * LOOSE  # of single words: differences of sums that are several times larger
+        assert difference(lean, stock) < 5 * LOOSE  # words' scores are differences of sums several times larger
         for mine, theirs in zip(lean, stock, strict=True):
             for one, other in zip(mine, theirs, strict=True):
                 assert float(one["score"]) == pytest.approx(float(other["score"]), rel=LOOSE, abs=LOOSE)

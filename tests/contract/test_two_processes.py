@@ -39,7 +39,7 @@ def step(model: nn.Module, scale: float) -> dict[str, Tensor]:
 
 
 def distributed_step(case: str, backend: str, rank: int) -> dict[str, Tensor]:
-    """As fairseq's trainer: summed losses, gradients averaged over the processes, scaled to a mean over tokens."""
+    """A step of fairseq's trainer: losses are summed, gradients averaged over the processes and scaled to a token's."""
     model, data, tokens = model_and_batch(case)
     settings = DistributedTrainingConfig(ddp_backend=backend, heartbeat_timeout=-1, tpu=False)
     parallel = DistributedFairseqModel(settings, model, dist.group.WORLD, torch.device("cpu"))
@@ -61,7 +61,7 @@ def work(rank: int, directory: str, pairs: list[tuple[str, str]]) -> None:
 
 @pytest.fixture(scope="module")
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[States]:
-    """What either process has after its step, by case and backend; the processes start once for all that are tested."""
+    """The state of either process after its step, by case and backend; the processes start once for all cases."""
     tests = [item for item in request.session.items if item.fspath == request.node.fspath]
     pairs = [(item.callspec.params["case"], item.callspec.params["backend"]) for item in tests]
     directory: Path = tmp_path_factory.mktemp("ranks")
@@ -83,7 +83,7 @@ def test_two_processes_equal_one(case: str, backend: str, ranks: list[States]) -
     parameters = dict(model.named_parameters())
     for name, value in expected.items():
         assert torch.equal(first[name], second[name]), name
-        # What is measured is a sum over the tokens of either half, made in another order; 1e-5 is its own promise.
+        # The measurement sums over the tokens of either half in another order; 1e-5 is its own promise.
         share = 1e-6 if name in parameters else 1e-5
         assert_same_to_rounding(first[name], value, share, msg=name)
     assert max(float((value - before[name]).abs().max()) for name, value in expected.items()) > 1e-2

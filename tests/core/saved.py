@@ -1,4 +1,4 @@
-"""What autograd keeps for the backward pass."""
+"""Tensors that autograd keeps for the backward pass."""
 
 from collections.abc import Callable
 

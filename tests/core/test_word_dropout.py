@@ -48,7 +48,7 @@ def test_each_stack_has_its_rate() -> None:
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_the_position_of_a_dropped_word_remains(stack: str) -> None:
-    """With every word dropped the first layer sees the positions, whatever the words are."""
+    """With every word dropped the first layer sees only the positions."""
     model = tiny("post_ln_transformer", **QUIET).train()
     part = getattr(model, stack)
     part.word_dropout.forward = torch.zeros_like

@@ -65,7 +65,7 @@ def commands(line: str) -> Iterator[list[str]]:
 
 
 def fault(words: list[str]) -> str:
-    """What is wrong with a command; empty if nothing is, or if it is another program's."""
+    """The mistake in a command; empty if there is none, or if it is another program's command."""
     program, *rest = words
     path = rest[0] if program == "python" else program
     if re.fullmatch(r"(scripts|benchmarks|docs)/.*\.(sh|py)", path):

@@ -1,4 +1,4 @@
-"""What the documentation says about methods, parameters and patches is what the code does."""
+"""The documentation of methods, parameters and patches agrees with the code."""
 
 import re
 from collections.abc import Mapping

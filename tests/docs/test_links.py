@@ -56,7 +56,7 @@ def test_a_row_of_a_table_has_as_many_cells_as_its_head() -> None:
 def test_named_paths_exist() -> None:
     lost = []
     for page in PAGES:
-        # What stands in inline code and looks like a path of this repository.
+        # Inline code that looks like a path of this repository.
         for word in re.findall(NAMED, without_code(page.read_text(encoding="utf-8"))):
             inside = ROOT / "fairseq_plugins" if word.startswith(("core/", "patches/")) else ROOT
             # NAME stands for what the reader adds; its folder is there.

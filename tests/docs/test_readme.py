@@ -29,7 +29,7 @@ SMALLER: dict[str, list[str]] = {
     "train": [*toy.TINY_MODEL, *"--cpu --max-epoch 5 --num-workers 0 --log-format none".split()],
     "generate": "--cpu --max-len-a 0 --max-len-b 5 --num-workers 0".split(),
 }
-"""What is added to a command of the README so that it takes a second."""
+"""Additions to commands of the README, so that each takes a second."""
 
 
 def blocks(language: str) -> list[str]:

@@ -28,12 +28,12 @@ OF_LANGUAGE_MODEL = {
     for field in dataclasses.fields(TransformerLanguageModelConfig)
     if not field.name.startswith("_") and not str(field.default).startswith("${")
 }
-"""What stock takes where nothing is said: an architecture of the model's own name sets nothing."""
+"""Stock's own defaults: an architecture of the model's own name sets nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A family of models, beside stock's.
+    """A family of models, and stock's.
 
     Attributes:
         model: our class.
@@ -111,7 +111,7 @@ FAMILIES = {
             "adaptive, all tied": {**TIED, "tie_adaptive_proj": True, "adaptive_softmax_dropout": 0.2},
         },
         lambda: text()[:1],
-        # Stock keeps 512 at the decoder's ends whatever its width; ours follows the width.
+        # Stock keeps 512 at the decoder's ends for every width; ours follows the width.
         {**OF_LANGUAGE_MODEL, **TINY_LANGUAGE_MODEL, "decoder_input_dim": 16, "decoder_output_dim": 16},
     ),
     "speech to text": Family(
@@ -136,7 +136,7 @@ FAMILIES = {
     ),
 }
 HYBRIDS_WITH = ("as it comes", "unequal widths", "layer drop", "no cross-attention")
-"""What one stack may get from the other's choice of norm; the other settings are seen with a norm for both stacks."""
+"""Settings that one stack may get from the other's choice of norm; other settings are seen with norms in both."""
 PAIRS = [(family, name) for family, kind in FAMILIES.items() for name in kind.pairs]
 
 
@@ -158,7 +158,7 @@ def tensors(value: Any) -> dict[str, Tensor]:
 
 
 def assert_same(ours: Any, stock: Any) -> None:
-    """The same tensors in the same order, but for the buffers that stock leaves at whatever was in memory."""
+    """The same tensors in the same order, but for the buffers that stock leaves uninitialised."""
     found, wanted = tensors(ours), tensors(stock)
     assert list(found) == list(wanted) != []
     different = [name for name, value in wanted.items() if not torch.equal(found[name], value)]
@@ -250,7 +250,7 @@ def test_every_setting_of_an_architecture_is_stock() -> None:
 
 @pytest.mark.parametrize("family", ["translation", "language model"])
 def test_layers_whose_activations_are_offloaded_are_recomputed(family: str) -> None:
-    """As stock's sized architectures have it: offloading alone means both."""
+    """Stock's sized architectures read it so: offloading alone means both."""
     model, runs = FAMILIES[family].pair("post_ln", offload_activations=True)[0], []
     model.decoder.layers[0].fc1.register_forward_hook(lambda *_: runs.append(torch.is_grad_enabled()))
     model.train()(*FAMILIES[family].given())[0].float().sum().backward()

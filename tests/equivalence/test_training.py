@@ -22,7 +22,7 @@ DROPOUTS = ("--dropout", "0.2", "--attention-dropout", "0.1", "--share-all-embed
 ENDS = ("--decoder-input-dim", "16", "--decoder-output-dim", "16")
 ADAPTIVE = tuple(
     "--adaptive-input-cutoff 8,14 --adaptive-softmax-cutoff 8,14 --adaptive-input-factor 2 --adaptive-softmax-factor 2"
-    " --criterion adaptive_loss --ddp-backend legacy_ddp".split()  # as that criterion demands
+    " --criterion adaptive_loss --ddp-backend legacy_ddp".split()  # that criterion demands it
 )
 CTC = ("--criterion", "label_smoothed_cross_entropy_with_ctc", "--label-smoothing", "0.1", "--ctc-weight", "0.3")
 TWO_DIMENSIONAL = ("--conv-version", "convtransformer", "--share-decoder-input-output-embed")
@@ -38,7 +38,7 @@ CASES: dict[str, tuple[type[Any], Flags, Flags, Flags]] = {
     "lm pre_ln": (LANGUAGE, LM[:1], (LM[1], BOTH[1]), ()),
     "lm tied": (LANGUAGE, LM[:1], (LM[1], BOTH[1]), TIED),
     "lm wiki103": (LANGUAGE, ("pre_ln_transformer_lm_wiki103",), ("transformer_lm_wiki103",), ADAPTIVE),
-    # Stock is Pre-LN whatever its flags say.
+    # Stock is Pre-LN in spite of its flags.
     "s2t": (SPEECH, S2T[:1], S2T[1:], ()),
     "s2t CTC": (SPEECH, S2T[:1], S2T[1:], CTC),
     "s2t two-dimensional": (SPEECH, S2T[:1], S2T[1:], TWO_DIMENSIONAL),
@@ -76,5 +76,5 @@ def test_losses_and_weights_are_equal(data: dict[type[Any], Path], tmp_path: Pat
     assert our_losses == losses
     our_weights, weights = our_state["model"], state["model"]
     assert list(our_weights) == list(weights)
-    written = [name for name in weights if not name.endswith("_float_tensor")]  # that is whatever was in memory
+    written = [name for name in weights if not name.endswith("_float_tensor")]  # that one is uninitialised
     assert [name for name in written if not torch.equal(our_weights[name], weights[name])] == []

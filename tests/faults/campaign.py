@@ -69,7 +69,7 @@ FAULTS: Mapping[str, tuple[Hit, tuple[int, ...]]] = {
     "interrupt": (interrupt, (0, 130, -signal.SIGINT)),
     "full disk": (fill_disk, (0, 2)),
 }
-"""By name, what it does, and the exit codes of a command that was hit: 0 where it was through before."""
+"""The faults by name: the action, and the exit codes of a command that was hit; 0 where it had ended before."""
 
 
 class Workshop:
@@ -90,7 +90,7 @@ class Workshop:
                 shutil.copytree(made, self.inputs / name)
         if not place.exists():
             start = time.monotonic()
-            # By the same name: some results hold their own.
+            # The name stays the same: some results hold their own.
             code, said = self.run(subject)
             assert code == 0, said
             self._seconds[subject.name] = time.monotonic() - start

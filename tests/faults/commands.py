@@ -69,7 +69,7 @@ def _become(words: Sequence[str], environment: dict[str, str], before: Any) -> N
         sys.argv = [words[at], *words[at + 2 :]]
         sys.orig_argv[:] = [sys.executable, *(word for word in words[:at] if word.startswith("-")), *words[at:]]
         process.COMMAND = process.is_command()
-        if process.COMMAND and "TORCHELASTIC_RUN_ID" in os.environ:  # as its import does in a new interpreter
+        if process.COMMAND and "TORCHELASTIC_RUN_ID" in os.environ:  # its import does so in a new interpreter
             process.end_with(os.getppid())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
         runpy.run_module(words[at + 1], run_name="__main__", alter_sys=True)
@@ -94,7 +94,7 @@ def _forget(environment: dict[str, str]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):
-            # Not closed: objects of this process still hold its number.
+            # It stays open: objects of this process still hold its number.
             if fd > 2 and not os.get_inheritable(fd):
                 os.dup2(nothing, fd, inheritable=False)
     os.environ.clear()
@@ -106,7 +106,7 @@ def _forget(environment: dict[str, str]) -> None:
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as Python at its start
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python does so at its start
         signal.signal(number, signal.SIG_IGN)
     from hydra.core.global_hydra import GlobalHydra
     from tqdm import tqdm
@@ -162,7 +162,7 @@ class Job:
         return names
 
     def said(self) -> str:
-        """What it has printed; all of it when nothing is left behind."""
+        """Its output so far; all of it when no process is left behind."""
         return self._said.read_text(encoding="utf-8", errors="replace")
 
     def _reap(self, pids: Sequence[int], options: int) -> None:

@@ -1,4 +1,4 @@
-"""What two trainings must have in common to be the same one, bit for bit."""
+"""Two trainings are the same one, bit for bit, if these agree."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

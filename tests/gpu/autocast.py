@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._pytree import tree_map
+
+from tests.gpu.graphs import mapped, tensors
 
 LOWER = (
     "__matmul__ addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d"
@@ -38,7 +39,7 @@ def casting(kind: type[Tensor]) -> Iterator[tuple[Any, str, Callable[..., Any]]]
 
 
 def _cast(function: Any, policy: Callable[[set[torch.dtype]], torch.dtype], kind: type[Tensor]) -> Callable[..., Any]:
-    def eligible(value: Any) -> bool:
+    def eligible(value: Tensor) -> bool:
         return isinstance(value, kind) and value.is_floating_point() and value.dtype != torch.float64
 
     # A name of torch's that its own code looks up.
@@ -46,12 +47,11 @@ def _cast(function: Any, policy: Callable[[set[torch.dtype]], torch.dtype], kind
     def run(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_autocast_enabled("cuda") or "out" in kwargs:
             return function(*args, **kwargs)
-        found: set[torch.dtype] = set()
-        tree_map(lambda value: found.add(value.dtype) if eligible(value) else None, (args, kwargs))
+        found = {value.dtype for value in tensors((args, kwargs)) if eligible(value)}
         if not found:
             return function(*args, **kwargs)
         dtype = policy(found)
-        args, kwargs = tree_map(lambda value: value.to(dtype) if eligible(value) else value, (args, kwargs))
+        args, kwargs = mapped(lambda value: value.to(dtype) if eligible(value) else value, (args, kwargs))
         return function(*args, **kwargs)
 
     return run

@@ -61,7 +61,7 @@ def kernel(code: Any, _: Any) -> Callable[..., Any]:
 
 
 BACKEND = aot_autograd(fw_compiler=kernel)
-"""Of ``torch.compile`` on the pretended GPU."""
+"""Counts of ``torch.compile`` on the pretended GPU."""
 
 
 OF_NUMBERS = (torch.ops.aten.lift_fresh.default, torch.ops.aten._to_copy.default)
@@ -69,7 +69,7 @@ OF_NUMBERS = (torch.ops.aten.lift_fresh.default, torch.ops.aten._to_copy.default
 
 
 class _Between(TorchDispatchMode):
-    """What torch computes between pieces of code is an operation of its own."""
+    """Torch's computations between pieces of code are operations of their own."""
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:

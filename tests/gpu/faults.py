@@ -1,4 +1,4 @@
-"""What a graph must not hide: faults planted into layers, with the pretended GPU's answer to each."""
+"""Faults that a graph must not hide, planted into layers, with the pretended GPU's answer to each."""
 
 import itertools
 from collections.abc import Callable

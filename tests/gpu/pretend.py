@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.gpu import autocast
-from tests.gpu.graphs import PretendedGraph, capture, new_pool
+from tests.gpu.graphs import PretendedGraph, capture, mapped, new_pool, tensors
 
 HALF = (torch.float16, torch.bfloat16)
 REAL = bool(os.environ.get("REAL_GPU"))
@@ -69,7 +69,7 @@ _only_of_gpus.impl("mm.dtype", _mm, "CPU")  # which torch has for GPUs alone
 
 
 class Seen:
-    """What has been seen since the GPU began, or since :meth:`forget`: how often, by place.
+    """Events since the GPU began, or since :meth:`forget`: how often, by place.
 
     Attributes:
         reads: the host waited for a result.
@@ -230,8 +230,7 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        flat: list[Tensor] = []
-        _mapped(flat.append, (*args, *kwargs.values()))
+        flat = tensors((args, kwargs))
         on_gpu = [value for value in flat if value.is_cuda]
         device = kwargs.get("device")
         wanted = device is not None and device.type == "cuda"
@@ -242,8 +241,7 @@ class _Watch(TorchDispatchMode):
 
 def _operate(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Compute an operation in main memory, unless torch would refuse it on a GPU."""
-    flat: list[Tensor] = []
-    _mapped(flat.append, (*args, *kwargs.values()))
+    flat = tensors((args, kwargs))
     on_gpu = [value for value in flat if isinstance(value, GpuTensor)]
     assert not any(value.is_meta for value in flat), f"a tensor without numbers, made past the pretended GPU: {func}"
     device = kwargs.get("device")
@@ -263,28 +261,19 @@ def _operate(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             return known[id(value)]
         return GpuTensor(value, index) if device is None or wanted else value
 
-    kwargs = {name: _mapped(_inner, value) for name, value in kwargs.items() if name != "pin_memory"}
+    args, kwargs = mapped(_inner, (args, kwargs))
+    kwargs.pop("pin_memory", None)
     if wanted:
         kwargs["device"] = torch.device("cpu")
-    args, graph = _mapped(_inner, args), PretendedGraph.capturing
     LAUNCHES[0] += 1
     with _random_state(func):
-        if graph is not None:
-            return _mapped(wrapped, graph.record(func, args, kwargs, lambda: func(*args, **kwargs)))
-        return _mapped(wrapped, func(*args, **kwargs))
+        if (graph := PretendedGraph.capturing) is not None:
+            return mapped(wrapped, graph.record(func, args, kwargs, lambda: func(*args, **kwargs)))
+        return mapped(wrapped, func(*args, **kwargs))
 
 
 def _inner(value: Tensor) -> Tensor:
     return value.inner if isinstance(value, GpuTensor) else value
-
-
-def _mapped(function: Callable[[Tensor], Any], values: Any) -> Any:
-    """``values``, each tensor in it replaced by what ``function`` returns."""
-    if isinstance(values, Tensor):
-        return function(values)
-    if isinstance(values, (list, tuple)):
-        return type(values)([_mapped(function, value) for value in values])
-    return values
 
 
 def _refuse_another_shape(outer: Tensor, inner: Tensor, func: Any) -> None:
@@ -434,7 +423,7 @@ def _legacy(dtype: torch.dtype) -> Callable[..., Tensor]:
 
 
 def _torch_cuda(count: int) -> dict[str, Any]:
-    """What takes the place of attributes of ``torch.cuda``."""
+    """Substitutes for attributes of ``torch.cuda``."""
     nothing = "_lazy_init init empty_cache reset_peak_memory_stats reset_max_memory_allocated ipc_collect"
     figures = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"
     return {
@@ -560,7 +549,7 @@ def gpu(count: int = 1) -> Iterator[Seen]:
     if REAL:
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(torch.cuda, "is_available", _is_available))
-            # What it builds in main memory and sends does not arrive at the mode otherwise.
+            # Tensors that it builds in main memory and sends do not reach the mode otherwise.
             stack.enter_context(mock.patch.object(torch, "tensor", _around(torch.tensor, _tensor)))
             stack.enter_context(_Watch())
             yield SEEN
@@ -589,7 +578,7 @@ def gpu(count: int = 1) -> Iterator[Seen]:
 
 
 def on_gpu(function: Callable[..., Any], *args: Any, count: int = 1, **kwargs: Any) -> Any:
-    """What ``function`` returns with so many GPUs, in a copy of this process, on which it leaves no trace.
+    """The result of ``function`` with so many GPUs, in a copy of this process, on which it leaves no trace.
 
     Raises:
         AssertionError: with the other process's trace.
@@ -615,7 +604,7 @@ def on_gpu(function: Callable[..., Any], *args: Any, count: int = 1, **kwargs: A
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
-            os._exit(0)  # whatever happens, the copy runs no test of its own
+            os._exit(0)  # after every outcome: the copy runs no test of its own
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         sent = pipe.read()

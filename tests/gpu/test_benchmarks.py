@@ -24,7 +24,7 @@ TOY = {
     "update_time.py": f"{FEW} --tokens 64 --rounds 1 --seconds 600",
     "training_to_bleu.py": f"--out training {CHANGES} generation.max_len_a=0 generation.max_len_b=8",
 }
-"""What overrides the sizes of a table."""
+"""Arguments that override the sizes of a table."""
 Rows = dict[str, list[list[str]]]
 """Row, column and value of each measurement."""
 EVERY_PYTHON = """
@@ -40,7 +40,7 @@ if "pytest" not in sys.orig_argv:
     sys.pretended = gpu()
     sys.pretended.__enter__()
 """
-"""What Python runs when it starts, so that each process has the GPU; tests have one of their own."""
+"""Code that Python runs when it starts, so that each process has the GPU; tests have one of their own."""
 
 
 def rows_in(out: Path) -> Rows:

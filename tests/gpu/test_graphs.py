@@ -30,7 +30,6 @@ SHAPES = 2
 """Shapes of the toy corpus, each in one batch of an epoch."""
 PRECISIONS = ("--fp16", "--bf16", "--amp", "--amp --bf16", "--memory-efficient-fp16", "float32")
 
-
 on_pretended = pytest.mark.skipif(REAL, reason="the fault would break the real GPU's context for the other tests")
 
 
@@ -144,15 +143,13 @@ def of_text(data: Path, directory: Path, *flags: str, arch: str, updates: int) -
     return text.parse_training(data, directory, arch, "--max-update", str(updates), *flags)
 
 
-@pytest.mark.parametrize(
-    ("flags", "shapes"),
-    [
-        ("--bf16 --max-tokens 512", 3),
-        ("--fp16 --max-tokens 300 --sample-break-mode eos --tokens-per-sample 31 --length-grid 1.1", 2),
-    ],
-)
+BLOCKS = ("--bf16 --max-tokens 512", 3)
+SENTENCES = ("--fp16 --max-tokens 300 --sample-break-mode eos --tokens-per-sample 31 --length-grid 1.1", 2)
+
+
+@pytest.mark.parametrize(("flags", "shapes"), [BLOCKS, pytest.param(*SENTENCES, marks=pytest.mark.slow)])
 def test_a_language_model(flags: str, shapes: int, characters: Path, tmp_path: Path) -> None:
-    """Of blocks of one length, and of sentences on the grid."""
+    """Language models have graphs for blocks of one length, and for sentences on the grid."""
     graphs = same_by_graphs(characters, tmp_path, flags, arch="admin_transformer_lm", parse=of_text, updates=14)
     assert (graphs.warnings, graphs.shapes) == ([], shapes)
     assert graphs.replayed > 0
@@ -173,6 +170,7 @@ def test_the_loss_scale_is_not_recorded(toy_data: Path, tmp_path: Path) -> None:
     assert graphs.batches > len(graphs.updates) == 20
 
 
+@pytest.mark.slow
 def test_an_update_that_is_recorded_is_eager(toy_data: Path, tmp_path: Path) -> None:
     flags = "--fp16 --criterion label_smoothed_cross_entropy_with_diagnostics --diagnostics-interval 5"
     graphs = same_by_graphs(toy_data, tmp_path, flags, updates=8)
@@ -205,7 +203,7 @@ def test_a_resumed_training_by_fused_adam(more: str, toy_data: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_a_layer_in_evaluation_mode_is_set_back_before_each_update(toy_data: Path, tmp_path: Path) -> None:
-    """As by fairseq; each batch that is not replayed has its dropout."""
+    """The validation is fairseq's; each batch that is not replayed has its dropout."""
     set_seed = Trainer._set_seed
 
     def evaluate(trainer: Trainer) -> None:
@@ -216,11 +214,11 @@ def test_a_layer_in_evaluation_mode_is_set_back_before_each_update(toy_data: Pat
         assert_replayed(toy_data, tmp_path, "--bf16", "--optimizer", "fused_adam")
 
 
-# What a graph must not hide -------------------------------------------------------------------------------------------
+# Faults that a graph must not hide ------------------------------------------------------------------------------------
 
 
 def assert_eager(data: Path, directory: Path, why: str, *flags: str, **settings: Any) -> None:
-    """Whatever the fault, the numbers are those of eager training, and one line says why."""
+    """For each fault, the numbers are those of eager training, and one line says why."""
     (warning,) = same_by_graphs(data, directory, *flags, **settings).warnings
     assert why in warning
 
@@ -300,7 +298,7 @@ def test_out_of_memory_while_recording(toy_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_out_of_memory_later_gives_the_memory_of_the_graphs_back(toy_data: Path, tmp_path: Path) -> None:
-    """An eager batch that does not fit beside the graphs is computed once more without them, with the same dropout."""
+    """An eager batch that does not fit next to the graphs is computed once more without them, with the same dropout."""
     compute = FairseqTask.train_step
     calls = itertools.count()
 

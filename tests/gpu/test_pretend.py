@@ -118,7 +118,7 @@ def test_nothing_is_left_behind() -> None:
     assert torch.ones(1).device.type == "cpu"
     with pytest.raises(AssertionError, match="ZeroDivisionError"):
         on_gpu(lambda: 1 / 0)
-    # What cannot be sent is an error here, too, and not in a copy that goes on with the next test.
+    # An object that cannot be sent is an error here, too, and not in a copy that goes on with the next test.
     here = os.getpid()
     with pytest.raises(AssertionError, match="pickle"):
         on_gpu(lambda: lambda: 1)

@@ -29,10 +29,10 @@ from tests.search import searching
 from tests.search.test_lean import SETTINGS
 
 A_BATCH = {"fairseq_plugins/search/step_attention.py attend": 1, "fairseq_plugins/search/hypotheses.py ranked": 1}
-"""What the lean search reads once a batch: whether the source has pads, and the scores of all hypotheses."""
+"""Reads of the lean search once a batch: whether the source has pads, and the scores of all hypotheses."""
 PADS, ENDS = "fairseq_plugins/core/stacks.py has_pads", "fairseq_plugins/search/beam.py search"
 LAST = "fairseq_plugins/search/beam.py finish"
-"""What it reads in a step: whether the new words are pads, as stock's decoder does, and which hypotheses end. The
+"""Its reads in a step: whether the new words are pads, as stock's decoder does, and which hypotheses end. The
 encoder, too, asks for pads."""
 
 SHARES = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -40,7 +40,7 @@ SHARES = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 
 class Found(NamedTuple):
-    """Of one search: words and scores of each hypothesis, steps, and what was seen by function."""
+    """Results of one search: words and scores of each hypothesis, steps, and events by function."""
 
     words: list[list[list[int]]]
     scores: list[list[float]]
@@ -139,7 +139,7 @@ def searched(
     """Search some batches, at first with room for ``first`` steps. ``between`` is called before the last batch."""
     members = [models.trained(case, seed=seed).cuda().to(dtype) for seed in range(1, 1 + values.pop("members", 1))]
     prefix, first, hypotheses, warnings = values.pop("prefix", None), values.pop("first", 2), [], list[str]()
-    values = {"max_len_b": 14, "temperature": 0.3, "no_search_graphs": how == "exact", **values}
+    values = {"max_len_b": 9, "temperature": 0.3, "no_search_graphs": how == "exact", **values}
     generator = models.task().build_generator(members, searching.settings(**values))
     counts = {"steps": 0, "replays": 0}
     handler = logging.Handler(logging.WARNING)
@@ -248,7 +248,7 @@ def test_sentences_leave_by_halves() -> None:
     assert {sizes[0] for sizes in rooms} == {10, 4, 2}
 
 
-# What a graph must not hide -------------------------------------------------------------------------------------------
+# Faults that a graph must not hide ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

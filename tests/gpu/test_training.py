@@ -33,7 +33,7 @@ PRECISIONS: dict[str, dict[str, bool]] = {
     "--bf16": {"bf16": True},
     "--amp": {"amp": True},
 }
-"""What fairseq makes of its flags."""
+"""The configuration that fairseq makes of its flags."""
 RARER: dict[str, dict[str, bool]] = {
     "float32": {},
     "--memory-efficient-bf16": {"bf16": True, "memory_efficient_bf16": True},
@@ -87,7 +87,7 @@ def assert_near_in_each(precisions: dict[str, dict[str, bool]], method: str, dat
         # FixUp begins with a uniform loss, which is the same in every precision; its weights are not.
         same = all(torch.equal(value, full.state["model"][name]) for name, value in found.state["model"].items())
         assert precision == "float32" or not same
-        # Autocast widens whatever meets the weights.
+        # Autocast widens every tensor that meets the weights.
         if "--amp" not in precision:
             assert of_package(found.updates[-1].promotions).keys() <= IN_FLOAT32, precision
         # Admin's profile, measured in half precision.

@@ -40,7 +40,7 @@ IN_FLOAT32 = {
 
 
 class Update(NamedTuple):
-    """What one update shows, by function: places outside of the tests, without their lines."""
+    """Events of one update by function: places outside of the tests, without their lines."""
 
     reads: Places
     sends: Places

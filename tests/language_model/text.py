@@ -26,7 +26,7 @@ SPACE = "_"
 def binarise(directory: Path) -> Path:
     """Write sums of small numbers, one a line, ``three and four are 7``, and binarise them character by character.
 
-    Returns the binarised directory. The text itself lies beside it, as ``text/<split>.txt``.
+    Returns the binarised directory. The text itself lies next to it, as ``text/<split>.txt``.
     """
     words, written = "zero one two three four".split(), directory / "text"
     written.mkdir(parents=True)

@@ -90,7 +90,7 @@ def newest(stack: Any, states: list[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class Equation:
-    """What a stack computes.
+    """The output of a stack.
 
     Attributes:
         sub_layer: the stream above a sub-layer, from that below it.

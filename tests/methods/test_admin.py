@@ -79,7 +79,7 @@ def test_paper_rule_of_both_stacks_or_of_one() -> None:
 
 
 def test_pads_are_counted() -> None:
-    """As in the released code: a batch with more pads has another variance."""
+    """The released code counts pads: a batch with more of them has another variance."""
     results = []
     for extra in (0, 5):
         model = tiny("admin_transformer", dropout=0.0).train()

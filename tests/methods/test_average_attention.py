@@ -1,6 +1,6 @@
 """Attentions with averages or two sources: with pads, step by step, and in half precision.
 
-AAN, merged attention, and a self-attention or a gated average beside the cross-attention, each against a computation
+AAN, merged attention, and a self-attention or a gated average next to the cross-attention, each against a computation
 position by position; ``test_equations.py`` has their layers and gradients.
 """
 
@@ -134,7 +134,7 @@ def test_step_by_step_is_the_whole(kind: str, chunks: list[int], lengths: list[i
 
 @torch.no_grad()
 def test_the_decoding_state_does_not_grow() -> None:
-    """A sum of C numbers and a count for each sentence, in single precision whatever the model's."""
+    """A sum of C numbers and a count for each sentence, in single precision for models of every precision."""
     average, state = RunningAverage(), State()
     for _ in range(50):
         average(torch.randn(1, 3, C).half(), None, state, True)

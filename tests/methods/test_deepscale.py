@@ -13,7 +13,7 @@ ARCH = "deepscale_transformer"
 BERT = (Site.SELF, Site.FFN)
 
 
-# What the authors' function sigma_attn_v_out (revision 7f48e64) returns at width 1,024 and dropout 0.1: the deviation
+# The authors' function sigma_attn_v_out (revision 7f48e64) returns this at width 1,024, dropout 0.1: the deviation
 # of values and outputs, by layer; None for its form without lambda and beta.
 RELEASED: list[tuple[int, float | None, dict[int, float]]] = [
     (2, 0.25, {0: 0.04557765254144895, 1: 0.03828715407206008}),

@@ -119,7 +119,7 @@ def test_dropouts_stand_before_the_scale_and_before_the_last_shift() -> None:
 
 def test_biases_of_q_k_and_v_are_zero_and_belong_to_nobody() -> None:
     """Stock attention concatenates them, so that they cannot be absent; they follow the model's type and are not
-    stored. Whatever the base draws, a checkpoint loses nothing."""
+    stored. A checkpoint loses nothing, whichever numbers the base draws."""
     for base in ("fairseq", "xavier", "xavier_biased"):
         built, other = (tiny("fixup_transformer", base_init=base, seed=seed).half() for seed in (1, 2))
         kept = built.state_dict().keys() | dict(built.named_parameters()).keys()

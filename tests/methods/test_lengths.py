@@ -21,7 +21,7 @@ def test_scale_norm_by_hand() -> None:
 
 
 def test_lengths_stay_in_float32_under_autocast() -> None:
-    """Of a pad's vector, zero, the square is raised to 1e-24, which half precision does not have."""
+    """The square of a pad's vector, zero, is raised to 1e-24, which half precision does not have."""
     x = torch.tensor([[300.0, 0.0, 1.001, 0.0], [0.0] * 4])
     expected = unit(x, 1e-12), inverse_rms(x)
     with torch.autocast("cpu", torch.float16):

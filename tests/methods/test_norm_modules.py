@@ -1,4 +1,4 @@
-"""What stands where a LayerNorm would: RMSNorm, DyT, Derf, at every place of every norm."""
+"""Modules in the place of a LayerNorm: RMSNorm, DyT, Derf, at every place of every norm."""
 
 import copy
 import itertools
@@ -50,7 +50,7 @@ def test_they_keep_their_input_and_at_most_the_value() -> None:
 
 def test_gradients_in_half_precision() -> None:
     for name, dtype in itertools.product(KINDS, (torch.float16, torch.bfloat16)):
-        # Positive numbers: sums of both signs, as for alpha, would be small beside their terms.
+        # Positive numbers: sums of both signs, as for alpha, would be small compared with their terms.
         module, x = KINDS[name](64, 0.7), torch.rand(25, 16, 64, requires_grad=True)
         half, y = copy.deepcopy(module).to(dtype), x.detach().to(dtype).requires_grad_()
         ahead = torch.rand(25, 16, 64)

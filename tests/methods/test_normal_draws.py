@@ -9,7 +9,7 @@ from fairseq_plugins.core.initialisation import linear_maps
 from tests.methods.test_initialisation import D, assert_deviation, assert_uniform, model
 
 SMALLER = ("v_proj", "out_proj", "fc1", "fc2")
-# Of the models of test_initialisation: five encoder and four decoder layers.
+# The models of test_initialisation have five encoder and four decoder layers.
 BETA = {"encoder": 0.87 * (5**4 * 4) ** (-1 / 16), "decoder": 48**-0.25}
 GAMMA = {"encoder": math.sqrt(math.log(12) * math.log(10) / 3), "decoder": math.sqrt(math.log(12))}
 

@@ -42,7 +42,7 @@ def test_a_sum_of_logits_does_not_lose_the_digits_of_half_precision() -> None:
 
 @torch.no_grad()
 def test_a_layer_that_is_left_out_passes_the_chain_on() -> None:
-    """What remains is the stack without that layer."""
+    """The rest is the stack without that layer."""
     model = with_biases(tiny(ARCH, encoder_layerdrop=0.5, dropout=0.0))
     source, ran = batch()[:2], list[int]()
     bottom, middle, top = model.encoder.layers.children()

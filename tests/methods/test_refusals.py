@@ -1,4 +1,4 @@
-"""What a method refuses: combinations that its paper does not cover, and numbers that make no sense, in one line."""
+"""Methods refuse combinations that their papers do not cover, and numbers that make no sense, in one line."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ LOG_PROBABILITIES: tuple[tuple[str, dict[str, Any], list[float]], ...] = (
     ("scale_norm", {"reparam": "plain"}, [-4.259343, -4.384306, -3.874173, -4.105296, -4.149718, -3.477802]),
     ("cosine_attention", {}, [-4.61997, -4.515496, -5.078091, -4.73623, -4.387979, -3.329834]),
 )
-"""Of the first sentence's next words, in nats."""
+"""Log-probabilities of the first sentence's next words, in nats."""
 ENCODED: tuple[tuple[str, dict[str, Any], list[float]], ...] = (
     ("ode", WHOLE, [1.136314, 0.458026, -0.78633, -0.510046, -0.181921, 0.849301]),
     ("ode", {**WHOLE, "ode_coefficients": "trained"}, [1.02416, 0.276141, -0.736899, -0.280221, 0.030577, 0.862801]),

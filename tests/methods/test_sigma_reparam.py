@@ -73,7 +73,7 @@ def test_first_matrices() -> None:
 def test_first_weights_are_normal_of_one_deviation() -> None:
     model = tiny(ARCH, sigma_std=0.3, encoder_embed_dim=64, decoder_embed_dim=64, encoder_ffn_embed_dim=128)
     weights = torch.cat([one.weight.detach().flatten() for one in spectral_maps(model).values()])
-    # Of n numbers the deviation is known to 1 / sqrt(2 n) of itself; five times that.
+    # The deviation of n numbers is known to 1 / sqrt(2 n) of itself; the bound is five times as large.
     assert float(weights.std()) == pytest.approx(0.3, rel=5 / (2 * len(weights)) ** 0.5)
 
 
@@ -140,7 +140,7 @@ def test_products_in_bfloat16_learn_as_in_float32() -> None:
 
 
 def test_the_scaled_matrix_is_not_kept_for_the_backward_pass() -> None:
-    """Only x of two tokens and the two singular vectors are, beside the weight."""
+    """Only x of two tokens, the two singular vectors and the weight are."""
     one = drawn(64, 64)
     kept = saved_tensors(lambda: one(torch.randn(2, 64)))
     assert sum(tensor.numel() for tensor in kept if tensor is not one.weight) == 4 * 64

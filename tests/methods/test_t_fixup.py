@@ -7,7 +7,7 @@ from torch import nn
 
 from tests.methods.test_initialisation import FUSED, XAVIER, XAVIER_FFN, D, assert_model, model
 
-N, M = 5, 4  # of the models below
+N, M = 5, 4  # layers of the models below
 
 
 def scaled(query_and_key: float) -> dict[str, dict[str, float]]:

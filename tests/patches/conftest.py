@@ -27,7 +27,7 @@ def unpatch(monkeypatch: pytest.MonkeyPatch) -> Unpatch:
 
 
 def watched(patch: pytest.MonkeyPatch, step: str, see: Callable[[Any], Any] = lambda s: s["id"].tolist()) -> list[Any]:
-    """What ``see`` returns (default: the numbers of the sentences) for each batch of a step of the task from now on."""
+    """Results of ``see`` (default: the numbers of the sentences) for each batch of a step of the task from now on."""
     seen: list[Any] = []
     stock = getattr(TranslationTask, step)
 

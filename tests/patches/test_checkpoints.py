@@ -89,7 +89,7 @@ BAD: dict[str, tuple[Callable[[Path, bytes], object], str]] = {
     "callable": (callable_inside, "posix.mkdir|nt.mkdir"),
     "missing": (lambda path, good: None, "no such checkpoint"),
 }
-"""By name, what makes the file, and words of the line."""
+"""The maker of each file by name, and words of the line."""
 
 
 def test_a_file_that_cannot_be_used_is_one_line_and_runs_nothing(toy_checkpoint: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_named_file_that_is_missing_stops_the_training(toy_data: Path, tmp_pat
     line = line_of(toy.train_toy, toy_data, tmp_path / "run", *one, *with_reset) or ""
     assert line.startswith("--finetune-from-model can not be set together with either --reset-optimizer")
     assert list((tmp_path / "run").glob("*.pt")) == []
-    # What a training was tuned from is not read again.
+    # The checkpoint that a training was tuned from is not read again.
     toy.train_toy(toy_data, tmp_path / "run", *one)
     resumed = toy.train_toy(toy_data, tmp_path / "run", "--max-update", "2", "--finetune-from-model", absent)
     assert num_updates(read_checkpoint(resumed)) == 2

@@ -55,13 +55,13 @@ def test_every_command_compares(command, toy_data, toy_checkpoint, tmp_path, fai
     other = swapped(toy_data, tmp_path / "other")
     assert run(other) == (EXIT_CODE, other_dictionary(toy_checkpoint, "source dictionary", other))
     if command != "validate":
-        return  # what follows is compared when any command loads the model
+        return  # the rest is compared when any command loads the model
     opposite = (
         "error: checkpoint {} translates de to en, not en to de: give --source-lang de --target-lang en, or a "
         "checkpoint of the other direction"
     )
     assert run(toy_data, "-s", "en", "-t", "de") == (EXIT_CODE, opposite.format(toy_checkpoint))
-    # As stock fairseq writes it after `-s de -t en`: any dictionary of that size is taken.
+    # Stock fairseq writes this after `-s de -t en`: any dictionary of that size is taken.
     state = torch.load(toy_checkpoint, weights_only=True)
     del state["extra_state"][TRAINED_ON]
     state["cfg"]["task"].update(source_lang="de", target_lang="en")

@@ -125,7 +125,7 @@ NUMBERS: Mapping[str, str] = {
     "--optimizer muon --muon-momentum 1": "--muon-momentum must be at least 0 and below 1, not 1.0",
     "--optimizer muon --muon-lr-scale 0": "--muon-lr-scale must be above 0, not 0.0",
 }
-"""What is added to a good training, and its whole line."""
+"""Additions to a good training, each with its whole line."""
 
 
 def parse(*flags: str) -> object:

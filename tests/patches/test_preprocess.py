@@ -58,7 +58,7 @@ LINES = {
     "-s de -t en --trainpref good --tgtdict good.en": "good.en: line 1: 'x' is not a word and its count",
     "-s de -t en --joined-dictionary --srcdict dict --tgtdict dict": "cannot use both --srcdict and --tgtdict with",
 }
-"""What the command is given, and how its line begins."""
+"""Arguments of the command, and the beginning of its line."""
 
 
 def binarise(*flags: Any) -> None:

@@ -94,7 +94,7 @@ def test_what_is_there_of_a_download_is_used(server: Server, cache: Path, tmp_pa
         ("whole", ARCHIVE, [f"bytes={len(ARCHIVE)}-"]),  # complete before a kill
         ("drops", b"", ["", "bytes=1000-", "bytes=2000-"]),  # the connection breaks again and again
         ("plain", ARCHIVE[:500], ["bytes=500-"]),  # the server cannot continue
-        ("whole", b"?" * 500, ["bytes=500-", ""]),  # of another file
+        ("whole", b"?" * 500, ["bytes=500-", ""]),  # the beginning of another file
     ):
         server.asked.clear()
         if part:

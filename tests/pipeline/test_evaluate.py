@@ -76,7 +76,7 @@ def test_the_search_is_the_configuration_s_unless_the_user_says_otherwise(run, d
     assert ours.test_sets == (TestSet("test", "test", data / "raw" / "test.en"),)
     assert (ours.max_tokens, ours.on_gpu) == (4000, False)
     assert (ours.average, ours.checkpoints) == ("none", (last,))
-    # What has been averaged may be deleted.
+    # Checkpoints may be deleted once they are averaged.
     (run / "averaged.pt").touch()
     assert plan(run, data, "--average=last-epochs=4").checkpoints == ()
     assert ours.finished
@@ -230,7 +230,7 @@ def translated(number: int, reference: str, translation: str) -> Translated:
 
 
 def written(place: Path, patch: pytest.MonkeyPatch, lines: list[Translated], *cut: str) -> list[list[str]]:
-    """What is written of translations: their text, and the references in tokens."""
+    """The files made of translations: their text, and the references in tokens."""
     tokens = write(place / "test.tok.en", cut) if cut else None
     plan, test_set = plan_of("translation", place), TestSet("test", "test", tokenised=tokens)
     patch.setattr(inference, "translate", lambda plan, test_set, model: lines)

@@ -1,4 +1,4 @@
-"""What the user sees of a training while it runs: a line now and then, validations, warnings."""
+"""Lines that a user sees of a running training: one now and then, validations, warnings."""
 
 from fairseq_plugins.tools.pipeline import progress as module
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog

@@ -125,7 +125,7 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
     "beam 4": {"beam": 4},
     "lenpen 0.6": {"lenpen": 0.6},
 }
-"""What stands in the place of the paper's number, by the only change of the recipe of Admin's Table 2.
+"""Cells in the place of the paper's number, by the only change of the recipe of Admin's Table 2.
 
 The first run is recorded, watched and logged otherwise, which changes no loss.
 """
@@ -167,7 +167,7 @@ NAMES = {
     ("iwslt14_de_en/admin_6e6d", "wmt14_en_de/admin_6e6d"): ({}, {"config": "wmt14_en_de/admin_6e6d"}),
     ("0", "1"): ({}, {"data": Path("elsewhere")}),
 }
-"""What two rows are called, by what differs."""
+"""Names of two rows by their difference."""
 
 
 def test_what_two_rows_do_not_share_is_in_their_names(runs, monkeypatch):

@@ -130,7 +130,7 @@ def test_a_known_difference_is_allowed_for_by_name_and_only_where_it_is_written_
 
 def test_a_known_difference_hides_no_other(tmp_path):
     lower = [tokeniser("en")(line.lower()) for line in PUBLISHED]
-    # What is not in lower case was not made so by the preparation.
+    # Text with capitals was not put into lower case by the preparation.
     problem, *examples = refusal(prepared(tmp_path, lines=[lower[0].upper(), *lower[1:]], lower_case=True))
     assert "1 of 4 lines would differ" in problem
     assert len(examples) == 1

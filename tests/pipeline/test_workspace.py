@@ -37,7 +37,7 @@ def test_a_second_job_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> N
     with Workspace(tmp_path).claimed():
         line = f"{tmp_path}: in use by another job; wait for it, or use another directory"
         assert refused(enter, Workspace(tmp_path)) == line
-        outlives = subprocess.Popen(["sleep", "60"], close_fds=False)  # as a data loader of a training may
+        outlives = subprocess.Popen(["sleep", "60"], close_fds=False)  # a data loader may
     enter(Workspace(tmp_path))
     outlives.kill()
     outlives.wait()
@@ -91,7 +91,7 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
 def test_settings_that_cannot_be_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left"))
     monkeypatch.setattr("fairseq_plugins.tools.pipeline.workspace.to_disk", full)
-    line = f"{tmp_path / 'settings'}: cannot be written: no space left"
+    line = f"{tmp_path / 'settings'}: no space left"
     assert refused(Workspace(tmp_path).remember, [("SIZE", 3)]) == line
     assert not (tmp_path / "settings").exists()
 

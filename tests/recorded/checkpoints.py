@@ -33,7 +33,7 @@ STORED = {
 
 
 def load(name: str) -> tuple[list[nn.Module], Any]:
-    """The model as fairseq's commands load it, and its task, which reads the dictionaries beside the checkpoint."""
+    """The model as fairseq's commands load it, and its task, which reads the dictionaries next to the checkpoint."""
     data = {"data": str(DIRECTORY / name)}
     packed = DIRECTORY / name / "checkpoint.pt.gz"
     with tempfile.TemporaryDirectory() as directory:

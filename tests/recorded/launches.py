@@ -25,7 +25,7 @@ PRECISIONS = ("--fp16", "--bf16 --optimizer fused_adam", "--bf16")
 HEADER = "layers\tflags\teager\teager waits\toutside of the graph\twaits outside\tin the graph"
 FREE = ("empty", "detach", "alias", "_unsafe_view")
 UPDATES = 3
-"""Of one shape: the first trains, the second is recorded, the third is replayed."""
+"""Batches of one shape: the first trains, the second is recorded, the third is replayed."""
 
 
 def launches(func: Any) -> bool:

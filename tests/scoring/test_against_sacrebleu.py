@@ -19,11 +19,11 @@ from tests.scoring.made_up import dropped, swapped
 from tests.texts import read, write
 
 SENTENCES = 250
-"""Of each test set; TER takes its time."""
+"""Sentences of each test set; TER takes its time."""
 
 
 def sacrebleu(*arguments: object) -> str:
-    """What the command of sacreBLEU prints; ten decimals, so that equal means equal."""
+    """The output of sacreBLEU's command; ten decimals, so that equal means equal."""
     command = [sys.executable, "-m", "sacrebleu", *map(str, arguments), "-w", "10"]
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
@@ -58,7 +58,7 @@ def test_p_values(test: str, flag: str, samples: int, texts: tuple[Path, Path, P
     reference, first, second = texts
     third = write(first.with_name("third"), dropped(read(reference), 7, start=3))
     systems = {name: read(path) for name, path in (("first", first), ("second", second), ("third", third))}
-    # What the command calls: sacreBLEU 2.0 prints paired tests as text only.
+    # The functions that the command calls: sacreBLEU 2.0 prints paired tests as text only.
     metric = BLEU(references=[read(reference)])
     told = PairedTest(list(systems.items()), {"BLEU": metric}, None, test_type=flag, n_samples=samples)()[1]["BLEU"]
     found = compare(systems, [read(reference)], tests=[test], samples={test: samples})

@@ -67,6 +67,6 @@ def slurm_of_two_nodes(here: Path) -> dict[str, str]:
     program(here / "bin" / "scontrol", SCONTROL)
     program(here / "bin" / "srun", SRUN)
     job = {"SLURM_JOB_ID": "4000123", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "gpu[07-08]"}
-    # As with sbatch --cpus-per-task 4 --ntasks-per-node 8 on one node of 32 CPUs and one of 48.
+    # sbatch --cpus-per-task 4 --ntasks-per-node 8 gives this on one node of 32 CPUs and one of 48.
     cpus = {"SLURM_JOB_CPUS_PER_NODE": "48,32", "SLURM_CPUS_PER_TASK": "4", "SLURM_TRES_PER_TASK": "cpu=4"}
     return {**os.environ, "PATH": f"{here}/bin:{os.environ['PATH']}", **job, **cpus}

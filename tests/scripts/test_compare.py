@@ -91,7 +91,7 @@ SHARES: tuple[tuple[str, str, str | None, list[str]], ...] = (
     (f"{ONE_GPU} common.cpu=true", "", None, [""]),
     (f"{ONE_GPU} optimization.update_freq=[1", "", None, [""]),
     ("multi30k_de_en/admin_3e3d", "", None, [""]),
-    # What the user wants.
+    # The user wants this.
     (ONE_GPU, "--parallel 1", None, [""]),
     (ONE_GPU, "--parallel 2", None, ["0,1", "2,3"]),
     (ONE_GPU, "--parallel 2 --processes 1", None, ["0", "1"]),

@@ -86,7 +86,7 @@ def test_line_k_is_line_k_in_every_file(prepared: Path, text: Path) -> None:
             cut = lines(prepared / "text" / f"{name}.{language}")
             assert [line.replace("@@ ", "") for line in cut] == lines(prepared / "text" / f"{name}.tok.{language}")
         assert len(lines(prepared / "text" / f"{name}.de")) == len(lines(prepared / "text" / f"{name}.en"))
-    # What was cut off the training text is cleaned, and its raw lines follow.
+    # The validation text, cut off the training text, is cleaned, and its raw lines follow.
     for language in LANGUAGES:
         two = gzip.decompress((text / f"two.{language}.gz").read_bytes()).decode().split("\n")[:-1]
         raw = lines(prepared / "raw" / f"valid.{language}")
@@ -129,7 +129,7 @@ def test_a_finished_directory_stays_and_other_text_or_settings_are_refused(prepa
     assert json.loads(before["text.json"]) == {**description, "changed": {"valid": ["punctuation"]}}
     assert prepare(*call(text)) == 0
     assert capsys.readouterr().out.endswith(f"{prepared}: prepared already\n")
-    # As a power cut may leave it: whole lines, and fewer of them.
+    # A power cut may leave it so: whole lines, and fewer of them.
     codes = (prepared / "codes").read_bytes()
     (prepared / "codes").write_bytes(b"".join(codes.splitlines(keepends=True)[:20]))
     assert prepare(*call(text)) == 2
@@ -175,7 +175,7 @@ def test_text_in_subwords_gets_tokens_and_keeps_subwords(tmp_path: Path, capsys:
 
 
 def test_settings_choose_the_stages(text: Path, tmp_path: Path, binarised: list[str]) -> None:
-    """The files beside text and data-bin, and what fairseq is asked for."""
+    """The files next to text and data-bin, and fairseq's arguments."""
     for name in ("codes", "codes.de", "codes.en"):
         (tmp_path / name).write_text("#version: 0.2\ne r</w>\n")
     dictionary = tmp_path / "dict.txt"

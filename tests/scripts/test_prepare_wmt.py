@@ -148,7 +148,7 @@ def test_wmt18_is_trained_on_the_organisers_tokens(here: Path, source: str, targ
     path = f"{here}/modules:{os.environ.get('PYTHONPATH', '')}"
     chosen = settings(here, PYTHON=without_binarising(here), PYTHONPATH=path, VOCABULARY_THRESHOLD="1", SIZE="9")
     completed(script, made, **chosen)
-    # As truecased as the training text, with its hyphens and quotation marks.
+    # It has the case of the truecased training text, with its hyphens and quotation marks.
     english = "the old &quot; well @-@ known &quot; House isn &apos;t it ."
     assert lines(made / "text/valid.tok.en") == [english] * 3
     tokens = english if source == "en" else "安娜 的房 子。"

@@ -201,7 +201,7 @@ def test_a_note_has_the_settings_that_change_the_text_and_every_call_that_made_i
     plain, other = "scripts/prepare_x.sh\n", "scripts/prepare_x.sh CHECKSUMS=/dev/null\n"
     assert noted("a") == noted("a", CHECKSUMS="/dev/null") == noted("b", VARIANT="fairseq", WORKERS="3") == plain
     assert noted("c", "--size", "9", VARIANT="dsinit") == "VARIANT=dsinit scripts/prepare_x.sh SIZE=9\n"
-    # Whatever an earlier call downloaded may still be part of the text; a directory without a note is unknown.
+    # Files that an earlier call downloaded may still be part of the text; a directory without a note is unknown.
     assert noted("d", stop="1", CHECKSUMS="/dev/null") == ""
     assert noted("d") == other + plain
     (tmp_path / "e" / "raw").mkdir(parents=True)

@@ -52,7 +52,7 @@ def train_here(request: Request) -> Path:
 
 @pytest.mark.slow
 def test_a_run_has_the_weights_of_its_plan_and_the_files_that_commands_read(prepared: Path, tmp_path: Path) -> None:
-    """What is killed, torn or interrupted is in ``tests/faults``."""
+    """Kills, torn files and interrupts are in ``tests/faults``."""
     run = tmp_path / "run 1"
     words = map(str, (ADMIN, prepared, run, *TINY, *LENGTH))
     ended = processes.python("-m", "fairseq_plugins.tools.cli", "run", *words, "--quiet")
@@ -68,5 +68,5 @@ def test_a_run_has_the_weights_of_its_plan_and_the_files_that_commands_read(prep
     assert (record["method"], record["seed"], record["precision"]) == ("admin_transformer", 3, "fp32")
     assert (record["processes"], record["update_freq"], record["tokens_per_update"]) == (1, [1], 120)
     sizes = [path.stat().st_size for path in (run / "checkpoints").glob("*.pt")]
-    # 12 bytes a parameter; at this size the names, settings and meters beside them are larger still.
+    # 12 bytes a parameter; at this size the names, settings and meters next to them are larger still.
     assert all(12 * record["parameters"] < size < 12 * record["parameters"] + 120_000 for size in sizes)

@@ -1,4 +1,4 @@
-"""What ``fairseq-deep run`` decides before it starts: batches, precision, and what does not fit."""
+"""Decisions of ``fairseq-deep run`` before it starts: batches, precision, and settings that do not fit."""
 
 import json
 import re
@@ -181,7 +181,7 @@ def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_
     assert (overrides(frugal)["common.fp16"], overrides(frugal)["common.memory_efficient_fp16"]) == ("true", "true")
 
 
-# What does not fit -------------------------------------------------------------------------------------------------
+# Settings that do not fit ---------------------------------------------------------------------------------------------
 
 
 def test_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_mistakes_in_the_data(data: Path, tmp_path: Path) -> None:
     sums.write_text("".join(line for line in sums.read_text().splitlines(keepends=True) if "dict.en" not in line))
     assert line_of(planned, tmp_path, tmp_path / "run") == "--share-all-embeddings requires a joined dictionary"
     binary = tmp_path / "data-bin" / "train.de-en.de.bin"
-    binary.write_bytes(bytes(binary.stat().st_size))  # of the right size
+    binary.write_bytes(bytes(binary.stat().st_size))  # only the size is right
     damaged = f"{binary}: damaged or changed since it was prepared"
     assert refused(planned, tmp_path, tmp_path / "run").startswith(damaged)
     binary.write_bytes(b"")
@@ -482,7 +482,7 @@ def test_the_same_data_elsewhere_is_the_same_training(data: Path, tmp_path: Path
     old = planned(data, tmp_path).record
     shutil.copytree(data, tmp_path / "moved")
     check_unchanged(old, planned(tmp_path / "moved", tmp_path).record, tmp_path)
-    (tmp_path / "moved" / "sha256sums").unlink()  # as if it were made from another text
+    (tmp_path / "moved" / "sha256sums").unlink()  # now it could be made from another text
     text = tmp_path / "moved" / "train.de-en.de.bin"
     content = text.read_bytes()
     text.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

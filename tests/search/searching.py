@@ -18,7 +18,7 @@ Logits = Callable[[Tensor], Tensor]
 
 
 def settings(**values: Any) -> Namespace:
-    """As ``--eval-bleu-args`` gives them: only what was said."""
+    """``--eval-bleu-args`` gives only the settings that were said."""
     return Namespace(**{"beam": 3, "max_len_b": 10, **values})
 
 

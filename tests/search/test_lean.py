@@ -76,7 +76,7 @@ def test_fairseq_s_own_models(arch: str) -> None:
         model = ARCH_MODEL_REGISTRY[arch].build_model(values, models.task())
         models.perturb(model, 0.3)
         model.eval()
-        model.prepare_for_inference_(Namespace(generation=settings(beam=beam)))  # as every command of fairseq does
+        model.prepare_for_inference_(Namespace(generation=settings(beam=beam)))  # every command of fairseq does so
         assert_same(*both([model], models.batch(), beam=beam))
 
 

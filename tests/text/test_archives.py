@@ -104,7 +104,7 @@ def test_nothing_is_written_outside(tmp_path: Path) -> None:
     through = [("link", tarfile.SYMTYPE, ".."), ("link/outside", tarfile.REGTYPE, "")]
     for members in (through, [("link", tarfile.LNKTYPE, "../../outside")], [("pipe", tarfile.FIFOTYPE, "")]):
         assert "is a link or a device" in refused(unpack, tar(tmp_path / "links.tar", *members), place)
-    # What is not wanted is not written either.
+    # An unwanted member is not written either.
     unpack(tar(tmp_path / "links.tar", *through, ("a", tarfile.REGTYPE, "")), place, only=["a"])
     assert (place / "a").read_bytes() == b"evil"
     assert not [path for path in (Path("/etc/outside"), *tmp_path.rglob("outside")) if path.exists()]

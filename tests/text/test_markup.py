@@ -22,7 +22,7 @@ def test_any_text_is_what_sacrebleu_reads(tmp_path_factory: pytest.TempPathFacto
     directory = tmp_path_factory.mktemp("sgm")
     path = written(directory / "x.sgm", sgm(lines, "ref"))
     ours = list(segments(path))
-    # What `sacrebleu --echo` would print of WMT'14.
+    # `sacrebleu --echo` would print this of WMT'14.
     DATASETS["wmt14/full"]._convert_format(str(path), str(directory / "theirs"))
     assert [" ".join(line.split()) for line in ours] == read(directory / "theirs")
     assert [line.strip() for line in lines] == ours

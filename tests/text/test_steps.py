@@ -86,7 +86,7 @@ def test_tokens_are_those_of_moses() -> None:
 
 
 def test_tokens_of_other_languages_are_those_of_moses() -> None:
-    # As tokenizer.perl (Moses 3445289) prints them; sacremoses alone splits most otherwise.
+    # tokenizer.perl (Moses 3445289) prints these; sacremoses alone splits most otherwise.
     for language, sentence, tokens in (
         ("fi", "Hän on EU:n: EU:ssa 3:sta 12:30.", "Hän on EU:n : EU:ssa 3:sta 12 : 30 ."),
         ("sv", "EU:s regler och FN:s råd.", "EU:s regler och FN:s råd ."),
@@ -126,7 +126,7 @@ def test_truecasing_is_learned_from_text_that_is_truecased(tmp_path: Path) -> No
     model = tmp_path / "model"
     steps.learn_truecaser(write(tmp_path / "text", lines), model)
     new = write(tmp_path / "new", ["The house .", "Anna . &quot; The Old &quot; NEW York .", "THE unknown Word | x"])
-    # As truecase.perl: best case at the beginning of a sentence and for words in a case not seen, others as they are.
+    # truecase.perl: best case at the beginning of a sentence and for words in a case not seen, others as they are.
     expected = ["the house .", "Anna . &quot; the old &quot; New York .", "the unknown Word | x"]
     assert made(steps.truecase, new, tmp_path / "true", model=model, workers=2) == expected
     # No letter of "So" counted: a capital at the beginning of a sentence tells nothing.

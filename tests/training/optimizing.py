@@ -1,4 +1,4 @@
-"""What the tests of optimizers share: gradients, updates, and fairseq's optimizers from their configurations."""
+"""Helpers of the tests of optimizers: gradients, updates, and fairseq's optimizers from their configurations."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -16,7 +16,7 @@ from fairseq_plugins.training.fast_adam import Adam, FairseqForeachAdam, FusedAd
 from tests.faults.exact import differences
 from tests.training.optimizing import LR
 
-# Of a step of size LR, and of the moments, each of which a few roundings enter.
+# Bounds for a step of size LR, and for the moments, each of which a few roundings enter.
 TOLERANCE = 16 * torch.finfo(torch.float32).eps
 SETTINGS: dict[str, Any] = {
     "shapes": st.lists(st.lists(st.integers(0, 70), min_size=0, max_size=2), min_size=1, max_size=5),
@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {
     "weight_decay": st.sampled_from([0.0, 0.01]),
     "seed": st.integers(0, 99),
 }
-"""What an update of Adam depends on, for every form of it."""
+"""Settings of an update of Adam, for every form of it."""
 
 
 def make(kind: type[torch.optim.Optimizer], start: list[Tensor], **flags: Any) -> torch.optim.Optimizer:
@@ -56,7 +56,7 @@ def test_weights_and_state_are_fairseqs(shapes: list[list[int]], dtype: torch.dt
 
 
 def clipped(kind: type[FairseqAdam], gradients: list[Tensor], largest: float) -> tuple[Tensor, list[Tensor | None]]:
-    """The norm, with that of another process, and the gradients, beside a parameter without one."""
+    """The norm, with that of another process, and the gradients, next to a parameter without one."""
     params = [nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients]
     optimizer = kind(FairseqAdamConfig(lr=[0.1], adam_betas="(0.9, 0.98)"), [*params, nn.Parameter(torch.zeros(2))])
     for p, gradient in zip(params, gradients, strict=True):

@@ -183,7 +183,7 @@ COMMON = ("--no-epoch-checkpoints", "--optimizer", "sgd", "--lr", "0.05", "--rep
 
 
 def test_a_training_changes_to_it_and_makes_the_stock_updates(toy_data: Path, tmp_path: Path) -> None:
-    """By sgd, since Adam's first steps make a sign of a gradient that is nearly 0."""
+    """The optimizer is sgd, since Adam's first steps make a sign of a gradient that is nearly 0."""
     start = toy.weights_of(toy.train_toy(toy_data, tmp_path / "start", *COMMON, "--max-update", "1"))
     stock = toy.weights_of(toy.train_toy(toy_data, tmp_path / "stock", *COMMON, "--max-update", "9"))
     for update, name in ((3, SMOOTHED), (6, f"{SMOOTHED}_in_chunks_with_diagnostics"), (9, f"chunked_{SMOOTHED}")):

@@ -43,7 +43,7 @@ def pairs(lengths: Sequence[tuple[int, int]]) -> LanguagePairDataset:
 
 
 def iterator(data: Any, ratio: float | None = 1.3, rank: int = 0, ranks: int = 1, **given: Any) -> EpochBatchIterator:
-    """What a training iterates over, with these settings of its data."""
+    """The batches of a training with these settings of its data."""
     task, graphs = FairseqTask(SimpleNamespace()), given.pop("graphs", False)
     task.datasets["train"] = data
     given = {"max_tokens": 200, "batch_size": None, "required_batch_size_multiple": 8, "length_grid": ratio} | given
@@ -96,7 +96,7 @@ def test_every_sentence_once_within_max_tokens_and_on_the_grid(lengths, max_toke
     assert sorted(sum(seen(batches), [])) == list(range(len(data)))
     again = iterator(pairs(lengths), max_tokens=max_tokens, batch_size=batch_size)
     assert seen(again.next_epoch_itr()) == seen(batches)
-    # What fairseq leaves out is left out: a sentence that is longer than the model allows.
+    # A sentence that is longer than the model allows is left out, as fairseq leaves it out.
     longer = pairs([*lengths, (65, 3), (3, 65)])
     assert sorted(sum(seen(iterator(longer).next_epoch_itr()), [])) == list(range(len(data)))
 
@@ -170,7 +170,7 @@ def test_pads_of_the_grid_do_not_change_the_loss() -> None:
 @pytest.mark.parametrize("bos", ["", "--add-bos-token"])
 @pytest.mark.parametrize("mode", ["eos", "complete", "none"])
 def test_a_language_model(characters: Path, tmp_path: Path, mode: str, bos: str) -> None:
-    """Of lengths on the grid, behind the mark of the beginning; blocks of one length keep it."""
+    """Sentences have lengths on the grid, behind the mark of the beginning; blocks of one length keep theirs."""
     flags = f"--sample-break-mode {mode} --tokens-per-sample 31 --max-update 1".split() + bos.split()
     config = text.parse_training(characters, tmp_path, "post_ln_transformer_lm", *flags)
     task = LanguageModelingTask.setup_task(config.task)

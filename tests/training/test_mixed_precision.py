@@ -23,7 +23,7 @@ AMP = ("--amp", "--no-epoch-checkpoints", "--max-update")
 
 @for_each("case", models.METHODS, Axis.RESIDUAL, Axis.NORM_POSITION, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
 def test_residual_streams_are_in_float32_and_gradients_near_it(case: str) -> None:
-    # Of a model so small, weights that leave some unit near zero have another gradient as soon as they are rounded.
+    # In so small a model, weights that leave some unit near zero have another gradient once they are rounded.
     model = models.build(*models.CASES[case], "--dropout", "0", seed=2)
     given = models.batch(sentences=8, longest=12)
     kinds: set[torch.dtype] = set()
@@ -57,7 +57,7 @@ def in_half_precision(*flags: str, keep_casts: bool = True) -> tuple[float, Tens
 
 @pytest.mark.parametrize("case", slow_but(("pcformer",), ("post_ln", "b2t", "pcformer")))
 def test_layers_that_are_computed_again_have_the_same_precision(case: str) -> None:
-    """Of stock layers and of this package's: the same numbers go into each sum, whose order may be another.
+    """Stock layers and this package's: the same numbers go into each sum, whose order may be another.
 
     PCformer evaluates a layer three times. In bfloat16 autograd adds up what the evaluations give to a matrix, as they
     share its cast; layers that are computed again share none, and the sum is in float32.
@@ -77,7 +77,7 @@ def test_layers_that_are_computed_again_have_the_same_precision(case: str) -> No
 
 
 def test_a_gradient_that_is_not_finite_ends_the_training(toy_data, tmp_path, monkeypatch):
-    """As in float32: there is no scale that could be lowered."""
+    """The end is that of float32: there is no scale that could be lowered."""
     monkeypatch.setattr(torch.nn.LayerNorm, "forward", lambda self, x: x * float("inf"))
     with pytest.raises(Diverged):
         toy.train_toy(toy_data, tmp_path, *AMP, "2")

@@ -1,4 +1,4 @@
-"""What every optimizer of the package promises: state, precisions, a change of optimizer; learning rates of trainings.
+"""Promises of every optimizer of the package: state, precisions, a change of optimizer; learning rates of trainings.
 
 That a resumed training is the uninterrupted one is in ``tests/faults/test_exact_resume.py``.
 """
@@ -95,7 +95,7 @@ def test_gradients_that_are_kept_are_not_read_from_the_parameters(kind: type[Mom
 
 
 def replaced_one_after_the_other(kind: type[MomentOptimizer]) -> Any:
-    """Weights and state after updates between which whatever an update reads is replaced."""
+    """Weights and state after updates between which everything that an update reads is replaced."""
     torch.manual_seed(3)
     params = [nn.Parameter(torch.randn(size)) for size in (4, 5, 6)]
     optimizer = kind(params[:2], lr=LR, weight_decay=0.1)

@@ -43,7 +43,7 @@ def rectified(start: Tensor, grads: list[Tensor], betas: Betas, eps: float, deca
         p = p - LR * decay * p
         if rho >= 5:
             r = math.sqrt((rho - 4) / (longest - 4) * (rho - 2) / (longest - 2) * longest / rho)
-            # eps stands beside sqrt(v), before the correction of its bias.
+            # eps is added to sqrt(v) before the correction of its bias.
             p = p - LR * r * m / (v.sqrt() + eps / math.sqrt(1 - two**t))
         values.append(p)
     return values
@@ -102,7 +102,7 @@ def test_a_step_of_zero_is_none() -> None:
 
 
 def test_a_single_number_keeps_its_sign() -> None:
-    """As ReZero's alpha: the first step is the rate, every later one that share of the number."""
+    """A number like ReZero's alpha: the first step is the rate, every later one that share of the number."""
     p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     grads = [torch.full((1,), sign) for sign in (-1.0, -1.0, 30.0, 30.0)]
     found = [float(value) for value in updates(Lamb([p], lr=LR, betas=(0.0, 0.0)), p, grads)]

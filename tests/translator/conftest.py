@@ -18,7 +18,7 @@ MOST = 40
 
 
 class Made(NamedTuple):
-    """What the fixture has made: the prepared directory, the checkpoint, the package."""
+    """Paths that the fixture has made: the prepared directory, the checkpoint, the package."""
 
     data: Path
     checkpoint: Path

@@ -185,7 +185,7 @@ def test_int8_is_near_and_the_model_stays_as_it_is(case: str, tmp_path: Path) ->
 
 
 def test_a_translation_ends_where_the_positions_do_and_as_fairseq_s_does(tmp_path: Path) -> None:
-    """Of a batch whose longest sentence, with its end, has n tokens it has at most a n + b."""
+    """A translation has at most a n + b tokens if the longest sentence of its batch, with its end, has n."""
     model = trained_with_options("post_ln", "--max-target-positions", "9", "--decoder-learned-pos")
     with torch.no_grad():  # a translation never ends by itself
         model.decoder.output_projection.weight[dictionary().eos()] = 0

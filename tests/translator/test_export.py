@@ -41,7 +41,7 @@ def test_the_fastest_engine_is_chosen(made: Made, package: Path, run: Command, m
     translator = Translator(package, beam=1)
     assert translator.engine == "ctranslate2-float32"
     theirs = translator.translate(lines)
-    # Not those that may have reached the limit of their length, where the two do not count alike.
+    # Sentences that may have reached the limit of their length are left out: the two do not count alike there.
     finished = [(a, b) for a, b in zip(ours, theirs, strict=True) if len(a.text.split()) < 12]
     assert len(finished) > 4
     assert [a.text for a, _ in finished] == [b.text for _, b in finished]

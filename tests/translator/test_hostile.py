@@ -53,10 +53,10 @@ HOSTILE = {
     "commands": "$(touch executed) `touch executed` ; touch executed | {} %s \\ \\n '\"",
     "a long word": "eins" * 500,
 }
-"""A value is one sentence, whatever it holds."""
+"""A value is one sentence, with every character in it."""
 ANCHOR = "Ja, eins zwei!"
 LINES = [*(line for hostile in HOSTILE.values() for line in (ANCHOR, hostile)), ANCHOR]
-"""What is lost or shifted shows in the anchors."""
+"""The anchors show a lost or shifted sentence."""
 TEXT = "\n".join(LINES)
 FORMS = {
     "as on Unix": f"{TEXT}\n",

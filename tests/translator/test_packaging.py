@@ -1,4 +1,4 @@
-"""What is packaged: the text as the preparation made it, the weights as they were, the scores of these very weights."""
+"""A package has the text as the preparation made it, the weights as they were, the scores of these very weights."""
 
 import json
 import shutil
@@ -75,7 +75,7 @@ def test_the_truecaser_and_apostrophes_are_steps(tmp_path: Path) -> None:
 
 
 def test_a_raw_line_of_other_tokens_is_told(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As where the text was given in tokens of other rules: here, with subwords of other merges."""
+    """The text was given in tokens of other rules: here, with subwords of other merges."""
     data = Path(shutil.copytree(made.data, tmp_path / "data"))
     packaged(made.checkpoint, tmp_path / "same", "--data", data)
     assert not capsys.readouterr().err
@@ -232,7 +232,7 @@ def test_every_entry_of_a_package_is_checked_when_it_is_opened(package: Path, su
             (content[groups[0]] if groups else content)[key] = value
             manifest.write_text(json.dumps(content))
             assert refused(open_package, package).startswith(f"{manifest}: {problem}")
-    # As --max-len-a 1.2 --max-len-b 0: the least length is that of a source of one token.
+    # --max-len-a 1.2 --max-len-b 0 means this: the least length is that of a source of one token.
     content = json.loads(written)
     content["search"].update(beam=4, max_len_a=1.2, max_len_b=0)
     manifest.write_text(json.dumps(content))

@@ -235,7 +235,7 @@ def test_moses_tokens_have_a_tokeniser_beside_the_model(name: str, tmp_path: Pat
     counts = Counter(token for line in lines for token in encode(line))
     types = [token for token, _ in counts.most_common(size)]
     types += [f"type{number}" for number in range(size - len(types))]
-    # Without the tokeniser beside it, M2M-100's own must not read the text either.
+    # Without the tokeniser next to it, M2M-100's own must not read the text either.
     package = packaged(place, types, "pre_ln" if name == "words" else "admin", types[::-1], **form)
     assert run(package, out, "--text", raw / "test.de")[0] == 0
     ended = processes.python("-W", "ignore", "-c", ALONE, str(out), json.dumps(lines), HF_HOME=str(tmp_path / "cache"))
@@ -285,7 +285,7 @@ read = [tokeniser(line).input_ids for line in lines]
 again = pickle.loads(pickle.dumps(tokeniser))
 again.save_pretrained(f"{where}/again")
 settings = Path(where, "again", "tokenizer_config.json")
-# As transformers 4 saves it.
+# transformers 4 saves it so.
 settings.write_text(json.dumps({**json.loads(settings.read_text("utf-8")), "special_tokens_pattern": "eos"}), "utf-8")
 print(json.dumps({
     "read": read,

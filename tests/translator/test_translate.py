@@ -51,7 +51,7 @@ def translate(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixtur
 
 
 def generated(made: Made, tmp_path: Path) -> list[str]:
-    """What ``fairseq-generate`` and the detokeniser make of the test set."""
+    """The test set by ``fairseq-generate`` and the detokeniser."""
     flags = ["--beam", "5", "--max-len-b", str(MOST), "--remove-bpe"]
     found = toy.translate_toy(made.data / "data-bin", made.checkpoint, tmp_path, *flags)
     detokenise = detokeniser("en")
@@ -241,7 +241,7 @@ def test_every_line_gets_the_translations_of_its_parts(lines: list[list[str]], l
         assert source == candidate.text == " ".join(line)
         assert tokens == line
         assert (candidate.score == 0) == (not line)
-        # Each token is that of the source at the place which its alignment names, whatever the part.
+        # Each token is that of the source at the place which its alignment names, for every part.
         assert [(line[a], candidate.tokens[b]) for a, b in candidate.alignment] == [(word, word) for word in line]
         assert len(candidate.tokens) == len(candidate.token_scores)
 
@@ -313,7 +313,7 @@ def test_lines_before_one_that_is_refused_are_translated(made: Made, translate: 
 
 
 def test_a_file_that_takes_some_bytes_is_an_error(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a disk that fills; ``PYTHONUNBUFFERED=1`` gives standard output no buffer that would notice."""
+    """The disk fills; ``PYTHONUNBUFFERED=1`` gives standard output no buffer that would notice."""
     text = made.data / "raw" / "test.de"
     unbuffered = io.TextIOWrapper(io.FileIO(tmp_path / "out", "w"), write_through=True)
     for name in ("stdout", "__stdout__"):

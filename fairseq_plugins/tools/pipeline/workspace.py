@@ -59,10 +59,7 @@ class Workspace:
         self.require(settings)
         if not path.is_file():
             text = "".join(f"{name}={value}\n" for name, value in settings)
-            try:
-                self.make(path, lambda partial: partial.write_text(text, encoding="utf-8", newline="\n"), quiet=True)
-            except OSError as error:
-                raise UserError(f"{path}: cannot be written: {cause_of(error)}") from error
+            self.make(path, lambda partial: partial.write_text(text, encoding="utf-8", newline="\n"), quiet=True)
 
     def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
         """Raise a UserError for a directory with other settings; accept one without recorded settings.
@@ -83,17 +80,25 @@ class Workspace:
             )
 
     def make(self, target: Path, make: Callable[[Path], object], quiet: bool = False) -> None:
-        """Create a file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``."""
+        """Create a file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``.
+
+        Raises:
+            UserError: an operation on a file failed; the line names the file and the cause.
+        """
         exists = target.exists()
         if not quiet:
             say(f"{target}: exists already, kept" if exists else f"{target}: creating")
         if not exists:
             partial = target.with_name(target.name + ".partial")
             make_directory(target.parent)
-            remove(partial)
-            make(partial)
-            to_disk(partial)
-            os.replace(partial, target)
+            try:
+                remove(partial)
+                make(partial)
+                to_disk(partial)
+                os.replace(partial, target)
+            except OSError as error:
+                # A failed write names no file.
+                raise UserError(f"{error.filename or target}: {cause_of(error)}") from error
 
 
 def settings_in(directory: Path) -> dict[str, str]:

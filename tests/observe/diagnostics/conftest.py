@@ -1,4 +1,4 @@
-"""What the tests of the command share."""
+"""Fixtures that the tests of the command share."""
 
 import pytest
 

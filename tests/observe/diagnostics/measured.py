@@ -37,7 +37,7 @@ def batch(words: int = WORDS, sentences: int = 3, length: int = 6) -> Batch:
 
 
 def padded(words: int = WORDS) -> Batch:
-    """As :func:`batch`; the second source has pads on the left, the last target on the right."""
+    """Like :func:`batch`, but the second source has pads on the left, the last target on the right."""
     made = batch(words)
     left, right = slice(0, 2), slice(4, 6)
     for tensor, row, places in ((made.source, 1, left), (made.previous, 2, right), (made.target, 2, right)):

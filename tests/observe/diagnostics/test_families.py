@@ -69,7 +69,7 @@ def test_gradients_and_similarities_are_those_of_the_layers(suffix: str) -> None
     points, alike = gradient_norms(model, batch), similarity(model, batch)
     keep = {"return_all_hiddens": True}
     encoded = model.encoder(*batch.inputs[:2], **keep) if len(batch.inputs) > 1 else None
-    # By fairseq's method for both: the model for speech returns no states.
+    # fairseq's method serves both: the model for speech returns no states.
     x, extra = Decoder.extract_features(model.decoder, batch.previous, encoded)
     out = model.decoder.output_layer(x)
     loss = F.cross_entropy(out.flatten(0, 1), batch.target.flatten(), ignore_index=1, label_smoothing=0.1)

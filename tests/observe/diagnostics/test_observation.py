@@ -27,7 +27,7 @@ def check_what_is_seen(method: str) -> None:
     assert torch.equal(watched, expected)
     assert [visit.sub.name for visit in record.visits] == [sub.name for sub in sub_layers(model)]
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    # What the top layer hands on becomes the output of the stack.
+    # The top layer's result becomes the output of the stack.
     if METHODS[method].layer_aggregation == "last":
         with torch.no_grad():
             features = model(*inputs.inputs, features_only=True)[0].transpose(0, 1)
@@ -40,8 +40,8 @@ def check_what_is_seen(method: str) -> None:
         for visit in record.visits:
             sub = visit.sub
             assert torch.equal(visit.total, sub.residual(visit.branch, visit.stream, visit.layer_input))
-            last = [*sub.norms][-1] if sub.norms else None  # of several norms, the one that is recorded
-            # What stands behind the residual connection: a norm, then whatever the residual connection does after it.
+            last = [*sub.norms][-1] if sub.norms else None  # the last of several norms is recorded
+            # Behind the residual connection stand a norm, then the residual connection's own last operation.
             if last is NormPlace.AFTER:
                 assert visit.norm_input is visit.total
                 expected = sub.residual.after_norm(sub.norm(visit.total), visit.layer_input)

@@ -20,7 +20,7 @@ Said = Callable[[], list[str]]
 
 
 class Faults:
-    """What goes wrong, by the number of the call of ``Trainer.train_step``, from 1; a repetition is the same call."""
+    """Faults by the number of the call of ``Trainer.train_step``, from 1; a repetition is the same call."""
 
     def __init__(self) -> None:
         self.call = 0
@@ -101,7 +101,7 @@ def training(toy_data: Path, tmp_path: Path) -> Training:
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Said:
-    """What the guard has said since the start of the test, warnings only."""
+    """The guard's warnings since the start of the test."""
     caplog.set_level(logging.INFO)
 
     def lines() -> list[str]:

@@ -1,4 +1,4 @@
-"""What each action does to the weights and to the updates that follow, and what a checkpoint keeps of the guard."""
+"""Effects of each action on the weights and later updates, and the guard's part of a checkpoint."""
 
 import re
 from typing import Any
@@ -154,7 +154,7 @@ def test_bad_settings(training: Training, subtests: pytest.Subtests) -> None:
 
 
 def test_fairseqs_meters_are_left_as_they_were(training: Training, faults: Faults) -> None:
-    """What an update has entered is left again, also where it is dropped."""
+    """Each context that an update enters is left again, also where the update is dropped."""
     from fairseq.logging import metrics
 
     faults.losses(2)

@@ -60,7 +60,7 @@ def test_a_training_that_learns_is_quiet() -> None:
 
 
 def test_a_small_batch_may_be_further_off() -> None:
-    """Of a hundredth of the tokens: ten times the deviation, and ten times the gradient."""
+    """A batch with a hundredth of the tokens: ten times the deviation, and ten times the gradient."""
     tokens = [4000.0] * 60
     norms, losses = [1.0] * 60, [5.0] * 60
     norms[50], losses[50] = 20.0, 9.0
@@ -82,7 +82,7 @@ def test_a_loss_that_creeps_up_is_found_by_the_best_there_was() -> None:
 
 
 def test_a_jump_after_a_steep_fall_is_found() -> None:
-    """As in the first hundreds of updates of a training, in which the mean falls by half."""
+    """The first hundreds of updates of a training look so: the mean falls by half."""
     losses = [7.0 + 5.4 * math.exp(-step / 40) + 0.3 * math.sin(7 * step) for step in range(190)]
     found = findings([1.0] * 191, [*losses, 11.0])
     assert list(found) == [191]

@@ -37,7 +37,7 @@ WEIGHTS = {
     "rezero_transformer": {"decoder.layers.0.self_attn_residual.alpha": (INF, "decoder.layers.0.self_attn")},
     # No self-attention in the decoder: it is merged into the cross-attention.
     "dsinit_matt_transformer": {"decoder.layers.1.encoder_attn.v_proj.weight": (INF, "decoder.layers.1.encoder_attn")},
-    # Of fairseq itself, without residual connections.
+    # A fairseq model without residual connections.
     "transformer": {
         "encoder.layers.1.fc1.weight": (NAN, "encoder.layers.1.ffn"),
         "decoder.layers.1.encoder_attn.v_proj.weight": (INF, "decoder.layers.1.encoder_attn"),

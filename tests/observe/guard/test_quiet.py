@@ -51,7 +51,7 @@ def test_methods_are_quiet(training: Training, said: Said, method: str) -> None:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Update]:
-    """What the guard sees of each update."""
+    """The guard's view of each update."""
     seen: list[Update] = []
     update = Guard._seen
 

@@ -104,7 +104,7 @@ def test_half_precision_shows_what_full_precision_does(toy_data: Path, tmp_path:
 
 def test_checkpointing_and_processes_agree(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     processes.fork_ranks(monkeypatch)
-    # Not with Admin, whose profile is that of the first batch of every process.
+    # Admin is left out: its profile is that of the first batch of every process.
     flags, arch = (*ON, *FEW, "3", *EXACT), "b2t_transformer"
     runs = {"plain": "--update-freq 2", "checkpointed": "--update-freq 2 --checkpoint-activations"}
     for name, more in {**runs, "two": "--distributed-world-size 2"}.items():
@@ -234,7 +234,7 @@ def test_an_overflow_is_noted_as_not_applied(toy_data: Path, tmp_path: Path, mon
 
 @pytest.fixture
 def board(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], float]:
-    """What TensorBoard is given while training, by name and update."""
+    """Values that TensorBoard gets while training, by name and update."""
     shown: dict[tuple[str, int], float] = {}
 
     def writer(directory: str) -> mock.Mock:
