@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         torch.set_num_threads(int(os.environ["TEST_THREADS"]))
         # Loaders that Python collects as garbage have lost the way to end their processes, and wait for them in vain.
         torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.1
+        gc.set_threshold(50_000, 20, 100)  # a tenth of the time would go into looking for cycles
         # A fork has a copy of the pool without its threads, and would wait for them. So would CTranslate2, if what an
         # earlier test has let go of were collected there.
         os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
