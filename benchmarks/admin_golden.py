@@ -41,7 +41,7 @@ def omegas(stack: nn.Module) -> list[tuple[str, float]]:
 
 
 def rows(model: nn.Module) -> list[tuple[str, float, float]]:
-    """What is compared: name, the authors' number, ours."""
+    """Rows of the comparison: name, the authors' number, ours."""
     result = []
     for stack in ("encoder", "decoder"):
         named = omegas(getattr(model, stack))

@@ -1,4 +1,4 @@
-"""What the benchmarks share: models without data on disk, interleaved timing, the machine's description."""
+"""Parts that the benchmarks share: models without data on disk, interleaved timing, the machine's description."""
 
 import argparse
 import logging
@@ -30,7 +30,7 @@ METHODS = tuple(registered)
 
 ADAMS = {"adam": Adam, "foreach_adam": ForeachAdam, "fused_adam": FusedAdam}
 OPTIMIZERS = (*ADAMS, "muon")
-"""By the names in fairseq; the first is stock's."""
+"""fairseq's names of optimizers; the first is stock's."""
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -132,7 +132,7 @@ def zipf_tokens(rows: int, columns: int, vocabulary: int, seed: int) -> torch.Te
 
 
 def make_batch(sentences: int, length: int, vocabulary: int, device: str = "cpu") -> dict[str, Any]:
-    """What fairseq's tasks make of sentences of one length."""
+    """The batch that fairseq's tasks make of sentences of one length."""
     source, target = (zipf_tokens(sentences, length, vocabulary, seed).to(device) for seed in (1, 2))
     inputs = {"src_tokens": source, "src_lengths": torch.full((sentences,), length, device=device)}
     inputs["prev_output_tokens"] = target.roll(1, 1)

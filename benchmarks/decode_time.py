@@ -30,7 +30,7 @@ def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
     model = make_model(arch, size, task, args.model_options if arch != STOCK else []).to(args.device)
     if args.half:
         model = model.half()
-    # What fairseq-generate does with a model before it searches.
+    # fairseq-generate does this with a model before it searches.
     generation = argparse.Namespace(beam=args.beam, no_beamable_mm=False, print_alignment=None)
     model.prepare_for_inference_(argparse.Namespace(generation=generation))
     generator = (SequenceGenerator if search_name == "fairseq" else LeanSearch)(
@@ -54,7 +54,7 @@ def make_search(run: str, args: argparse.Namespace) -> Callable[[], None]:
 
 
 def peak_on_gpu(search: Callable[[], None]) -> float:
-    """By how many MiB a search raises the peak memory of the GPU."""
+    """The MiB by which a search raises the peak memory of the GPU."""
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.max_memory_allocated()
     search()

@@ -112,7 +112,7 @@ def train(method: str, depth: tuple[int, int], args: argparse.Namespace) -> dict
     for update in range(1, args.updates + 1):
         sample = next(stream)
         target = sample.pop("target")
-        model.set_num_updates(update - 1)  # as fairseq's task does
+        model.set_num_updates(update - 1)  # fairseq's task does so
         optimizer.param_groups[0]["lr"] = learning_rate(update, recipe["peak"], recipe["warmup"])
         log_probs = torch.log_softmax(model(**sample)[0].float(), dim=-1)
         loss, nll = label_smoothed_nll_loss(

@@ -40,7 +40,7 @@ HIGHEST = 16e-3
 
 @dataclass
 class Settings:
-    """What a call changes.
+    """Settings of a call.
 
     Attributes:
         results: the file with a line for each training.
@@ -87,7 +87,7 @@ class Training:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells its line from all others."""
+        """The columns that tell its line from all others."""
         return self.config, self.stage, str(self.seed), f"{self.rate:g}"
 
     def directory(self, out: Path) -> Path:
@@ -96,7 +96,7 @@ class Training:
 
 
 def lines() -> list[dict[str, str]]:
-    """What is in the results file."""
+    """The lines of the results file."""
     if not settings.results.exists():
         return []
     with open(settings.results, encoding="utf-8", newline="") as stream:

@@ -40,7 +40,7 @@ def size_of(tensor: Tensor) -> int:
 
 
 def one_kernel(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """What a GPU makes of RMSNorm, which torch takes apart here: as many kernels as of a LayerNorm."""
+    """RMSNorm as on a GPU, where it has as many kernels as a LayerNorm; torch takes it apart here."""
     return F.layer_norm(x, shape, weight)
 
 

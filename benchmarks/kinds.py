@@ -13,7 +13,7 @@ KINDS = {
     "sums and factors": ("add", "mul", "div", "sub", "relu", "threshold", "sum", "where", "sqrt", "pow", "tanh", "erf"),
     "copies": ("copy", "clone", "cat", "stack", "fill", "zero", "empty", "contiguous", "index", "gather", "embedding"),
 }
-"""By a part of the name of an operation; the first kind that has one."""
+"""Kinds of operations, each by parts of their names; the first kind with such a part counts."""
 OPTIMIZER = "optimizer"
 LOSS = "log_softmax"
 REST = "calls"

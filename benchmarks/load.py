@@ -99,7 +99,7 @@ def measured(command: Sequence[object], output: Path, killed_after: float = math
 
 
 def required(command: Sequence[object], output: Path) -> Measured:
-    """As :func:`measured`; a command that fails ends the benchmark with what it printed."""
+    """Like :func:`measured`, but a command that fails ends the benchmark with its output."""
     found = measured(command, output)
     if found.code:
         said = output.read_text(encoding="utf-8", errors="replace") + found.printed
@@ -295,7 +295,7 @@ def observers(args: argparse.Namespace, work: Path) -> None:
     criterion, generator = trainer.get_criterion(), random.Random(1)
 
     def stock(trainer: Trainer, samples: list[dict[str, Any]]) -> Any:
-        """What stands for fairseq's own ``train_step``."""
+        """A stand-in for fairseq's own ``train_step``."""
         if criterion.watch is not None:
             trainer.zero_grad()
             criterion(trainer.get_model(), sample)[0].backward()

@@ -156,7 +156,7 @@ def keep(out: Path, kind: str, name: str, about: Mapping[str, str], found: Itera
 
 
 def facts(about: Mapping[str, str], words: str) -> list[Cell]:
-    """What else is known of a measurement: its command, and where it was made."""
+    """Facts about a measurement: its command, and where it was made."""
     known = {"command": words, **about}
     return [("", column, value) for column, value in known.items() if column not in COLUMNS]
 

@@ -44,7 +44,7 @@ GROUPS = (
 """The groups of a file in their order, after what is said of the sweep."""
 RECIPES = (admin, dsinit, rezero, b2t, multi30k, tatoeba)
 CONFIGS: dict[str, Config] = dict(one for recipe in RECIPES for one in recipe.configs())
-"""By the path below this directory, without ``.yaml``."""
+"""All configurations by their path below this directory, without ``.yaml``."""
 
 
 def model_group(config: Config) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def result_line(row: PublishedRow) -> str:
 
 
 def _paper_figure(config: Config, rows: Sequence[PublishedRow], product: int) -> str:
-    """What the paper says beside our arithmetic."""
+    """The comment with the paper's own number, next to our arithmetic."""
     if not rows:
         return ""
     said = {row.tokens_per_update for row in rows if not row.overrides} or {row.tokens_per_update for row in rows}

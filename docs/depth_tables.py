@@ -100,7 +100,7 @@ def at(line: Line, share: float) -> float:
 
 
 def last_tenth(line: Line) -> float:
-    """By how many percent the validation loss falls over the last tenth of the updates."""
+    """The percentage by which the validation loss falls over the last tenth of the updates."""
     return 100 * (1 - at(line, 1) / at(line, 0.9))
 
 
@@ -164,7 +164,7 @@ COMPARED = (
 
 
 def verdicts_table(lines: Sequence[Line]) -> str:
-    """What the trainings say of the hypotheses of the protocol, by Welch's tests over the seeds.
+    """The table of the protocol's hypotheses, judged by Welch's tests over the seeds.
 
     The family of Holm's correction is the comparisons of the hypothesis.
     """
@@ -344,7 +344,7 @@ def page(template: str, lines: Sequence[Line]) -> str:
 
 @dataclass(frozen=True)
 class Fields:
-    """What a template may name. A cell is ``CONFIG`` or ``CONFIG@RATE``, a column ``bits`` or ``bleu``."""
+    """Names for a template. A cell is ``CONFIG`` or ``CONFIG@RATE``, a column ``bits`` or ``bleu``."""
 
     lines: Sequence[Line]
 
@@ -427,7 +427,7 @@ class Fields:
 
 
 def _ends(lines: Sequence[Line], depth: str) -> dict[str, bool]:
-    """By configuration of a depth that learnt in its sweep: whether the best is the protocol's highest or above."""
+    """Whether the best rate is the protocol's highest or above, by each configuration that learnt in its sweep."""
     best = {config: best_of(tried) for config, tried in sweeps(lines).items() if config.endswith(f"_{depth}")}
     return {config: float(line["rate"]) >= float(RATES[-1]) for config, line in best.items() if line}
 
@@ -474,7 +474,7 @@ DRAWN = {
     "pre_ln": ("Pre-LN {}", 0.06, 0.0, "left"),
     "admin": ("Admin {}:\nstill far from trained\nafter 3,000 updates", -0.05, -1.6, "right"),
 }
-"""By method: its label, and where the label stands beside the last point."""
+"""Each method's label, and the place of the label next to the last point."""
 WIDE = "pre_ln_wide_6e6d"
 
 

@@ -169,7 +169,7 @@ def parts_of(method: Method) -> list[Part]:
 
 def scales_stream(method: Method) -> bool:
     """Whether a constant of the method multiplies stream, branch or norm: stock computes the same only when folded."""
-    model = tiny_model(method, encoder_layers=3)  # what scales with the depth may do so from two layers
+    model = tiny_model(method, encoder_layers=3)  # a value that scales with the depth may do so from two layers
     if any(isinstance(module, ScaledLayerNorm) for module in model.modules()):
         return True
     residuals = [module for module in model.modules() if isinstance(module, Residual)]
@@ -496,7 +496,7 @@ LEFT_OUT = (
 
 
 def left_out_section() -> str:
-    """What someone might look for in vain."""
+    """Methods that a reader might look for in vain."""
     rows = [(f"[{title}](https://arxiv.org/abs/{at})" if at else title, why) for title, at, why in LEFT_OUT]
     return "## Methods that are not here\n\n" + table(("method", "why not"), rows)
 
@@ -683,11 +683,11 @@ EXPORTED = {
     "no norm": "factors of the branches, if any, go into their last maps; norms that change nothing are added (below)",
     "shift": "as `rezero`; shifts go into the biases of the maps that read them",
 }
-"""What the export does with a model, by what it has."""
+"""The export's way with a model, by the parts that the model has."""
 
 
 def exports_table() -> str:
-    """What ``fairseq-deep export`` does with the methods that it takes."""
+    """The table of methods that ``fairseq-deep export`` takes, and its way with each."""
     methods = [method.name for method in METHODS.values() if folds_and_exports(method)[1]]
     taken = {what: [code(name) for name in methods if exported_as(grown_model(name)) == what] for what in EXPORTED}
     refused = "refused, with every reason: CTranslate2 lacks an operation. `fairseq-deep translate` runs these models"

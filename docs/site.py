@@ -14,7 +14,7 @@ from latex2mathml.converter import convert
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(r"\$`(.+?)`\$", re.DOTALL)
 DIRECTIVE = re.compile(r"^<!-- (:::.*?) -->$", re.MULTILINE | re.DOTALL)
-"""What mkdocstrings reads; GitHub shows nothing of a comment."""
+"""Directives that mkdocstrings reads; GitHub shows nothing of a comment."""
 ROLE = re.compile(r":[a-z]+:<code>(?:~[\w.]+\.)?")
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?![a-z]+:|#)([^)\s#]+)[^)\s]*\)")
 

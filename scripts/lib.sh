@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What every script here shares. Sourced, never run.
+# Functions that every script here shares. Sourced, never run.
 #
 # Every step leaves its file or directory whole, or not at all. So a script that was stopped anywhere (Ctrl-C, kill -9,
 # a full disk) continues when it is called again, and makes the same bytes.

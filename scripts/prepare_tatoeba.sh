@@ -37,7 +37,7 @@ fi
 # file PREFIX LANGUAGE: the file of a side, as it is or packed.
 file() { [[ -e $1.$2 || ! -e $1.$2.gz ]] && printf '%s' "$1.$2" || printf '%s' "$1.$2.gz"; }
 run mkdir -p -- "$DIR.sets"
-# Not once: what another RAW has left would be mixed with this one's training pairs.
+# Each call makes these anew: files of another RAW would be mixed with this one's training pairs.
 for set in valid test; do
     sides=()
     for part in train $set; do sides+=("$(file "$RAW/$part" de)" "$(file "$RAW/$part" en)"); done

@@ -39,7 +39,7 @@ cpus=$(tr ',' '\n' <<<"${SLURM_JOB_CPUS_PER_NODE:-${SLURM_CPUS_ON_NODE:-1}}" | s
 cpus=${SRUN_CPUS_PER_TASK:-$cpus}
 
 say "job $SLURM_JOB_ID: $nodes nodes with $cpus CPUs each, machine 0 is $address:$port"
-# What sbatch was told of tasks would contradict one task a node with all of its CPUs.
+# sbatch's settings for tasks would contradict one task a node with all of its CPUs.
 unset SLURM_CPUS_PER_TASK SLURM_CPUS_PER_GPU SLURM_TRES_PER_TASK SLURM_NTASKS_PER_GPU SLURM_GPUS_PER_TASK
 # When one machine ends, the others may still be writing how it ended; a machine that has lost another waits for ever.
 # fairseq reads Slurm's variables itself and would start processes of its own; torchrun has told it all by then.

@@ -222,5 +222,5 @@ TOOLKITS: dict[str, Callable[[Size, bool], tuple[Work, Work | None]]] = {
     "joeynmt": joeynmt,
     "eole": eole,
 }
-"""By name: builders that take the size and whether Adam is fused (the peers; those of fairseq name their optimizer)."""
+"""Builders by name; they take the size and whether Adam is fused (the peers; those of fairseq name their optimizer)."""
 warnings.simplefilter("ignore")

@@ -21,7 +21,7 @@ def main() -> None:
     torch.set_num_threads(settings.pop("threads"))
     torch.manual_seed(1)
     wanted, fused = settings.pop("work"), settings.pop("fused")
-    # What toolkits print is not an answer.
+    # Toolkits print lines that are no answer.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     step, search = TOOLKITS[name](Size(**settings), fused)

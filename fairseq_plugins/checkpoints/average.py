@@ -63,7 +63,7 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
                 raise UserError(f"{path}: its {name.replace('_', ' ')} is not that of {first_path}")
     settings["averaged_from"], settings["model"] = sources, mean.result()
     config = settings.get("cfg") or {}
-    if isinstance(options := config.get("model"), Namespace):  # of a stock model: PyTorch alone refuses this class
+    if isinstance(options := config.get("model"), Namespace):  # a stock model's class, which PyTorch alone refuses
         settings["cfg"] = {**config, "model": {**vars(options), "_name": facts["architecture"]}}
     write_checkpoint(settings, output)
     return [source["num_updates"] or 0 for source in sources]

@@ -29,7 +29,7 @@ def block_up_to_this_step(
     block: Callable[..., Tensor], blocker: Any, tokens: Tensor, lprobs: Tensor, bsz: int, beam_size: int, step: int
 ) -> Tensor:
     """``NGramRepeatBlock._no_repeat_ngram``; ``tokens`` (hypotheses, all steps), ``lprobs`` (hypotheses, words)."""
-    if blocker.no_repeat_ngram_size == 1:  # of which fairseq blocks none even then
+    if blocker.no_repeat_ngram_size == 1:  # fairseq blocks no repeated word even then
         # Skip the first token, which is the end mark.
         return lprobs.scatter_(1, tokens[:, 1 : step + 1], -math.inf)
     return block(blocker, tokens[:, : step + 1], lprobs, bsz, beam_size, step)

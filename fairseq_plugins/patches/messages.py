@@ -108,7 +108,7 @@ def fp16_on_cpu(local: Mapping[str, Any]) -> str | None:
     """Return the line for ``--fp16`` without a GPU, which fairseq's master weights and overflows need."""
     trainer = local.get("self")
     uses_gpu = torch.cuda.is_available() if trainer is None else trainer.cuda or not trainer.cfg.common.fp16
-    if uses_gpu:  # as where its memory is full
+    if uses_gpu:  # its memory may be full, for example
         return None
     return (
         "--fp16 needs a GPU; on a CPU leave out --fp16 (in hydra-train add common.fp16=false), or give --bf16 instead"

@@ -210,7 +210,7 @@ class Chunked(FairseqCriterion):
 
 
 @register_criterion("chunked_cross_entropy", dataclass=CrossEntropyCriterionConfig)
-@register_criterion("cross_entropy_in_chunks", dataclass=CrossEntropyCriterionConfig)  # of older checkpoints
+@register_criterion("cross_entropy_in_chunks", dataclass=CrossEntropyCriterionConfig)  # the name in older checkpoints
 class ChunkedCrossEntropy(Chunked, CrossEntropyCriterion):
     """Cross-entropy in chunks, ``--criterion chunked_cross_entropy``."""
 

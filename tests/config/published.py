@@ -44,7 +44,7 @@ def completed(values: dict[str, Any]) -> DictConfig:
 
 @cache
 def completed_file(name: str) -> DictConfig:
-    """The file completed."""
+    """The file as ``fairseq-hydra-train`` completes it."""
     return completed(content(name))
 
 

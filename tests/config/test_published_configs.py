@@ -62,7 +62,7 @@ def layers_of(model: dict[str, Any]) -> list[int]:
 
 
 def depth(name: str) -> int:
-    """Number of layers."""
+    """The number of layers of both stacks."""
     return sum(layers_of(content(name)["model"]))
 
 

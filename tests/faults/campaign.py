@@ -103,13 +103,13 @@ class Workshop:
         return self.root / "hit" / subject.name.replace(" ", "-")
 
     def start(self, subject: Subject) -> Job:
-        """Give the command."""
+        """Start the command that is to be hit."""
         place = self.result(subject)
         place.parent.mkdir(exist_ok=True)
         return Job(subject.words(self.inputs, place), self.root / "said")
 
     def run(self, subject: Subject) -> tuple[int, str]:
-        """Give the command and wait for its end; again if a process of an earlier one has yet to end."""
+        """Start the command and wait for its end; again if a process of an earlier one has yet to end."""
         until = time.monotonic() + LONGEST
         while True:
             job = self.start(subject)

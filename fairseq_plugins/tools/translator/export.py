@@ -143,7 +143,7 @@ def export_to_transformers(package: Package, out: Path, force: bool, text_file: 
         from transformers.utils.logging import disable_progress_bar
 
         from fairseq_plugins.tools.translator import transformers_model as model_of
-    except (ImportError, OSError, RuntimeError) as error:  # of a torchaudio for another torch, for example
+    except (ImportError, OSError, RuntimeError) as error:  # a torchaudio for another torch, for example
         raise UserError(f"transformers cannot be imported here: {error}".partition("\n")[0]) from None
     from fairseq_plugins.tools.translator.transformers_text import compare_tokenisers, is_stock, write_tokeniser
 

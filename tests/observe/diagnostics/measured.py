@@ -32,7 +32,7 @@ def wide(width: int, layers: int, **settings: Any) -> dict[str, Any]:
 
 
 def batch(words: int = WORDS, sentences: int = 3, length: int = 6) -> Batch:
-    """Made-up sentences."""
+    """A batch of made-up sentences."""
     return zipf_batch(made_up_task(words, words), sentences, length)
 
 

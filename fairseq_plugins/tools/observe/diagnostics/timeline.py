@@ -154,7 +154,7 @@ def _place_figure(courses: Courses, kind: str) -> Figure:
         if of_weight:
             layers = list(dict.fromkeys(place.rpartition(".")[0] for place in places))
             chosen = [layers[number] for number in _bottom_middle_top(len(layers))]
-            lines: dict[tuple[Any, ...], Line] = {}  # by their points: sub-layers may share a weight
+            lines: dict[tuple[Any, ...], Line] = {}  # the points are the keys: sub-layers may share a weight
             for (place, points), name in zip(places.items(), names, strict=True):
                 if place.rpartition(".")[0] in chosen:
                     lines.setdefault(tuple(points), Line(name, points))
