@@ -83,7 +83,7 @@ def _sums_in(directory: Path) -> dict[str, str]:
     return listed(path) if path.is_file() else {}
 
 
-def binarised(data: str) -> str:
+def binarised_in(data: str) -> str:
     """Return ``data``, or the binarised data in it if ``data`` is a prepared directory."""
     inner = Path(data) / BINARISED
     return str(inner) if inner.is_dir() and not any(Path(data).glob("dict.*txt")) else data

@@ -16,7 +16,7 @@ from fairseq import tasks
 from fairseq.data import indexed_dataset
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.sums import QUICK, binarised, require_sums
+from fairseq_plugins.sums import QUICK, binarised_in, require_sums
 
 HEADER = struct.Struct("<9sQBQ")
 """Magic, version, type of the numbers, sentences; then int32 lengths and int64 places of the sentences."""
@@ -52,7 +52,7 @@ def setup_on_binarised(setup_task: Callable[..., Any], cfg: Any, *args: Any, **k
     """``setup_task``, which every command calls before it reads data; checkpoints hold the directory that is read."""
     data = getattr(cfg, "data", None)
     if isinstance(data, str):
-        if (inner := binarised(data)) != data:
+        if (inner := binarised_in(data)) != data:
             cfg.data = inner
         for directory in inner.split(":"):
             require_sums(Path(directory), *QUICK)

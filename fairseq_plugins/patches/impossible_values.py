@@ -17,7 +17,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
 from fairseq_plugins.errors import UserError, flag
-from fairseq_plugins.sums import binarised
+from fairseq_plugins.sums import binarised_in
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def warn_of_bleu(values: Mapping[str, Any]) -> None:
         logger.warning("--score-reference compares the references with themselves: the BLEU at the end is always 100")
     if values.get("score_reference") or values.get("post_process") or values.get("bpe"):
         return
-    data = Path(binarised(str(values.get("data") or "").split(os.pathsep)[0]))
+    data = Path(binarised_in(str(values.get("data") or "").split(os.pathsep)[0]))
     dictionaries = [path.read_text(encoding="utf-8", errors="ignore") for path in data.glob("dict*.txt")]
     if any(re.search("@@ |▁", words) for words in dictionaries):
         logger.warning("the BLEU at the end is that of subwords: add --remove-bpe, or --remove-bpe sentencepiece")

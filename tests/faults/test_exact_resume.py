@@ -27,8 +27,7 @@ FAST = {
     "grid": "--length-grid 1.3",
     "rates by kind": "--arch completep_transformer --depth-mup-alpha 0.5 --depth-mup-base 1",
     "guard and recorder": f"{DIAGNOSTICS} --divergence-action skip --optimizer foreach_adam",
-    # No master weights, and a scale of the loss.
-    "lamb, memory-efficient-fp16": f"--optimizer lamb {MEMORY_EFFICIENT}",
+    "lamb, memory-efficient-fp16": f"--optimizer lamb {MEMORY_EFFICIENT}",  # no master weights, but a scale of the loss
 }
 SLOW = {
     "fp32": "",

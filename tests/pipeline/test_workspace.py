@@ -88,12 +88,13 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
     assert "(was train.de=c)" in refused(workspace.remember, [("train.de", "a"), ("train.en", "b")])
 
 
-def test_settings_that_cannot_be_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_written_or_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left"))
     monkeypatch.setattr("fairseq_plugins.tools.pipeline.workspace.to_disk", full)
-    line = f"{tmp_path / 'settings'}: no space left"
-    assert refused(Workspace(tmp_path).remember, [("SIZE", 3)]) == line
+    assert refused(Workspace(tmp_path).remember, [("SIZE", 3)]) == f"{tmp_path}/settings: no space left"
     assert not (tmp_path / "settings").exists()
+    make, absent = Workspace(tmp_path).make, tmp_path / "absent"
+    assert refused(make, tmp_path / "stage", absent.rename) == f"{absent}: no such file or directory"
 
 
 def test_a_stopped_stage_is_made_again_and_a_whole_one_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
