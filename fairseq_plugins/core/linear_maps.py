@@ -29,7 +29,7 @@ class RemadeMap(nn.Linear):
         self.weight, self.bias = linear.weight, linear.bias
 
 
-class Made:
+class Affine:
     """A map, or an embedding, of a matrix and a constant; ``weight`` is a parameter of the matrix, if not itself that.
 
     The fold and the export read the two and need nothing else.
@@ -46,7 +46,7 @@ class Made:
         return getattr(self, "bias", None)
 
 
-class AffineMap(Made, RemadeMap):
+class AffineMap(Affine, RemadeMap):
     """A map that computes ``matrix x + constant``."""
 
     def weight_is_drawn(self) -> None:
@@ -55,7 +55,7 @@ class AffineMap(Made, RemadeMap):
 
 def affine_form(module: Any) -> tuple[Tensor, Tensor | None] | None:
     """Return the matrix and the constant of a linear map or of an embedding; None for a class that does not say."""
-    if isinstance(module, Made):
+    if isinstance(module, Affine):
         return module.matrix(), module.constant()
     return (module.weight, getattr(module, "bias", None)) if type(module) in (nn.Linear, nn.Embedding) else None
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Stack, part
 
-Layer = Callable[[Tensor], Tensor]
+LayerFunction = Callable[[Tensor], Tensor]
 """A layer as a function of its input, ``(T, B, C)`` to ``(T, B, C)``."""
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
-from fairseq_plugins.core.solver import Layer, Solver, only_encoders
+from fairseq_plugins.core.solver import LayerFunction, Solver, only_encoders
 from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, evaluations
 
 PAPER = "Li et al., ACL 2022, https://arxiv.org/abs/2203.09176"
@@ -27,7 +27,7 @@ class RungeKutta(Solver):
             nn.init.xavier_uniform_(self.gate.weight)
             nn.init.zeros_(self.gate.bias)
 
-    def forward(self, layer: Layer, x: Tensor, past: list[Tensor]) -> Tensor:
+    def forward(self, layer: LayerFunction, x: Tensor, past: list[Tensor]) -> Tensor:
         """Evaluate the layer ``order`` times and add up the results."""
         found = evaluations(layer, x, self.order, self.whole)
         if self.gate is not None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
 from fairseq_plugins.core.norm import layer_norm_parameters
-from fairseq_plugins.core.solver import Layer, Solver, only_encoders
+from fairseq_plugins.core.solver import LayerFunction, Solver, only_encoders
 from fairseq_plugins.errors import flag
 from fairseq_plugins.methods.shared.runge_kutta import FUNCTION, evaluations
 
@@ -32,7 +32,7 @@ class PredictorCorrector(Solver):
         self.prediction_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
         self.state_norms = nn.ModuleList(LayerNorm(width) for _ in range(layers))
 
-    def predict(self, layer: Layer, x: Tensor) -> Tensor:
+    def predict(self, layer: LayerFunction, x: Tensor) -> Tensor:
         """Return the prediction P, ``(T, B, C)``."""
         weight: Tensor = self.alpha
         prediction = x
@@ -41,7 +41,7 @@ class PredictorCorrector(Solver):
             weight = weight * (1 - self.alpha)
         return prediction
 
-    def forward(self, layer: Layer, x: Tensor, past: list[Tensor]) -> Tensor:
+    def forward(self, layer: LayerFunction, x: Tensor, past: list[Tensor]) -> Tensor:
         """Predict, evaluate the layer at a mixture with the prediction, and mix its result with the states below."""
         depth = len(past)
         prediction = self.prediction_norms[depth - 1](self.predict(layer, x))

@@ -30,7 +30,7 @@ from fairseq_plugins.process import users_mistake
 SHOWN = 80
 """Characters of a line of a file in a message; a text in place of a dictionary may have lines of any length."""
 
-Line = Callable[[Mapping[str, Any]], "str | None"]
+LineMaker = Callable[[Mapping[str, Any]], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Message:
 
     where: str
     pattern: str
-    line: str | Line
+    line: str | LineMaker
     kinds: type[BaseException] | tuple[type[BaseException], ...] = Exception
 
 

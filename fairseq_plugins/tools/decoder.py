@@ -23,7 +23,7 @@ class Hypothesis(NamedTuple):
     alignment: Sequence[tuple[int, int]] = ()
 
 
-class Decoder:
+class TaskDecoder:
     """A model of fairseq in evaluation mode, with the search that its task builds.
 
     ``search`` has values of ``generation`` by name; other values are fairseq's defaults. A search that the task or the

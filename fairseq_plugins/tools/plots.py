@@ -25,7 +25,7 @@ MOST_MARKERS = 12
 MOST_NAMED = 18
 """Maximum number of rows of a heat map with room for their names."""
 
-Point = tuple[float, float]
+Coordinates = tuple[float, float]
 Look = tuple[str, str, str]
 """Line style, marker and colour."""
 
@@ -55,7 +55,7 @@ class Line:
     """Points under a name; a guide is drawn thin and grey."""
 
     label: str
-    points: Sequence[Point]
+    points: Sequence[Coordinates]
     guide: bool = False
 
 

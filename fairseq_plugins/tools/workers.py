@@ -18,16 +18,15 @@ from fairseq_plugins.process import end_with
 CHUNK = 2000
 """Lines per task of a worker."""
 
-Transform = Callable[[str], str]
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 
 _make: Callable[[], Callable[[Any], Any]]
 
 
 def map_lines(
-    make: Callable[[], Callable[[Given], Made]], lines: Iterable[Given], workers: int = 1, at_once: int = 0
-) -> Iterator[Made]:
+    make: Callable[[], Callable[[Input], Output]], lines: Iterable[Input], workers: int = 1, at_once: int = 0
+) -> Iterator[Output]:
     """Yield ``make()(line)`` for every line, in order. If this process is interrupted, the workers end, too.
 
     Args:

@@ -17,7 +17,7 @@ from omegaconf import II
 from torch import Tensor
 
 Tensors = list[Tensor]
-Group = dict[str, Any]
+ParamGroup = dict[str, Any]
 """One of torch's parameter groups, with its settings."""
 HALF = (torch.float16, torch.bfloat16)
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -26,7 +26,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 class Chunk(NamedTuple):
     """Parameters of one group, device and type that had as many updates: their states, and the places of gradients."""
 
-    group: Group
+    group: ParamGroup
     params: Tensors
     states: list[dict[str, Any]]
     places: list[int]
@@ -68,7 +68,7 @@ class MomentOptimizer(torch.optim.Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
+    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: ParamGroup) -> None:
         """Move ``weights`` in place in update ``t``, from 1, by their two moments, which must not change."""
         raise NotImplementedError
 
@@ -139,7 +139,9 @@ class MomentOptimizer(torch.optim.Optimizer):
         if half:
             torch._foreach_copy_(params, weights)
 
-    def _apply(self, weights: Tensors, grads: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
+    def _apply(
+        self, weights: Tensors, grads: Tensors, first: Tensors, second: Tensors, t: int, group: ParamGroup
+    ) -> None:
         """Update the moments, then the weights, in place; all are in float32 or wider."""
         beta1, beta2 = group["betas"]
         torch._foreach_mul_(first, beta1)

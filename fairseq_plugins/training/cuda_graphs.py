@@ -70,7 +70,7 @@ BACKENDS = ("legacy_ddp", "no_c10d")
 CRITERIA = (CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)
 OTHER_CRITERIA = tuple(f"fairseq.criterions.label_smoothed_cross_entropy_{kind}" for kind in ("with", "latency"))
 
-Result = tuple[Tensor, Any, dict[str, Any]]
+StepResult = tuple[Tensor, Any, dict[str, Any]]
 """Loss, sample size and logging output, as ``FairseqTask.train_step`` returns them."""
 
 
@@ -203,10 +203,10 @@ class Graphs(RecordedGraphs):
 
     def __call__(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **named: Any
-    ) -> Result:
+    ) -> StepResult:
         """``FairseqTask.train_step``."""
         settings = {"model": model, "criterion": criterion, "optimizer": optimizer, "update_num": update_num, **named}
-        compute: Callable[[Any], Result] = functools.partial(self._train_step, **settings)
+        compute: Callable[[Any], StepResult] = functools.partial(self._train_step, **settings)
         vars(model).pop("train", None)  # see leave_mode
         self.counts["batches"] += 1
         if not self._seen:
@@ -232,7 +232,7 @@ class Graphs(RecordedGraphs):
         self._seen.add(shape)
         return self._eager(compute, sample)
 
-    def _eager(self, compute: Callable[[Any], Result], sample: Any) -> Result:
+    def _eager(self, compute: Callable[[Any], StepResult], sample: Any) -> StepResult:
         """Compute eagerly; without graphs from now on, if their memory is missed."""
         random, fresh = torch.cuda.get_rng_state(), self._flat.fresh
         self._flat.fresh = False
@@ -248,7 +248,7 @@ class Graphs(RecordedGraphs):
         torch.cuda.set_rng_state(random)
         return compute(sample)
 
-    def _eager_and_recorded(self, compute: Callable[[Any], Result], sample: Any, shape: Hashable) -> Result:
+    def _eager_and_recorded(self, compute: Callable[[Any], StepResult], sample: Any, shape: Hashable) -> StepResult:
         """Compute eagerly, then record a graph and compare its replay."""
         begun, reserved = time.perf_counter(), torch.cuda.memory_reserved()
         state = functools.partial(State, self._flat.buffers, self._buffers)
@@ -288,7 +288,7 @@ class Graphs(RecordedGraphs):
         self._bytes += max(0, torch.cuda.memory_reserved() - reserved)
         return result
 
-    def _replay(self, recording: Recording, inputs: list[Tensor], sample: Any) -> Result:
+    def _replay(self, recording: Recording, inputs: list[Tensor], sample: Any) -> StepResult:
         """Compute a batch by its graph."""
         # The kernels write to the buffers: to look at thousands of gradients takes a host longer than all else.
         if not self._flat.read_whole:
@@ -302,10 +302,12 @@ class Graphs(RecordedGraphs):
             self._trainer.optimizer._needs_sync = True
         given = {number: sample[name] for name, number in COUNTS.items() if name in sample}
         # Copies: graphs share memory, and the next one may overwrite this one's results.
-        result: Result = tree_map(lambda x: x.clone() if isinstance(x, Tensor) else given.get(x, x), recording.result)
+        result: StepResult = tree_map(
+            lambda x: x.clone() if isinstance(x, Tensor) else given.get(x, x), recording.result
+        )
         return result
 
-    def _alone(self, compute: Callable[[Any], Result], sample: Any) -> Result:
+    def _alone(self, compute: Callable[[Any], StepResult], sample: Any) -> StepResult:
         """Compute a batch without the work besides its kernels in each update.
 
         Autograd hands over its gradients, which are added up here: few kernels, not one a parameter. The loss scale of
@@ -321,7 +323,7 @@ class Graphs(RecordedGraphs):
                 replaced(self._trainer.get_criterion(), listeners=()),
                 replaced(self._scaler, **scale),
             ):
-                result: Result = tree_map_only(Tensor, Tensor.detach, compute(sample))
+                result: StepResult = tree_map_only(Tensor, Tensor.detach, compute(sample))
             made = [(p.grad, view) for p, view in zip(self._flat.params, self._flat.views, strict=True)]
             pairs = [(gradient, view) for gradient, view in made if gradient is not None]
             if len(pairs) != sum(p.grad is not None for p in self._params):

@@ -28,7 +28,7 @@ from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor
 
-from fairseq_plugins.training.adam_base import Group, MomentOptimizer, Tensors
+from fairseq_plugins.training.adam_base import MomentOptimizer, ParamGroup, Tensors
 
 
 class Adam(MomentOptimizer):
@@ -47,7 +47,7 @@ class Adam(MomentOptimizer):
         for group in self.param_groups:
             group["amsgrad"] = False
 
-    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
+    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: ParamGroup) -> None:
         beta1, beta2 = group["betas"]
         roots = torch._foreach_sqrt(second)
         torch._foreach_add_(roots, group["eps"])
@@ -63,7 +63,9 @@ class FusedAdam(Adam):
     # The kernel keeps no intermediate results that a cache would have to hold.
     chunk_on_cpu = Adam.chunk
 
-    def _apply(self, weights: Tensors, grads: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
+    def _apply(
+        self, weights: Tensors, grads: Tensors, first: Tensors, second: Tensors, t: int, group: ParamGroup
+    ) -> None:
         beta1, beta2 = group["betas"]
         torch._fused_adamw_(
             weights,

@@ -28,7 +28,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import OPTIMIZER_REGISTRY, register_optimizer
 from omegaconf import II
 
-from fairseq_plugins.training.adam_base import FairseqMoments, Group, MomentOptimizer, Tensors
+from fairseq_plugins.training.adam_base import FairseqMoments, MomentOptimizer, ParamGroup, Tensors
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Lamb(MomentOptimizer):
 
     supports_flat_params = False
 
-    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
+    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: ParamGroup) -> None:
         beta1, beta2 = group["betas"]
         roots = torch._foreach_sqrt(second)
         torch._foreach_div_(roots, math.sqrt(1 - beta2**t))

@@ -16,7 +16,7 @@ import torch
 from fairseq.optim import register_optimizer
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.training.adam_base import FairseqMoments, Group, MomentConfig, MomentOptimizer, Tensors
+from fairseq_plugins.training.adam_base import FairseqMoments, MomentConfig, MomentOptimizer, ParamGroup, Tensors
 
 TRUSTED = 5.0
 """Minimum rho_t of a step."""
@@ -50,7 +50,7 @@ class RAdam(MomentOptimizer):
 
     supports_flat_params = True
 
-    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: Group) -> None:
+    def _move(self, weights: Tensors, first: Tensors, second: Tensors, t: int, group: ParamGroup) -> None:
         if group["weight_decay"] != 0:
             torch._foreach_add_(weights, weights, alpha=-group["lr"] * group["weight_decay"])
         factor = step_factor(t, *group["betas"])

@@ -13,7 +13,7 @@ from fairseq.data import Dictionary, data_utils
 
 from fairseq_plugins.tools.cli.main import main
 from fairseq_plugins.tools.pipeline import commands
-from fairseq_plugins.tools.pipeline.prepare_settings import Settings
+from fairseq_plugins.tools.pipeline.prepare_settings import PrepareSettings
 from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace
 from tests import toy
 from tests.scripts.running import contents
@@ -262,7 +262,7 @@ def test_the_settings_of_earlier_releases_are_these_settings(splits: Path, tmp_p
 
 
 def test_other_settings_are_refused_before_any_download(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    remembered = Settings(size=3, workers=1).remembered(None).items()
+    remembered = PrepareSettings(size=3, workers=1).remembered(None).items()
     Workspace(tmp_path).remember([*remembered, ("train.de", "1"), ("CODES", "2")])
     changes = ((), ("--valid", "every-23rd"), ("--types", "5"))
     codes = [prepare(tmp_path, "--size", "3", *more, "--check") for more in changes]

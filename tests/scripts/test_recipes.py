@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_plugins.tools.pipeline.prepare import _by_name, _parser
-from fairseq_plugins.tools.pipeline.prepare_settings import Settings
+from fairseq_plugins.tools.pipeline.prepare_settings import PrepareSettings
 from tests.config.published import CONFIGS
 from tests.scripts.running import ROOT, completed, dry_run, environment, refusal, run
 
@@ -16,7 +16,7 @@ CORPORA = sorted(path.name for path in (ROOT / "scripts").glob("prepare_*.sh"))
 
 def complete(read: dict[str, Any]) -> dict[str, Any]:
     """The settings of a preparation, by name, with their defaults."""
-    return asdict(Settings(**{each.name: read[each.name] for each in fields(Settings) if each.name in read}))
+    return asdict(PrepareSettings(**{one.name: read[one.name] for one in fields(PrepareSettings) if one.name in read}))
 
 
 def prepared(script: str, *words: str, **settings: str) -> tuple[dict[str, Any], list[str]]:
@@ -83,7 +83,7 @@ def test_a_setting_is_an_option_or_a_variable_of_the_environment() -> None:
 def test_multi30k_takes_every_option_of_prepare_from_the_environment() -> None:
     values = {"subwords": "none", "clean": "none", "tokeniser": "none", "normalise": "all", "ratio": "3"}
     values |= {"given_tokeniser": "moses", "given_subwords": "bpe", "source": "en", "target": "de"}
-    options = {setting.name: values.get(setting.name, "1") for setting in fields(Settings)}
+    options = {setting.name: values.get(setting.name, "1") for setting in fields(PrepareSettings)}
     asked, _ = prepared("prepare_multi30k.sh", **{name.upper(): value for name, value in options.items()})
     types = {name: type(asked[name]) for name in options}
     assert {name: types[name](value) for name, value in options.items()} == {name: asked[name] for name in options}

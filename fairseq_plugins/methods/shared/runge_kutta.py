@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from fairseq_plugins.core.solver import Layer
+from fairseq_plugins.core.solver import LayerFunction
 
 FUNCTION = ("change", "what a layer adds to its input, or the whole layer with its residual connections")
 """Default and help of the option that says what is evaluated."""
@@ -10,7 +10,7 @@ STEPS = {2: (1.0,), 4: (0.5, 0.5, 1.0)}
 """How far the next evaluation goes along the last one, by order."""
 
 
-def evaluations(layer: Layer, x: Tensor, order: int, whole: bool) -> list[Tensor]:
+def evaluations(layer: LayerFunction, x: Tensor, order: int, whole: bool) -> list[Tensor]:
     """Return F_1 = F(x), then F_i = F(x + a_i F_{i-1}), as many as the ``order``, 2 or 4, each ``(T, B, C)``.
 
     F is the ``whole`` layer, otherwise the layer less its input.

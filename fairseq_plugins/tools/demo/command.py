@@ -20,7 +20,7 @@ from fairseq_plugins.tools.demo.corpus import write_corpus
 from fairseq_plugins.tools.pipeline.compare import CompareOptions, compare
 from fairseq_plugins.tools.pipeline.configuration import CHANGE
 from fairseq_plugins.tools.pipeline.prepare import Preparation
-from fairseq_plugins.tools.pipeline.prepare_settings import Settings, sets_of
+from fairseq_plugins.tools.pipeline.prepare_settings import PrepareSettings, sets_of
 from fairseq_plugins.tools.pipeline.workspace import Workspace, say
 
 METHODS = ("post_ln", "pre_ln", "admin", "b2t", "dsinit_matt", "rezero")
@@ -86,7 +86,7 @@ def prepare(out: Path) -> Path:
     with workspace.claimed([("sentences", SENTENCES)]):
         workspace.make(directory, lambda place: write_corpus(place, SENTENCES, SENTENCES // 40, SENTENCES // 40))
     train, valid, test = (str(directory / name) for name in ("train", "valid", "test"))
-    settings = Settings(clean="subwords", max_length=100, ratio=100, size=MERGES)
+    settings = PrepareSettings(clean="subwords", max_length=100, ratio=100, size=MERGES)
     Preparation(out / "data", sets_of([train], [valid], [f"test={test}"], [], []), settings).run()
     return out / "data"
 

@@ -28,7 +28,7 @@ from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines, write_lines
 from fairseq_plugins.records import read_json
 from fairseq_plugins.sums import checksum
-from fairseq_plugins.tools.decoder import Decoder, Hypothesis
+from fairseq_plugins.tools.decoder import Hypothesis, TaskDecoder
 from fairseq_plugins.tools.pipeline.checkout import commit
 from fairseq_plugins.tools.pipeline.corpus import TestSet
 from fairseq_plugins.tools.pipeline.decoding import DecodePlan
@@ -125,7 +125,7 @@ def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Tra
     task.load_dataset(test_set.subset, task_cfg=config.task)
     model.make_generation_fast_(need_attn=False)
     subwords, plain = plan.text.subwords if plan.text else None, unit_joiner(task)
-    decoder, source, target = Decoder(task, model, plan.search), task.source_dictionary, task.target_dictionary
+    decoder, source, target = TaskDecoder(task, model, plan.search), task.source_dictionary, task.target_dictionary
     marks = getattr(decoder.generator, "symbols_to_strip_from_output", {decoder.generator.eos})
     unspoken = {target[number] for number in {*marks, target.bos()}}
 

@@ -18,7 +18,7 @@ from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.sums import add_sums, checksum, require_sums
 from fairseq_plugins.tools.pipeline import commands
 from fairseq_plugins.tools.pipeline.commands import interruptible, step
-from fairseq_plugins.tools.pipeline.prepare_settings import LATER, Sets, Settings, every_of, sets_of
+from fairseq_plugins.tools.pipeline.prepare_settings import LATER, PrepareSettings, Sets, every_of, sets_of
 from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.tools.text import description, parallel, subwords
 from fairseq_plugins.tools.text.command import value_of
@@ -33,7 +33,7 @@ FINGERPRINT = 16
 class Preparation:
     """Prepares one directory; a UserError if a file is missing or settings contradict."""
 
-    def __init__(self, directory: Path, sets: Sets, settings: Settings) -> None:
+    def __init__(self, directory: Path, sets: Sets, settings: PrepareSettings) -> None:
         self.directory = directory
         self.text = directory / "text"
         self.work = directory / "work"
@@ -329,7 +329,9 @@ def _file(prefix: str, language: str) -> Path:
 
 def _by_name(words: Sequence[str]) -> list[str]:
     """The words with ``--joined 0``, the spelling of earlier versions and of the scripts, as ``--no-joined``."""
-    switches = {flag(name): flag(f"no_{name}") for name, kind in get_type_hints(Settings).items() if kind is bool}
+    switches = {
+        flag(name): flag(f"no_{name}") for name, kind in get_type_hints(PrepareSettings).items() if kind is bool
+    }
     named: list[str] = []
     for word in words:
         option, _, value = word.partition("=")
@@ -366,8 +368,8 @@ def _parser() -> OneLineParser:
         ),
     ):
         flags.add_argument(f"--{name}", nargs="+", action="extend", default=[], metavar=metavar, help=help)
-    types = get_type_hints(Settings)
-    for setting in fields(Settings):
+    types = get_type_hints(PrepareSettings)
+    for setting in fields(PrepareSettings):
         kind = types[setting.name]
         reading = {"action": BooleanOptionalAction} if kind is bool else value_of(kind, setting.metadata["least"])
         default = SUPPRESS if setting.default is MISSING else setting.default
@@ -383,8 +385,8 @@ def main(argv: Sequence[str]) -> int:
     if not args.directory or "," in args.directory:
         raise UserError(f"'{args.directory}' cannot be the output directory: it is empty, or has a comma")
     directory = Path(args.directory)
-    names = {setting.name for setting in fields(Settings)}
-    settings = Settings(**{name: value for name, value in vars(args).items() if name in names})
+    names = {setting.name for setting in fields(PrepareSettings)}
+    settings = PrepareSettings(**{name: value for name, value in vars(args).items() if name in names})
     if args.check:
         remembered = settings.remembered(every_of(args.valid[-1] if args.valid else ""))
         Workspace(directory).require(remembered.items(), only={*remembered, *(name.upper() for name in LATER)})

@@ -25,7 +25,7 @@ def setting(default: Any, help: str, least: int = 1) -> Any:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PrepareSettings:
     """Settings of a preparation, each an option of ``fairseq-deep prepare``; a UserError if two contradict."""
 
     source: str = setting("de", "source language: suffix of the file names, and language of the tokeniser")

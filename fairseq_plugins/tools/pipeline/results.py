@@ -33,7 +33,7 @@ FORMATS: Mapping[str, Any] = {
 }
 """The formats of JSON files, as :mod:`fairseq_plugins.records` writes them; older versions left out entries."""
 
-Settings = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Evaluation:
 
     test_set: str
     directory: Path
-    metrics: Mapping[str, Settings] = field(default_factory=dict)
+    metrics: Mapping[str, JsonObject] = field(default_factory=dict)
     decoding: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,8 +67,8 @@ class Run:
     """
 
     directory: Path
-    settings: Settings
-    finished: Settings | None
+    settings: JsonObject
+    finished: JsonObject | None
     log: TrainingLog
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ def read_results(directory: Path) -> Run:
     evaluations, problems = {}, [*run.problems]
     for place in sorted((directory / EVALUATION).glob("*")):
         if place.is_dir() and not place.name.endswith(".partial"):
-            scores: list[Settings] = []
+            scores: list[JsonObject] = []
             decoding: dict[str, str] = {}
             try:
                 scores = read_record(place / SCORES).get("metrics") or []

@@ -30,7 +30,7 @@ detokenised. In detokenised real text up to a fifth of the lines differ, by quot
 SHOWN = 3
 """Lines that differ, in a message."""
 
-Tokens = Sequence[str | None]
+SeenTokens = Sequence[str | None]
 """Tokens of one sentence, as the model sees them; None for an unknown one."""
 
 
@@ -130,7 +130,7 @@ CHECKS = {TRANSLATION: _translation, LANGUAGE_MODEL: _language_model, SPEECH: _s
 # --- prepared against published --------------------------------------------------------------------------------------
 
 
-def _binarised(prefix: Path, dictionary: Path) -> list[Tokens]:
+def _binarised(prefix: Path, dictionary: Path) -> list[SeenTokens]:
     """The sentences of a binarised text without ``</s>``."""
     from fairseq.data import Dictionary
     from fairseq.data.data_utils import load_indexed_dataset
@@ -148,14 +148,14 @@ def _binarised(prefix: Path, dictionary: Path) -> list[Tokens]:
     ]
 
 
-def _unknown(sentences: Sequence[Tokens]) -> list[str]:
+def _unknown(sentences: Sequence[SeenTokens]) -> list[str]:
     """A line about the unknown tokens, if there are any."""
     unknown, tokens = sum(line.count(None) for line in sentences), sum(map(len, sentences))
     return [f"{unknown:,} of {tokens:,} tokens unknown"] if unknown else []
 
 
 def _compared(
-    plan: DecodePlan, test_set: TestSet, sentences: Sequence[Tokens], joined: Callable[[str], str], how: Description
+    plan: DecodePlan, test_set: TestSet, sentences: Sequence[SeenTokens], joined: Callable[[str], str], how: Description
 ) -> Result:
     """Compare the sentences without unknown tokens with the published ones; ``joined`` makes plain text of a line."""
     allowed, problem = _unknown(sentences), ""
@@ -212,14 +212,14 @@ def _bleu(prepared: Sequence[str], published: Sequence[str]) -> float:
     return round(value_of(METRICS["sacrebleu"], prepared, [published]).value, 4)
 
 
-def _same(tokens: Tokens, written: Sequence[str]) -> bool:
+def _same(tokens: SeenTokens, written: Sequence[str]) -> bool:
     """Whether all known tokens are the tokens of a text."""
     return len(tokens) == len(written) and all(
         token in (None, other) for token, other in zip(tokens, written, strict=True)
     )
 
 
-def _shown(tokens: Tokens) -> str:
+def _shown(tokens: SeenTokens) -> str:
     return " ".join("<unk>" if token is None else token for token in tokens)
 
 

@@ -18,7 +18,7 @@ from fairseq_plugins.lines import read_lines
 SETTINGS = "settings"
 """The file with the settings of the results, one ``NAME=VALUE`` per line."""
 
-Settings = Collection[tuple[str, object]]
+NamedValues = Collection[tuple[str, object]]
 """Names and values; a name may occur several times."""
 
 
@@ -30,7 +30,7 @@ class Workspace:
     dry_run: bool = False
 
     @contextmanager
-    def claimed(self, settings: Settings | None = None, result: Path | None = None) -> Iterator[None]:
+    def claimed(self, settings: NamedValues | None = None, result: Path | None = None) -> Iterator[None]:
         """Create and lock the directory until the block ends; a UserError if it is in use.
 
         With ``settings``, they are recorded as :meth:`remember` does.
@@ -46,10 +46,10 @@ class Workspace:
                 self.remember(settings, result)
             yield
 
-    def remember(self, settings: Settings, result: Path | None = None) -> None:
+    def remember(self, settings: NamedValues, result: Path | None = None) -> None:
         """Record the settings of the results; a UserError if the directory was made with other settings.
 
-        Settings without their ``result``, or a result without settings, are removed first.
+        NamedValues without their ``result``, or a result without settings, are removed first.
         """
         make_directory(self.directory)
         path = self.directory / SETTINGS
@@ -61,7 +61,7 @@ class Workspace:
             text = "".join(f"{name}={value}\n" for name, value in settings)
             self.make(path, lambda partial: partial.write_text(text, encoding="utf-8", newline="\n"), quiet=True)
 
-    def require(self, settings: Settings, only: Collection[str] | None = None) -> None:
+    def require(self, settings: NamedValues, only: Collection[str] | None = None) -> None:
         """Raise a UserError for a directory with other settings; accept one without recorded settings.
 
         ``only`` names the settings to compare; default: all.

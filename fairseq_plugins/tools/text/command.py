@@ -11,7 +11,7 @@ from fairseq_plugins.errors import flag
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.options import OneLineParser, at_least, finite
 
-Step = Callable[..., str | None]
+TextStep = Callable[..., str | None]
 """A step of the preparation of text; it returns the line that it says, if any."""
 OUTPUTS = {"output", "outputs", "rest", "taken", "kept", "directory"}
 """Names of the parameters that are written."""
@@ -27,7 +27,7 @@ def value_of(annotation: Any, least: int = 1) -> dict[str, Any]:
     return {"type": {int: at_least(least), float: finite}.get(annotation, annotation), "metavar": metavar}
 
 
-def parser_of(name: str, step: Step) -> OneLineParser:
+def parser_of(name: str, step: TextStep) -> OneLineParser:
     """The parser of a step: several files are a ``Sequence`` or a tuple; a switch that is on has ``--no-NAME``."""
     documentation = step.__doc__ or ""
     described = dict(re.findall(r"^ +(\w+): (.+)$", documentation, re.MULTILINE))
@@ -54,7 +54,7 @@ def parser_of(name: str, step: Step) -> OneLineParser:
     return parser
 
 
-def call(name: str, step: Step, argv: Sequence[str]) -> str | None:
+def call(name: str, step: TextStep, argv: Sequence[str]) -> str | None:
     """Call a step with the words of a command line, and return its line; a UserError if it would write an input."""
     values = vars(parser_of(name, step).read(argv))
     parameters = signature(step).parameters

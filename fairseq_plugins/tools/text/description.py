@@ -16,8 +16,8 @@ from fairseq_plugins.errors import UserError, unknown_name
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.records import parse_json
+from fairseq_plugins.tools.text.moses import Transform
 from fairseq_plugins.tools.text.words import lower_case, straightened
-from fairseq_plugins.tools.workers import Transform
 
 FILE = "text.json"
 TOKENISERS = ("moses", "none", "bytes")

@@ -11,9 +11,9 @@ from sacremoses import MosesTruecaser
 from fairseq_plugins.errors import UserError, cause_of
 from fairseq_plugins.files import whole_file
 from fairseq_plugins.lines import read_lines, write_lines
-from fairseq_plugins.tools.text.moses import detokeniser, normaliser, recaser, tokeniser, truecaser
+from fairseq_plugins.tools.text.moses import Transform, detokeniser, normaliser, recaser, tokeniser, truecaser
 from fairseq_plugins.tools.text.words import straightened
-from fairseq_plugins.tools.workers import Transform, map_lines
+from fairseq_plugins.tools.workers import map_lines
 
 
 def normalise(inputs: Sequence[Path], output: Path, *, language: str, workers: int = 1) -> None:

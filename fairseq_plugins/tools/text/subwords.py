@@ -13,8 +13,9 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines, whole_files, write_lines
+from fairseq_plugins.tools.text.moses import Transform
 from fairseq_plugins.tools.text.words import joined
-from fairseq_plugins.tools.workers import Transform, map_lines
+from fairseq_plugins.tools.workers import map_lines
 
 VERSIONS = ((0, 1), (0, 2))
 """Those of the files that subword-nmt reads."""

@@ -10,7 +10,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.processor import core_count
-from fairseq_plugins.tools.decoder import Decoder, Hypothesis
+from fairseq_plugins.tools.decoder import Hypothesis, TaskDecoder
 from fairseq_plugins.tools.translator.engines import BATCH, FAIRSEQ, SearchOptions, Tokens, batches, gpu_of
 
 
@@ -27,7 +27,7 @@ class FairseqEngine:
         if options.processes > 1:
             torch.set_num_threads(max(1, core_count() // options.processes))
         self.task = TranslationTask(TranslationConfig(), self.source, self.target)
-        self.decoders: dict[bool, Decoder] = {}
+        self.decoders: dict[bool, TaskDecoder] = {}
         self.label = f"{FAIRSEQ}, float32, {self.device.type}"
 
     def search(self, sentences: Sequence[Tokens], nbest: int = 1, alignment: bool = False) -> list[list[Hypothesis]]:
@@ -48,7 +48,7 @@ class FairseqEngine:
                 if alignment and self.model(end, torch.ones_like(end[0]), end)[1]["attn"][0] is None:
                     raise UserError("--alignment: this model has no cross-attention, from which an alignment is read")
             search = {**self.options.search, "print_alignment": "hard" if alignment else None}
-            self.decoders[alignment] = Decoder(self.task, self.model, search)
+            self.decoders[alignment] = TaskDecoder(self.task, self.model, search)
         return self.decoders[alignment]({"id": torch.arange(len(inputs["src_tokens"])), "net_input": inputs}, nbest)
 
     def score(self, sentences: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:

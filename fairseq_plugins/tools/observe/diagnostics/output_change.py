@@ -31,7 +31,7 @@ RANDOM_SIZE, ADAM_SIZE = 1e-4, 1e-6
 COARSE = (1, 2, 3, 6, 12, 18, 25, 35, 50, 70, 100)
 """Depths of models if the lower layers of a deep one are not a shallow model, and for steps of Adam."""
 
-Step = Callable[[Any, Batch, torch.Generator], dict[str, Tensor]]
+UpdateStep = Callable[[Any, Batch, torch.Generator], dict[str, Tensor]]
 
 
 class Change(NamedTuple):
@@ -64,7 +64,7 @@ def adam_step(model: Any, batch: Batch, generator: torch.Generator) -> dict[str,
     return {name: -ADAM_SIZE * gradient.sign() for name, gradient in pairs if gradient is not None}
 
 
-STEPS: dict[str, Step] = {"random": random_step, "adam": adam_step}
+STEPS: dict[str, UpdateStep] = {"random": random_step, "adam": adam_step}
 
 
 def outputs(model: Any, batch: Batch) -> list[Tensor]:
@@ -78,7 +78,7 @@ def outputs(model: Any, batch: Batch) -> list[Tensor]:
     return [layer_norm(x, x.shape[-1:], eps=1e-12) for x in kept]
 
 
-def changes(model: Any, batch: Batch, step: Step, seed: int) -> list[float]:
+def changes(model: Any, batch: Batch, step: UpdateStep, seed: int) -> list[float]:
     """Return the change of the output after each layer of ``model``, which keeps the changed weights."""
     before = outputs(model, batch)
     moves = step(model, batch, torch.Generator().manual_seed(seed))
