@@ -29,7 +29,7 @@ Attended = tuple[Tensor, Tensor | None, Tensor | None]
 """Output ``(T, B, C)``; weights ``(B, T, S)`` or ``(H, B, T, S)`` or None; the logits for the layer above."""
 
 
-class AttendArguments(NamedTuple):
+class AttendOptions(NamedTuple):
     """Arguments of :meth:`Attention.attend` after queries and keys.
 
     Attributes:
@@ -69,8 +69,8 @@ class Attention(MultiheadAttention):
     """Whether keys of N sentences serve the queries of N * W hypotheses, W to a sentence and side by side."""
 
     def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
-        """Attend from ``query`` ``(T, B, C)`` to keys and values ``key`` ``(S, B, C)``; see :class:`AttendArguments`."""
-        given, static_keys = AttendArguments(*args, **kwargs), self.encoder_decoder_attention
+        """Attend from ``query`` ``(T, B, C)`` to keys and values ``key`` ``(S, B, C)`` with :class:`AttendOptions`."""
+        given, static_keys = AttendOptions(*args, **kwargs), self.encoder_decoder_attention
         output, weights = self.forward(
             query,
             key,

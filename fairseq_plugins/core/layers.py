@@ -145,17 +145,18 @@ class EncoderLayer(Layer, TransformerEncoderLayerBase):
         the layer above.
         """
         layer_input = x
-        logits, _, extra = Carried(*below)
+        carried = Carried(*below)
+        extra = carried.extra
 
         seen, extra = self.pre(Site.SELF, x, extra)
         output, _, logits = self.self_attn.attend(
-            seen, seen, encoder_padding_mask, query_padding_mask=encoder_padding_mask, prev_logits=logits
+            seen, seen, encoder_padding_mask, query_padding_mask=encoder_padding_mask, prev_logits=carried.self_logits
         )
         x, extra = self.post(Site.SELF, output, x, layer_input, extra)
 
         seen, extra = self.pre(Site.FFN, x, extra)
         x, extra = self.post(Site.FFN, self.feed_forward(seen), x, layer_input, extra)
-        return contiguous_output(x), *Carried(logits, None, extra)
+        return contiguous_output(x), *Carried(self_logits=logits, extra=extra)
 
 
 class DecoderLayer(Layer, TransformerDecoderLayerBase):
@@ -217,7 +218,8 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
         """
         layer_input = x
         weights: Tensor | None = None
-        self_logits, cross_logits, extra = Carried(*below)
+        carried = Carried(*below)
+        self_logits, cross_logits, extra = carried.self_logits, carried.cross_logits, carried.extra
 
         if self.self_attn is not None:
             seen, extra = self.pre(Site.SELF, x, extra)
@@ -249,4 +251,4 @@ class DecoderLayer(Layer, TransformerDecoderLayerBase):
 
         seen, extra = self.pre(Site.FFN, x, extra)
         x, extra = self.post(Site.FFN, self.feed_forward(seen), x, layer_input, extra)
-        return contiguous_output(x), weights, *Carried(self_logits, cross_logits, extra)
+        return contiguous_output(x), weights, *Carried(self_logits=self_logits, cross_logits=cross_logits, extra=extra)

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_plugins.core.attention import (
-    AttendArguments,
     Attended,
+    AttendOptions,
     Attention,
     AttentionPlan,
     ThreeMapsAttention,
@@ -45,7 +45,7 @@ class MergedAttention(ThreeMapsAttention):
 
     def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`."""
-        given, length = AttendArguments(*args, **kwargs), len(query)
+        given, length = AttendOptions(*args, **kwargs), len(query)
         causal = given.future_mask is not None
         average = self.average(self.v_proj(query), given.query_padding_mask, given.incremental_state, causal)
         keys, values, pads = keys_and_values(self, key, given.key_padding_mask, given.incremental_state)
@@ -109,7 +109,7 @@ class JoinedAttention(ThreeMapsAttention):
 
     def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
         """See :meth:`Attention.attend`; the weights are those of the cross-attention."""
-        given = AttendArguments(*args, **kwargs)
+        given = AttendOptions(*args, **kwargs)
         own = given._replace(key_padding_mask=given.query_padding_mask, need_weights=False, need_head_weights=False)
         target, _, _ = self.self_attn.attend(query, query, *own)
         source, weights, logits = super().attend(query, key, *given)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_plugins.core.attention import AttendArguments, Attended, Attention, AttentionPlan
+from fairseq_plugins.core.attention import Attended, AttendOptions, Attention, AttentionPlan
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, Option, method, part
 from fairseq_plugins.methods.shared.cached_keys import by_head, by_position, by_sentence, keys_and_values
@@ -34,7 +34,7 @@ class ResidualAttention(Attention):
 
     def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
         """See :meth:`Attention.attend`; the logits are S, ``(N * H, W * T, S)``, float32 or the model's float64."""
-        given, length = AttendArguments(*args, **kwargs), len(query)
+        given, length = AttendOptions(*args, **kwargs), len(query)
         keys, values, pads = keys_and_values(self, key, given.key_padding_mask, given.incremental_state)
         sentences, keys, values = len(keys), keys.flatten(0, 1), values.flatten(0, 1)
         queries = by_sentence(self, self.q_proj(query) * self.scaling, sentences).flatten(0, 1)

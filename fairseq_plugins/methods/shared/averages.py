@@ -12,7 +12,7 @@ from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from fairseq_plugins.core.attention import AttendArguments, Attended
+from fairseq_plugins.core.attention import Attended, AttendOptions
 
 
 def causal_average(values: Tensor, padding_mask: Tensor | None) -> Tensor:
@@ -119,7 +119,7 @@ class AverageAttention(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor | None, *args: Any, **kwargs: Any) -> Attended:
         """See :meth:`fairseq_plugins.core.attention.Attention.attend`; there are no weights to return."""
-        given = AttendArguments(*args, **kwargs)
+        given = AttendOptions(*args, **kwargs)
         causal = given.future_mask is not None
         average = self.ffn(self.average(query, given.query_padding_mask, given.incremental_state, causal))
         of_input, of_average = torch.sigmoid(self.gate(torch.cat([query, average], dim=-1))).chunk(2, dim=-1)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairseq_plugins.core.layers import Carried
 from fairseq_plugins.core.sub_layers import SubLayer, sub_layers
 from fairseq_plugins.tools.observe.recorder.activations import hooked
 
@@ -62,7 +63,7 @@ class ObservedPass:
 
     def see_layer(self, stack: str, number: int, layer: nn.Module, inputs: Any, result: Any) -> None:
         """Hook of a layer."""
-        x, *_, extra = result
+        x, extra = result[0], Carried(*result[-len(Carried._fields) :]).extra
         self.visits[-1].output = x
         self.layer_outputs[stack, number] = (x,) if extra is None else (x, extra)
 
