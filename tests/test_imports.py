@@ -15,7 +15,7 @@ import pytest
 import fairseq_plugins
 from fairseq_plugins import process
 from fairseq_plugins.core.method import METHODS
-from tests import processes
+from tests import processes, toy
 from tests.representatives import slow_but
 
 PACKAGE = Path(fairseq_plugins.__file__).parent
@@ -31,11 +31,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpoints.provenance": set(),
     "patches": {"checkpoints.provenance", "core", "sums", "wrapping"},
     "": {"core", "methods", "patches", "search", "training"},
-    **dict.fromkeys(("tools.arguments", "tools.unigram_entropy", "tools.plots", "tools.workers"), set()),
+    **dict.fromkeys(("tools.unigram_entropy", "tools.plots", "tools.workers"), set()),
     "tools.decoder": {"search"},
     "tools": {"tools.observe.guard", "tools.observe.recorder"},
     "tools.text": {"sums", "tools.workers"},
-    "tools.scoring": {"tools.arguments", "tools.text"},
+    "tools.scoring": {"tools.text"},
     "tools.observe.recorder": {"core", "wrapping"},
     "tools.observe.guard": {"core", "tools.observe.recorder", "tools.unigram_entropy", "wrapping"},
     "tools.observe.diagnostics": {"checkpoints", "core", "tools.observe.recorder", "tools.pipeline", "tools.plots"},
@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "tools.translator": {
         *("", "checkpoints", "checkpoints.provenance", "core", "search", "sums"),
-        *("tools.arguments", "tools.decoder", "tools.pipeline", "tools.text", "tools.workers"),
+        *("tools.decoder", "tools.pipeline", "tools.text", "tools.workers"),
     },
     "tools.demo": {"core", "tools.pipeline", "tools.scoring"},
     "tools.cli": {"tools.pipeline", "tools.text", "wrapping"},
@@ -125,15 +125,30 @@ def test_no_imports_form_a_circle() -> None:
     TopologicalSorter(uses).prepare()
 
 
-def test_without_the_tools_the_plugin_registers(tmp_path: Path) -> None:
+WITHOUT_TOOLS = """\
+import sys
+from pathlib import Path
+from fairseq_cli import generate, train
+for method in {methods!r}:
+    sys.argv = ["fairseq-train", *{train!r}, "--arch", f"{{method}}_transformer", "--save-dir", method]
+    train.cli_main()
+    sys.argv = ["fairseq-generate", *{generate!r}, "--path", f"{{method}}/checkpoint_last.pt", "--results-path", method]
+    generate.cli_main()
+    assert Path(method, "generate-test.txt").read_text().count("H-") == 60, method
+import fairseq_plugins
+assert not any(name.startswith("fairseq_plugins.tools") for name in sys.modules)
+print(fairseq_plugins.__file__)
+"""
+
+
+@pytest.mark.parametrize("methods", [["admin"], pytest.param([*METHODS], marks=pytest.mark.slow)])
+def test_without_the_tools_every_method_trains_and_generates(methods, toy_data, tmp_path) -> None:
     shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("tools", "__pycache__", "configs"))
-    program = (
-        "import fairseq_plugins, sys\n"
-        "from fairseq.models import ARCH_MODEL_REGISTRY\n"
-        "assert not any(name.startswith('fairseq_plugins.tools') for name in sys.modules)\n"
-        "print('admin_transformer' in ARCH_MODEL_REGISTRY, fairseq_plugins.__file__)\n"
-    )
-    assert run(program, tmp_path) == f"True {tmp_path / PACKAGE.name / '__init__.py'}\n"
+    data = [str(toy_data), "--user-dir", PACKAGE.name]
+    train = [*data, *toy.TINY_MODEL, *toy.RECIPE, "--max-update", "1", "--disable-validation"]
+    generate = [*data, "--cpu", "--beam", "1", "--max-len-b", "5"]
+    program = WITHOUT_TOOLS.format(methods=methods, train=train, generate=generate)
+    assert run(program, tmp_path).splitlines()[-1] == str(tmp_path / PACKAGE.name / "__init__.py")
 
 
 def test_no_method_imports_another() -> None:
