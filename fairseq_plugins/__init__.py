@@ -69,10 +69,10 @@ def register() -> None:
 
 
 class _RegisterFirst(MetaPathFinder):
-    """Lets fairseq, and what :func:`register` would find half imported of this package, be loaded after it."""
+    """Lets fairseq, and modules of this package that :func:`register` would find half imported, be loaded after it."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return what the next finder finds, with a loader that registers: a finder holds the lock of all imports."""
+        """Return the next finder's result, with a loader that registers: a finder holds the lock of all imports."""
         package, _, rest = fullname.partition(".")
         ours = package == __name__ and f"{rest}.".startswith(tuple(f"{part}." for part in NEED_FAIRSEQ))
         ours = ours and fullname not in WITHOUT_FAIRSEQ

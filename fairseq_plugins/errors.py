@@ -18,7 +18,7 @@ DIVERGED_EXIT_CODE = 3
 
 
 class UserError(ValueError):
-    """One or more problems that the user can fix; ``str()`` is what the terminal shows.
+    """One or more problems that the user can fix; ``str()`` is the text on the terminal.
 
     Args:
         problems: one message, or several found together. Each says what is wrong, the legal values and, for a
@@ -75,7 +75,7 @@ def nearest(name: str, legal: Sequence[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """``text`` for a terminal: what would command it, or turn the order of letters, is written as a number."""
+    """``text`` for a terminal: characters that command it, or turn the order of letters, are written as numbers."""
     return re.sub(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda found: ascii(found[0])[1:-1], text)
 
 

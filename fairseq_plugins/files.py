@@ -1,4 +1,4 @@
-"""Files that are never seen half-written nor written over what they are made of."""
+"""Files that are never seen half-written nor written over their own sources."""
 
 import contextlib
 import errno
@@ -67,7 +67,7 @@ def whole_file(path: Path, follow: bool = True) -> Iterator[Path]:
     """Yield a new, empty file to write to, renamed to ``path`` if the block succeeds; otherwise nothing changes.
 
     A device or pipe, such as ``/dev/null``, is written itself: renaming would put a file in its place. A link stays if
-    ``follow``: what it leads to is written, for names that the user has given.
+    ``follow``: its target is written, for names that the user has given.
     """
     if not path.name:
         raise UserError(f"{path}: a directory; give the name of a file")
@@ -94,7 +94,7 @@ def whole_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
     Raises:
         OSError: it cannot be made, or ``path`` holds something and ``overwrite`` is false.
     """
-    path = path.resolve()  # "." has no name, and a link is not what it leads to
+    path = path.resolve()  # "." has no name, and a link is not its target
     partial = path.with_name(path.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Read and write checkpoints: whole, plain data alone, and what fairseq saves.
+"""Read and write checkpoints: whole files of plain data, in fairseq's format.
 
 torch takes a flipped byte for another weight: it does not compare the CRC-32 of the records in its zip archive. Here
 they are compared, which takes about a second for each GB. Then torch builds plain data alone (``weights_only``), so
@@ -34,7 +34,7 @@ LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """A file of torch before 1.6, or of ``_use_new_zipfile_serialization=False``, begins with this."""
 UNSAFE_NAME = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
 KINDS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
-"""Types of weights, and of what BatchNorm counts; a model casts others without a word."""
+"""Types of weights, and of BatchNorm's counter; a model casts others without a word."""
 TENSORS, LAYERS = ({str: Tensor}, None), (range(10_000), str, None)
 """No model of today has more layers, and they take minutes to build."""
 FORMAT = {
@@ -99,7 +99,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
 
 def unchecked_content(path: str | Path) -> Any:
-    """Return what ``torch.load`` makes of a file whose checksums are, or will be, compared elsewhere.
+    """Return the content of a file, by ``torch.load``; its checksums are, or will be, compared elsewhere.
 
     A UserError if it cannot be loaded, holds more than plain data, or its tensors have not the sizes of its records.
     """
@@ -162,7 +162,7 @@ def explain(path: str | Path, error: Exception) -> UserError:
 
 
 def _oddity(tensor: Tensor, is_weight: bool) -> str:
-    """Return what keeps a tensor from being plain numbers in memory, for a weight of a legal type; else nothing."""
+    """Return the reason why a tensor is not plain numbers in memory, for a weight of a legal type; else nothing."""
     if is_weight and tensor.dtype not in KINDS:
         return f"is {str(tensor.dtype)[6:]}; legal: {', '.join(str(kind)[6:] for kind in KINDS)}"
     if tensor.is_nested or tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
@@ -244,7 +244,7 @@ def configuration_of(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def recorded(state: Any) -> dict[str, str]:
-    """Return what a checkpoint says of its training's languages and dictionaries; a stock one has no dictionaries."""
+    """Return a checkpoint's record of its training's languages and dictionaries; a stock one has no dictionaries."""
     if not isinstance(state, Mapping):
         return {}
     if stored := (state.get("extra_state") or {}).get(TRAINED_ON):

@@ -53,7 +53,7 @@ def decoded(lines: Iterable[bytes], name: object, first: int = 1) -> Iterator[st
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
         except UnicodeDecodeError as error:
-            # `error.object` is what was decoded; the line may have a byte order mark before it.
+            # `error.object` holds the decoded bytes; the line may have a byte order mark before them.
             byte = error.object[error.start]
             raise UserError(f"{name}: line {number}: not UTF-8 (byte 0x{byte:02x})") from None
 

@@ -2,7 +2,7 @@
 
 Ctrl-C while a command starts ends it at once and prints nothing: imports take seconds, and nothing is half made yet. A
 KeyboardInterrupt is not enough there: C code and destructors that run during an import turn it into another error, or
-swallow it. So this module is imported before all others, and imports only what is cheap.
+swallow it. So this module is imported before all others, and its own imports are cheap.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def install_hook() -> None:
     from fairseq_plugins.errors import UserError, report
 
     def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        # Only in a command of fairseq: the programs of others may show what they like for a missing file.
+        # Only in a command of fairseq: the programs of others may have their own messages for a missing file.
         names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(trace))
         in_command = any(name.startswith("fairseq_cli.") for name in names)
         if in_command and isinstance(value, KeyboardInterrupt):
@@ -296,7 +296,7 @@ def _stdout_is_broken() -> bool:
 
 
 def _discard_output() -> None:
-    """Discard what cannot be written: the interpreter would try once more at its end, and print a trace."""
+    """Discard output that cannot be written: the interpreter would try once more at its end, and print a trace."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

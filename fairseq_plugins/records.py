@@ -31,7 +31,7 @@ def read_json(path: Path, form: Any) -> Any:
 
 
 def parse_json(text: str | bytes, form: Any) -> Any:
-    """Return what JSON says; a ValueError says in a line why it is not of this format."""
+    """Return the content of JSON; a ValueError says in a line why it is not of this format."""
     try:
         content = json.loads(text)
     except (RecursionError, ValueError) as error:
@@ -41,7 +41,7 @@ def parse_json(text: str | bytes, form: Any) -> Any:
 
 
 def require(content: Any, form: Any) -> list[Any]:
-    """Return what plain data holds besides its containers; a ValueError says in a line what is wrong with it.
+    """Return the leaves of plain data, without its containers; a ValueError says in a line what is wrong with it.
 
     It is nested too deep, has too many entries, or is not of this format.
     """

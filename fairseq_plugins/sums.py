@@ -1,4 +1,4 @@
-"""Checksums of files, and lists of them as ``sha256sum`` writes and checks them: what is used is what was prepared."""
+"""Checksums of files, and lists of them in the format of ``sha256sum``: prepared files are used unchanged."""
 
 import hashlib
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ def add_sums(directory: Path, files: Mapping[str, Path]) -> None:
 def require_sums(directory: Path, *patterns: str) -> None:
     """Compare the files whose names have one of these shell patterns; a UserError names one that is another.
 
-    A directory without checksums passes. A file that is absent is missed by whoever reads it.
+    A directory without checksums passes. The reader of a file reports its absence.
     """
     for name, expected in _sums_in(directory).items():
         path = directory / name

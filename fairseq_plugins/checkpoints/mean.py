@@ -19,10 +19,10 @@ class RunningMean:
     state dict is kept, so the memory of a mapped file can be released.
 
     Args:
-        first: the first state dict, which says what the others must be; :meth:`add` adds it like them.
-        owners: what :func:`~fairseq_plugins.integrity.owners_of` returns for it.
+        first: the first state dict, whose types and shapes the others must have; :meth:`add` adds it like them.
+        owners: the result of :func:`~fairseq_plugins.integrity.owners_of` for it.
         source: its name in messages.
-        measured: last name parts of floating-point tensors that were measured, not trained: they must be equal in all
+        measured: last parts of names of floating-point tensors that were measured, not trained. They are equal in all
             state dicts, since their mean would fit none of them.
     """
 
@@ -59,7 +59,7 @@ class RunningMean:
                 self._kept[name] = weights[name].clone()
 
     def result(self) -> dict[str, Tensor]:
-        """Return the mean in the stored types and order; what is not averaged comes from the newest state dict.
+        """Return the mean in the stored types and order; other entries come from the newest state dict.
 
         The means are not copied: nothing can be added afterwards.
         """

@@ -1,4 +1,4 @@
-"""Languages and dictionaries of a training: what a checkpoint records, and how they differ from those of a command.
+"""Languages and dictionaries of a training: those in a checkpoint, and how they differ from those of a command.
 
 Checkpoints of this package hold the languages and dictionaries of their training; those of stock fairseq have only the
 languages.

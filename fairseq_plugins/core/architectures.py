@@ -75,7 +75,7 @@ def fill_unset(config: Any, family: Family, stock_arch: str, preset: Mapping[str
 
 
 def preset_of(family: Family, method: Method | None, suffix: str) -> tuple[str, Preset]:
-    """Return fairseq's architecture for a size and a depth, and what this package presets beyond it."""
+    """Return fairseq's architecture for a size and a depth, and the values that this package presets beyond it."""
     size, depth = family.shapes[suffix]
     return size.stock, {**size.changes, **method_preset(method), **depth}
 

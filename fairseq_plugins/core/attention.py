@@ -118,7 +118,7 @@ def plan_with_normed_heads(
 ) -> AttentionPlan:
     """Normalise the heads of the maps ``names``, of q, k or v, in every attention of a layer.
 
-    The norm is what ``make`` makes for a name, or the norm module of the stack. Caches hold what is normalised.
+    The norm is ``make(name)``, or the norm module of the stack. Caches hold normalised heads.
     """
 
     def build(site: Site, *arguments: Any, **options: Any) -> nn.Module:

@@ -68,7 +68,7 @@ class Family:
 
     Attributes:
         model: name of the model in fairseq, and of the architecture without a method.
-        suffix: what follows the method in the name of an architecture.
+        suffix: the part of an architecture's name that follows the method.
         class_name: name of the dataclass.
         stacks: the stacks of the model.
         stock: the stock settings, see :func:`flat_fields` and :func:`parser_fields`.
@@ -76,7 +76,7 @@ class Family:
             them.
         fallbacks: values, if unset, of the settings that another group declares (mostly the task).
         fixed: values for every model of the family of settings that only other families have.
-        complete: sets, in a configuration that is plain data, what follows from other settings.
+        complete: sets, in a configuration that is plain data, the values that follow from other settings.
         problems: problems of such a configuration in settings that only this family has.
         sizes: suffix of an architecture to its size.
         depths: settings of each depth, by a further suffix.

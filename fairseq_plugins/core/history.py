@@ -1,4 +1,4 @@
-"""History: what a layer takes as its input, given the outputs of the layers below."""
+"""History: the input of a layer as a function of the outputs of the layers below."""
 
 import contextlib
 from typing import Any

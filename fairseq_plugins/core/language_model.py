@@ -30,7 +30,7 @@ def _enwik8(layers: int, width: int) -> Size:
 
 
 def _complete(values: Namespace) -> None:
-    """Set what fairseq's builder sets, and an encoder without layers that matches the decoder."""
+    """Set the values that fairseq's builder sets, and an encoder without layers that matches the decoder."""
     if values.max_target_positions is None:
         values.max_target_positions = values.tokens_per_sample
     values.checkpoint_activations = values.checkpoint_activations or values.offload_activations
@@ -114,7 +114,7 @@ class DeepTransformerLanguageModel(DesignedModel, TransformerLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> DeepTransformerLanguageModel:
-        """Build from a flat configuration; raises what :meth:`parse_config` does."""
+        """Build from a flat configuration; raises the errors of :meth:`parse_config`."""
         flat, nested = cls.parse_config(cfg)
         if flat.decoder_layers_to_keep:
             nested.decoder.layers = len(flat.decoder_layers_to_keep.split(","))

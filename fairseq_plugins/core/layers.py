@@ -84,7 +84,7 @@ class Layer(nn.Module):
         return names
 
     def pre(self, site: Site, stream: Tensor, extra: Tensor | None) -> tuple[Tensor, Any]:
-        """Begin a sub-layer: return the input of its branch, ``(T, B, C)``, after its norm, and what ``post`` takes."""
+        """Begin a sub-layer: return its branch's input, ``(T, B, C)`` after a norm, and ``extra`` for :meth:`post`."""
         if extra is not None:
             stream, extra = getattr(self, RESIDUAL_OF[site]).pre(stream, extra)
         norms = self.norm_names[site]
@@ -100,7 +100,7 @@ class Layer(nn.Module):
             output: output of the last map of the sub-layer, ``(T, B, C)``, the shape of the others too.
             stream: input of the sub-layer, before any LayerNorm.
             layer_input: input of the layer, before any LayerNorm.
-            extra: what :meth:`pre` returned for the extra streams, if the stack has any.
+            extra: the second result of :meth:`pre`; None if the stack has no extra streams.
 
         Returns:
             the stream and the extra streams after the sub-layer.

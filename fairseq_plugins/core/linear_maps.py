@@ -1,4 +1,4 @@
-"""Linear maps of a layer: what they add to their product (bias), and what they multiply by (weight form).
+"""Linear maps of a layer: the constant added to their product (bias), and the matrix (weight form).
 
 Parts of both axes change the maps of one new layer in place: ``q_proj, k_proj, v_proj, out_proj`` of its attentions,
 ``fc1`` and ``fc2``; the weight form when all other parts have been built.
@@ -38,11 +38,11 @@ class Affine:
     weight: Tensor
 
     def matrix(self) -> Tensor:
-        """Return what a map multiplies by, ``(out, in)``, or the vectors of all tokens, ``(V, C)``."""
+        """Return the matrix of a map, ``(out, in)``, or the vectors of all tokens, ``(V, C)``."""
         return self.weight
 
     def constant(self) -> Tensor | None:
-        """Return what a vector of biases would be, ``(out)``."""
+        """Return the vector of biases, ``(out)``; None without one."""
         return getattr(self, "bias", None)
 
 
@@ -50,11 +50,11 @@ class AffineMap(Affine, RemadeMap):
     """A map that computes ``matrix x + constant``."""
 
     def weight_is_drawn(self) -> None:
-        """Set what follows from the first ``weight``. Called once, under ``torch.no_grad``."""
+        """Set the parameters that follow from the first ``weight``. Called once, under ``torch.no_grad``."""
 
 
 def affine_form(module: Any) -> tuple[Tensor, Tensor | None] | None:
-    """Return the matrix and the constant of a linear map or of an embedding; None for a class that does not say."""
+    """Return the matrix and the constant of a linear map or of an embedding; None for a class without these methods."""
     if isinstance(module, Affine):
         return module.matrix(), module.constant()
     return (module.weight, getattr(module, "bias", None)) if type(module) in (nn.Linear, nn.Embedding) else None
@@ -84,7 +84,7 @@ def call_maps(attention: Any) -> None:
 
 
 def replace_maps(layer: nn.Module, make: Callable[[nn.Linear], AffineMap], design: StackDesign) -> None:
-    """Replace every linear map of ``layer`` by what ``make`` makes of it.
+    """Replace every linear map of ``layer`` by ``make(linear)``.
 
     Raises:
         UserError: another part has replaced one of them already.

@@ -96,7 +96,7 @@ class Part:
         build: the axis's factory; its signature is documented with the axis in docs/architecture.md.
         summary: one line for the documentation.
         options: settings of this part.
-        parameters: what it adds to the state dict.
+        parameters: its additions to the state dict.
         conflicts: takes the :class:`~fairseq_plugins.core.design.StackDesign` of one stack and the whole configuration,
             returns one message per problem.
         no_fold: why a model with this part cannot be folded into a plain stock Transformer; empty if it can.

@@ -59,7 +59,7 @@ class DeepTransformerModel(DesignedModel, TransformerModelBase):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> DeepTransformerModel:
-        """Build from a flat configuration; raises what :meth:`parse_config` does."""
+        """Build from a flat configuration; raises the errors of :meth:`parse_config`."""
         _, nested = cls.parse_config(cfg)
         model = super().build_model(nested, task)
         model.init_weights()

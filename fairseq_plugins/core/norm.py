@@ -2,7 +2,7 @@
 
 A sub-layer may have a norm at any of the places of :class:`NormPlace`, or none; a factory makes each from its width.
 
-Norm module: what stands at these places, a LayerNorm unless its axis has another. It replaces the factories
+Norm module: the module at these places, a LayerNorm unless its axis has another. It replaces the factories
 :func:`layer_norm`, :func:`scaled` and :func:`stock_top_norm`; a norm place with a factory of its own keeps it.
 """
 
@@ -32,7 +32,7 @@ class NormPlace(str, Enum):
     BRANCH = "branch"
     """Behind the branch, after its dropout and before the sum."""
     AFTER = "after"
-    """After the sum."""
+    """Normalise the sum of stream and branch."""
 
 
 NormFactory = Callable[[int], nn.Module]

@@ -132,7 +132,7 @@ class RecordedGraphs:
     def record(
         self, compute: Callable[[], Any], is_same: Callable[[Recording], bool], waits: Sequence[str] = ()
     ) -> Recording | None:
-        """Record what ``compute`` launches; None, and the log says why, where it cannot be recorded or replayed.
+        """Record the kernels that ``compute`` launches; None, and the log says why, if that or a replay is impossible.
 
         Args:
             compute: has been computed eagerly before; none of it runs now.

@@ -40,7 +40,7 @@ class Residual(nn.Module):
         return None
 
     def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
-        """Return the input of the sub-layer, before any LayerNorm, and what :meth:`post` takes; by default both."""
+        """Return the sub-layer's input, before any LayerNorm, and ``extra`` for :meth:`post`; by default unchanged."""
         return stream, extra
 
     def post(self, branch: Tensor, stream: Tensor, extra: Any) -> Tensor:

@@ -137,7 +137,7 @@ class DeepS2TTransformerModel(DesignedModel, S2TTransformerModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> DeepS2TTransformerModel:
-        """Build from a flat configuration; raises what :meth:`parse_config` and :func:`load_encoder` do."""
+        """Build from a flat configuration; raises the errors of :meth:`parse_config` and :func:`load_encoder`."""
         flat, nested = cls.parse_config(cfg)
         words: Dictionary = task.target_dictionary
         embed_tokens = Embedding(len(words), flat.decoder_embed_dim, words.pad())

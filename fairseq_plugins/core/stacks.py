@@ -83,7 +83,7 @@ class EncoderLoop(FairseqEncoder):
         return finish(self, self.history(states), Carried(*carried))
 
     def solved(self, layer: Any, x: Tensor, past: list[Tensor], pads: Tensor | None, *below: Tensor | None) -> Any:
-        """Let the solver evaluate a layer, always with ``below``; return what the last evaluation passes on."""
+        """Let the solver evaluate a layer, always with ``below``; return the state and the last :class:`Carried`."""
         above: Sequence[Tensor | None] = below
 
         def evaluate(at: Tensor) -> Tensor:

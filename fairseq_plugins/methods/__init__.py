@@ -1,6 +1,6 @@
 """The methods, one file each. A new one needs one line here; see docs/adding_a_method.md.
 
-The record at the end of a file names the paper, and what is implemented of it; equations and sections are the paper's.
+The record at the end of a file names the paper and its implemented part; equations and sections are the paper's.
 """
 
 from fairseq_plugins.methods import (  # noqa: F401

@@ -119,18 +119,18 @@ class AttentionResidual(Residual):
 
 
 class Blocks(ExtraStreams):
-    """No finished block at first, as the embedding is in the stream; at the end one more mixture."""
+    """The finished blocks, ``(N, T, B, C)``: none at first, since the stream has the embedding; a mixture on top."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.query = nn.Parameter(torch.zeros(width))
 
     def start(self, x: Tensor) -> Tensor:
-        """``(0, T, B, C)``."""
+        """Return no block, ``(0, T, B, C)``."""
         return x.new_empty(0, *x.shape)
 
     def finish(self, x: Tensor, extra: Tensor) -> Tensor:
-        """Mix all blocks into the output of the stack."""
+        """Return the mixture of all blocks, the output of the stack, ``(T, B, C)``."""
         return mixture(self.query, extra, x.unsqueeze(0))
 
 
@@ -151,7 +151,7 @@ class Blocks(ExtraStreams):
     extra_streams=lambda design: Blocks(design.width),
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """Blocks have equal numbers of layers, or of sub-layers, but for the last."""
+    """Return a layer's residual connections. All blocks but the last have equal numbers of layers, or sub-layers."""
     blocks, below = design.options.attention_residual_blocks, (depth - 1) * len(sites)
     unit = len(sites) if design.options.attention_residual_begin == "layer" else 1
     size = unit * math.ceil(design.layers * len(sites) / unit / blocks) if blocks else 1

@@ -42,7 +42,7 @@ def correlations(
         layers: their number.
         dropout: rate of the dropout of branches.
         share: beta^2, or None for a plain sum.
-        source: correlation of what cross-attention attends to.
+        source: correlation of the encoder's outputs, to which the cross-attention attends.
         embedding_dropout: rate of the dropout of embeddings; by default that of branches, as in the paper.
 
     Returns:

@@ -1,6 +1,6 @@
 """CompleteP and depth-muP: branches, learning rates and Adam's epsilon scale with the depth, by one exponent alpha.
 
-What is tuned on a model of L_base layers then holds at every depth.
+Settings that are tuned on a model of L_base layers then hold at every depth.
 """
 
 from fairseq_plugins.core.design import StackDesign
@@ -21,7 +21,7 @@ OPTIONS = (
     options=OPTIONS,
 )
 def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site, Residual]:
-    """The same at every site."""
+    """Return equal residual connections for all sub-layers of a layer."""
     options = design.options
     scale = (design.layers / options.depth_mup_base) ** -options.depth_mup_alpha
     return {site: ConstantSum(branch=scale) for site in sites}

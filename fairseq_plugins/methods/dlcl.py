@@ -72,7 +72,7 @@ class LinearCombination(History):
         return mixture if self.is_pre else self.normalise(mixture, len(states) - 2)
 
     def remember(self, states: list[Tensor], x: Tensor) -> list[Tensor]:
-        """Store y_k, under Pre-LN LN_k(y_k), k the number of states so far; forget what no later mixture reads."""
+        """Store y_k, under Pre-LN LN_k(y_k), k the number of states so far; forget states that are not read again."""
         if self.is_pre:
             x = self.normalise(x, len(states) - 1)
         if self.buffered:

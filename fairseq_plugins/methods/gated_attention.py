@@ -65,7 +65,7 @@ class GatedAttention(Attention):
     no_fold="stock fairseq has no gates",
 )
 def build(depth: int, design: StackDesign) -> AttentionPlan:
-    """The same in self- and cross-attention."""
+    """Return the plan of gated attentions, for self- and cross-attention."""
     attention = partial(GatedAttention, for_heads=design.options.gated_by == "head")
     return AttentionPlan(encoder_self=attention, decoder_self=attention, cross=attention)
 

@@ -14,7 +14,7 @@ from fairseq_plugins.core.norm import NormPlace, NormPlaces, layer_norm, stock_t
     no_fold="stock fairseq has the same place for the LayerNorms of all sub-layers",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """The norm of the feed-forward sub-layer also normalises its stream, so it is that after the sum below it."""
+    """Return the place after each attention's sum. Its norm also normalises the feed-forward sub-layer's stream."""
     return {} if site is Site.FFN else {NormPlace.AFTER: layer_norm}
 
 

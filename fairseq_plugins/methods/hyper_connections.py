@@ -41,7 +41,7 @@ class HyperConnection(PlainResidual):
         self.write_weights = nn.Parameter(torch.ones(streams))
 
     def weights(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return a, M and w, here the same for every word. Row i of the parameter is what stream i gives."""
+        """Return a, M and w, here the same for every word. Row i of the parameter has the weights of stream i."""
         return self.read_weights, self.mix_weights.t(), self.write_weights.unsqueeze(1)
 
     def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
@@ -153,7 +153,7 @@ class CopiedStreams(ExtraStreams):
 def build(
     kind: type[HyperConnection], streams: int, sites: tuple[Site, ...], depth: int, width: int
 ) -> dict[Site, Residual]:
-    """Number the sub-layers of the stack."""
+    """Return a ``kind`` for each of ``sites``, numbered through the stack: ``depth`` counts layers from 1."""
     return {site: kind(width, streams, number) for number, site in enumerate(sites, (depth - 1) * len(sites))}
 
 

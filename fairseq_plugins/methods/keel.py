@@ -14,7 +14,7 @@ from fairseq_plugins.core.residual import ConstantSum, PlainResidual, Residual, 
     no_fold="stock fairseq has one LayerNorm a sub-layer",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """Both places, except in the first sub-layer of the stack; a decoder may be without self-attention."""
+    """Return both places; the first sub-layer of a stack, which may be a cross-attention, has only that before it."""
     plan = design.parts[Axis.ATTENTION].build(1, design)
     first = Site.CROSS if design.stack is Stack.DECODER and plan.decoder_self is None else Site.SELF
     if depth == 1 and site is first:

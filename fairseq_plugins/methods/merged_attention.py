@@ -68,7 +68,7 @@ class MergedAttention(ThreeMapsAttention):
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse what the shared W_v and the missing sub-layer rule out; in an encoder the part has no effect."""
+    """Refuse settings that the shared W_v and the missing sub-layer rule out; in an encoder the part has no effect."""
     problems = needs_cross_attention(design, config)
     if design.stack is Stack.DECODER and config.encoder_embed_dim != config.decoder_embed_dim:
         problems.append(

@@ -21,7 +21,7 @@ def post_layers(layers: int, share: float) -> int:
     no_fold="stock fairseq has one place for the LayerNorms of all layers of a stack",
 )
 def norms(site: Site, depth: int, design: StackDesign) -> NormPlaces:
-    """One place in every layer."""
+    """Return the place after the sum in the first layers, and the place before the branch in the others."""
     post = depth <= post_layers(design.layers, design.options.mix_post)
     return {NormPlace.AFTER if post else NormPlace.BEFORE: layer_norm}
 

@@ -43,7 +43,7 @@ class UnitLength(nn.Module):
     no_fold="stock fairseq does not normalise queries and keys",
 )
 def cosine(depth: int, design: StackDesign) -> AttentionPlan:
-    """The same in self- and cross-attention."""
+    """Return the plan of attentions whose queries and keys have unit length, times a trained scale."""
     length = design.options.cosine_length
     starts = {"q_proj": math.log2(length**2 - length), "k_proj": None}
     return plan_with_normed_heads(tuple(starts), design, lambda name: UnitLength(starts[name]))

@@ -10,7 +10,7 @@ from fairseq_plugins.methods.shared.precision import at_least_float32
 
 
 class RootNorm(nn.RMSNorm):
-    """g * x / (RMS(x) + eps), as in the authors' code for PyTorch. Shapes and types as above."""
+    """g * x / (RMS(x) + eps) for ``(..., C)``, as in the authors' code for PyTorch; the root is in float32 or wider."""
 
     eps: float
 

@@ -2,7 +2,7 @@
 
 The first name of a checkpoint is renamed when the file is whole, but its other names are copied in place: the last, the
 best, the best by metric. An interrupted copy has destroyed the whole file that was there. On a full disk fairseq tries
-three times, behind what it has written before, and logs a stack trace.
+three times, behind the bytes that it has written before, and logs a stack trace.
 """
 
 import os

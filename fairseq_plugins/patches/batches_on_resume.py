@@ -1,4 +1,4 @@
-"""A resumed training sees other batches than the uninterrupted one: from epoch 2 on, or on more or fewer processes.
+"""Batches of a resumed training differ from the uninterrupted one's: from epoch 2 on, or on more or fewer processes.
 
 * An uninterrupted run makes its batches once, from the seed of its first epoch, and then only shuffles them. A run
   resumed in epoch 2 makes them from the seed of epoch 2: sentences repeat and others are skipped.
@@ -19,7 +19,7 @@ from fairseq.tasks.fairseq_task import FairseqTask
 def batches_of_first_epoch(get_batch_iterator: Callable[..., Any], task: FairseqTask, *args: Any, **kwargs: Any) -> Any:
     """Make reusable batches as epoch 1 makes them, in any epoch, then go to that epoch.
 
-    This is what an uninterrupted run does, so such a run is not changed at all. Data sets that differ from epoch to
+    An uninterrupted run does the same, so this patch does not change it at all. Data sets that differ from epoch to
     epoch, sharded data and ``--update-epoch-batch-itr True`` make new batches in every epoch, resumed or not, and are
     not changed.
     """

@@ -1,7 +1,7 @@
 """Binarised text with a damaged index is misread; the prepared directory around ``data-bin`` ends in a stack trace.
 
 * fairseq compares nothing: with other pointers, lengths or bytes a number each sentence is cut from another place of
-  the ``.bin`` file. What it writes is redundant, so each index is compared with its own sums and with the size of that
+  the ``.bin`` file. Its numbers are redundant, so each index is compared with its own sums and with the size of that
   file; dictionaries and indices, with the checksums of those that were made.
 * The directory of ``fairseq-deep prepare`` ends in a stack trace. Every command takes both here.
 """
@@ -40,7 +40,7 @@ def problem_of(index: Path, data: Path) -> str:
 
 
 def make_sound(make: Callable[..., Any], path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
-    """``make_dataset``, or a UserError for damaged files; what has no known beginning is taken for an old kind."""
+    """``make_dataset``, or a UserError for damaged files; a file without a known beginning is taken for an old kind."""
     index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
     known = index.is_file() and data.is_file() and indexed_dataset.infer_dataset_impl(path) in ("mmap", None)
     if known and (problem := problem_of(index, data)):

@@ -28,7 +28,7 @@ def launched(settings: Any) -> bool:
 
 
 def address_processes(settings: Any) -> None:
-    """Fill in what fairseq infers from GPUs, in the ``distributed_training`` group: address and backend of processes.
+    """Fill in values that fairseq infers from GPUs, in the group ``distributed_training``: address and backend.
 
     Under torchrun this process is a rank; otherwise the ranks are started here, and not reachable from outside.
     """

@@ -21,7 +21,7 @@ from fairseq_plugins.wrapping import replaced
 def keep_last_batch(batch_by_size: Callable[..., list[Any]], indices: Any, *args: Any, **kwargs: Any) -> list[Any]:
     """``batch_by_size`` that appends the dropped batch; every other batch is unchanged.
 
-    The batches cover ``indices`` in order, so what is missing at the end is exactly the dropped batch, which respects
+    The batches cover ``indices`` in order, so the sentences missing at the end are the dropped batch, which respects
     ``max_tokens`` and ``max_sentences`` like the others. Fixed shapes drop nothing.
     """
     if not isinstance(indices, np.ndarray):

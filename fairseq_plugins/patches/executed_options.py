@@ -1,6 +1,6 @@
 """Values of options are run as Python: a line of a YAML file, or of ``--model-overrides``, can start any program.
 
-fairseq calls ``eval`` on what should be a number, a list or a dictionary. Here such a value is only calculated. A
+fairseq calls ``eval`` on a value that should be a number, a list or a dictionary. Here the value is only calculated. A
 program after each checkpoint is refused. The path of an LM data directory with ``train.fasta`` is one word of a shell.
 https://github.com/facebookresearch/fairseq/issues/4869
 """

@@ -41,7 +41,7 @@ class Message:
         where: regular expression of module and function in the trace, as in ``fairseq.utils:split_paths``; empty for
             any.
         pattern: regular expression that the text of the error matches.
-        line: the line with names in braces, or what makes it, or None where the row does not apply; from the local
+        line: the line with names in braces, or a function that makes it, or None if the row does not apply; from local
             variables of that function, and ``match`` and ``error``.
         kinds: classes of the error.
     """
@@ -287,7 +287,7 @@ def explain(error: BaseException) -> UserError | None:
 
 
 def run_or_explain(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run the main function of a command, here or in a rank of it; a UserError for what the user can fix."""
+    """Run the main function of a command, here or in a rank of it; a UserError for mistakes that the user can fix."""
     try:
         return main(*args, **kwargs)
     except Exception as error:

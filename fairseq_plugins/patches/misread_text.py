@@ -1,7 +1,7 @@
 """Text is misread: a carriage return begins a line of ``fairseq-interactive``, a byte order mark is a part of a word.
 
 * A text with a carriage return inside a sentence gets more translations than it has lines, and the following ones are
-  shifted. A byte that is not UTF-8 ends in a stack trace. An empty line is translated into words that nobody wrote.
+  shifted. A byte that is not UTF-8 ends in a stack trace. An empty line is translated into words without a source.
 * The first word of a dictionary, with a byte order mark, is unknown in every text.
   https://github.com/facebookresearch/fairseq/issues/3417
 """
@@ -23,7 +23,7 @@ MARK = "\ufeff"
 
 
 def read_to_line_feeds(_: Callable[..., Iterator[list[str]]], input: str, buffer_size: int) -> Iterator[list[str]]:
-    """``buffered_read`` whose lines end at the line feed alone; what precedes a UserError has been yielded."""
+    """``buffered_read`` whose lines end at the line feed alone; lines before a UserError have been yielded."""
     standard = input == "-"
     with nullcontext(sys.stdin.buffer) if standard else open(input, "rb") as stream:
         lines = decoded(stream, "standard input" if standard else input)

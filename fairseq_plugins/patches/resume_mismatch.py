@@ -5,7 +5,7 @@ there is a Post-LN model of the same size continues from it and overwrites it. H
 from the last checkpoint of its own directory, must be the one that wrote it. Settings of the machine, or of how long
 and how fast to train, may differ: the groups ``dataset``, ``optimization``, ``checkpoint``, ``distributed_training``
 and ``ema``, and ``common`` except the seed. A file that ``--restore-file`` names is loaded as it is, and each
-``--reset-...`` excludes what it resets from the comparison.
+``--reset-...`` excludes its own subject from the comparison.
 """
 
 import ast
@@ -90,7 +90,7 @@ def settings_of(group: str, cfg: Mapping[str, Any]) -> dict[str, Any]:
     name = values.get("_name")
     names = TASK_SETTINGS if group == "task" else set(values)
     if group in ("criterion", "optimizer"):
-        # A faster form, or one that is observed, keeps the class name of what it extends; the plain form has the
+        # A faster form, or one that is observed, keeps the name of the class that it extends; the plain form has the
         # shortest name, and no settings of the observer.
         registry = REGISTRIES[group]["registry"]
         kind = getattr(registry.get(name), "__name__", None)

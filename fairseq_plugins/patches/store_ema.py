@@ -2,7 +2,7 @@
 
 * The averaging omits the buffer ``version`` from the state that it loads into its copy of the model, and a stock stack
   without it removes ``layer_norm``, as one from before that LayerNorm existed. Here the copy keeps its versions. A
-  training of stock fairseq goes on: what it lost is taken from its float32 average, else from its last weights.
+  training of stock fairseq goes on: lost values are taken from its float32 average, else from its last weights.
 * A tensor is averaged under each of its names: at decay 0.9 tied embeddings move 0.19 or 0.271 of the way, not 0.1.
 * A checkpoint without an average ends in "KeyError: 'model'": fairseq has deleted the weights by then.
 * ``--ema-update-freq`` starts to count anew. The count follows from the number of all updates.

@@ -16,17 +16,17 @@ MODULES = ("sklearn.metrics", "scipy.stats")
 
 
 class StandIn(ModuleType):
-    """A module whose every name is a function that imports the real module and calls what has this name there."""
+    """A module whose every name is a function that imports the real module and calls its function of this name."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return that function; what Python looks for in modules is absent."""
+        """Return that function; names that Python itself looks for in modules are absent."""
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *args, **kwargs: getattr(import_module(self.__name__), name)(*args, **kwargs)
 
 
 def apply() -> None:
-    """Import fairseq, if that has not been done, without what few of its users need."""
+    """Import fairseq, if that has not been done, without modules that few of its users need."""
     if "fairseq" in sys.modules:
         return
     # Skip a package that is imported already or missing: without it fairseq cannot be imported.

@@ -30,7 +30,7 @@ METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 
 
 def apply() -> None:
-    """Add to torch's list what fairseq stores besides tensors and plain Python; to build it runs no code of a file.
+    """Add to torch's list the classes that fairseq stores besides tensors and plain Python; none runs code of a file.
 
     A pair maps a class to the name under which an older numpy or fairseq stored it. Repeating changes nothing.
     """

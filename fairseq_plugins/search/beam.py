@@ -1,6 +1,6 @@
 """A leaner beam search: fairseq's hypotheses and scores, for less time and memory; docs/decoding.md says how.
 
-It keeps the rules of ``fairseq.sequence_generator.SequenceGenerator``, in the same order. What it does not know,
+It keeps the rules of ``fairseq.sequence_generator.SequenceGenerator``, in the same order. Features that it lacks,
 fairseq's search does: sampling, diverse search, constraints, alignments, ``--match-source-len``, a language model
 besides the ensemble, and models whose attention it does not know.
 
@@ -25,7 +25,7 @@ from fairseq_plugins.search.stepping import Member, reads_source_once
 
 
 class LeanSearch(SequenceGenerator):
-    """fairseq's search with a leaner loop; takes and returns what fairseq's does, but hypotheses without attention."""
+    """fairseq's search with a leaner loop; same arguments and results, but hypotheses have no attention."""
 
     graphs: Sequence[StepGraphs] = ()
     """Graphs of each model, for a GPU; empty for eager steps."""

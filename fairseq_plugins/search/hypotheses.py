@@ -99,7 +99,7 @@ class Ancestry:
         self._bias = {}
 
     def bias(self, dtype: torch.dtype) -> Tensor:
-        """Return what to add to the attention logits of this step: ``(N, 1, W, length)``."""
+        """Return the term to add to the attention logits of this step, ``(N, 1, W, length)``."""
         if dtype not in self._bias:
             self._bias[dtype] = self._table.unsqueeze(1).to(dtype)
         return self._bias[dtype]

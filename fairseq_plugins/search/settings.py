@@ -114,7 +114,7 @@ def build_or_refuse(
 def initialise_watched(initialise: Callable[..., None], task: FairseqTask, *given: Any, **named: Any) -> None:
     """``FairseqTask.__init__`` that wraps each ``build_generator`` of a task in :func:`build_or_refuse`.
 
-    When a task is instantiated its class is complete, whoever registered it and however late.
+    When a task is instantiated its class is complete, however late it was registered.
     """
     for owner in type(task).__mro__:
         if "build_generator" in vars(owner):

@@ -30,7 +30,7 @@ FIRST_STEPS = 8
 class Cached:
     """Keys and values of one attention, ``(N, room, H, D)`` each, of which the first ``used`` positions count.
 
-    With ``places`` ``(W)``, on the device, what is appended is written there; then the whole room counts.
+    With ``places`` ``(W)``, on the device, new words are written there; then the whole room counts.
     """
 
     places: Tensor | None = None
@@ -84,7 +84,7 @@ class DecodingState(dict[str, Any]):
 
 
 def has_steps(module: nn.Module) -> bool:
-    """Whether :func:`attend` computes what this attention computes in eval mode."""
+    """Whether :func:`attend` computes the same as this attention in eval mode."""
     if not isinstance(module, MultiheadAttention) or type(module).forward is not MultiheadAttention.forward:
         return False
     own_step = getattr(type(module), "attend", Attention.attend) is not Attention.attend
@@ -152,7 +152,7 @@ def forward(self: Any, query: Tensor, key: Tensor | None, value: Tensor | None, 
 
 @contextmanager
 def in_steps(decoder: nn.Module, beam: int) -> Iterator[None]:
-    """Switch the attentions of ``decoder`` to steps, and skip attention weights that nobody requested.
+    """Switch the attentions of ``decoder`` to steps, and skip attention weights that were not requested.
 
     An attention with steps of its own gets ``beam``, because the hypotheses of a sentence share its source.
     """

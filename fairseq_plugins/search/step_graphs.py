@@ -34,7 +34,7 @@ def put(place: Tensor, value: Tensor) -> None:
 
 
 def is_fixed(module: nn.Module) -> bool:
-    """Whether nobody draws random numbers in a module, watches it or has replaced its ``forward``."""
+    """Whether a module draws no random numbers, has no hooks, and keeps its class's ``forward``."""
     draws = module.training or getattr(module, "apply_during_inference", False)
     watched = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
     return is_known(type(module)) and not (draws or watched)
@@ -44,7 +44,7 @@ class Room(Ancestry):
     """All that changes from step to step, at fixed places.
 
     Args:
-        sizes: room for N, K, room for words of the source and for steps, and what divides the logits.
+        sizes: room for N, K, room for words of the source and for steps, and the divisor of the logits.
         dtype: of the attention's queries.
         device: of the model.
     """
@@ -163,7 +163,7 @@ class StepGraphs(RecordedGraphs):
         return self._memory[key][:count].view(shape)
 
     def _recorded(self, member: Member, room: Room, expected: Tensor, waits: list[str]) -> Tensor:
-        """Record the step that has just been computed, in which nobody ``waits``; return its log-probabilities."""
+        """Record the step that has just been computed, if the host ``waits`` nowhere; return its log-probabilities."""
         room.output = self._shared("output", expected, tuple(expected.shape))
         if len(self.rooms) == MOST:
             self.rooms.pop(next(iter(self.rooms)))

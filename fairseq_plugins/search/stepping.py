@@ -1,6 +1,6 @@
 """A model of an ensemble, one step of a search at a time.
 
-The hypotheses of a sentence share what the encoder returns. The first step runs on sentences, since all are equal.
+The hypotheses of a sentence share the encoder's output. The first step runs on sentences, since all are equal.
 
 Legend: N sentences still in the batch, K hypotheses of a sentence, W of them so far (1 at the first step, K after it),
 S source time, V words.
@@ -63,7 +63,7 @@ class Member:
         return self.compute(previous, temperature)
 
     def compute(self, previous: Tensor, temperature: float) -> Tensor:
-        """Do what :meth:`step` does, eagerly."""
+        """Do the work of :meth:`step` eagerly."""
         inputs = {} if self.encoder is None else {"encoder_out": self.source}
         # No layer has the number -1, hence no layer returns its attention weights.
         output, extra = self.decoder(previous, **inputs, incremental_state=self.state, alignment_layer=-1)[:2]

@@ -67,7 +67,7 @@ def _results(pool: ProcessPoolExecutor, items: Iterable[Any], at_once: int, most
         except StopIteration:
             break
         except Exception as error:
-            # Raised after the results of what was read before it.
+            # Raised after the results of all lines before it.
             problem = error
         else:
             waiting.append(pool.submit(_work, group))

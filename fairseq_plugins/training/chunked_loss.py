@@ -159,7 +159,7 @@ def output_projection(model: nn.Module) -> tuple[TransformerDecoderBase, Tensor]
 class Chunked(FairseqCriterion):
     """Mixin for criteria; listed before the extended class.
 
-    ``compute_loss`` and ``compute_accuracy`` of an extended class get what the output layer has computed.
+    ``compute_loss`` and ``compute_accuracy`` of an extended class get the result of the output layer.
     """
 
     eps: float = 0.0

@@ -65,7 +65,7 @@ PATIENCE = 3
 NOISE = 4
 """How far the gradient of a parameter may be off in a replay, as a multiple of its noise in two eager computations."""
 COUNTS = {"ntokens": 2**31 + 11, "nsentences": 2**31 + 45}
-"""Numbers of a batch that its shape does not tell, and what takes their place in a recorded batch."""
+"""Numbers of a batch that its shape does not tell, and their substitutes in a recorded batch."""
 BACKENDS = ("legacy_ddp", "no_c10d")
 CRITERIA = (CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)
 OTHER_CRITERIA = tuple(f"fairseq.criterions.label_smoothed_cross_entropy_{kind}" for kind in ("with", "latency"))
@@ -96,7 +96,7 @@ class CommonConfigWithGraphs(CommonConfig):
 
 
 def obstacles(cfg: Any, task: FairseqTask, model: nn.Module, criterion: nn.Module, gpus: int) -> list[str]:
-    """Return what keeps the updates of a training on so many GPUs out of graphs, each with its flag."""
+    """Return the obstacles to graphs in a training on so many GPUs, each with its flag."""
     backend = cfg.distributed_training.ddp_backend
     known_criterion = isinstance(criterion, CRITERIA) and not criterion.__module__.startswith(OTHER_CRITERIA)
     foreign = {type(m) for m in model.modules() if not is_known(type(m))}
@@ -138,7 +138,7 @@ class State:
         self._copies, self._random = [value.clone() for value in self._live], torch.cuda.get_rng_state()
 
     def restore(self) -> None:
-        """Set everything back."""
+        """Set back everything that the recording has changed."""
         with torch.no_grad():
             torch._foreach_copy_(self._live, self._copies)
         torch.cuda.set_rng_state(self._random)

@@ -1,4 +1,4 @@
-"""Gradients of a training as views of one buffer, so that what fairseq does for each parameter is one kernel launch.
+"""Gradients of a training as views of one buffer, so that fairseq's work for each parameter is one kernel launch.
 
 fairseq sets each gradient to None, and copies each to float32 and each weight back, one launch a parameter
 (``fairseq/optim/fp16_optimizer.py``, lines 111 and 148): more than 8,000 launches at 100-100 layers. A CUDA graph needs
@@ -42,7 +42,7 @@ class FlatGradients:
         params: the parameters with a gradient.
         others: those without.
         views: their gradients.
-        buffers: what the views are views of, one for each type.
+        buffers: the memory of the views, one buffer for each type.
         fresh: whether no backward pass has run since the gradients were set to zero.
         read_whole: whether the optimizer reads the buffer, and no gradient of a parameter.
     """
@@ -91,7 +91,7 @@ class FlatGradients:
         return [view for buffer, params in zip(buffers, alike, strict=True) for view in views_of(buffer, params)]
 
     def zero(self) -> None:
-        """Set all gradients to zero; whoever adds to them attaches them first."""
+        """Set all gradients to zero; the backward pass attaches them before it adds to them."""
         for buffer in self.buffers:
             buffer.zero_()
         self.fresh = True

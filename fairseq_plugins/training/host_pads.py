@@ -1,7 +1,7 @@
 """Whether a batch has pads is known before the batch is sent to a GPU.
 
 The model would ask the GPU twice in each update, and the host would wait each time until the GPU has computed all that
-was launched before. In a CUDA graph nobody can ask.
+was launched before. A CUDA graph cannot ask.
 """
 
 from collections.abc import Callable

@@ -83,7 +83,7 @@ OPTIMIZER_REGISTRY.pop("lamb", None)
 
 @register_optimizer("lamb", dataclass=LambConfig)
 class FairseqLamb(FairseqMoments):
-    """LAMB, ``--optimizer lamb``."""
+    """The optimizer LAMB, ``--optimizer lamb``."""
 
     kind = Lamb
     prefix = "lamb"

@@ -54,7 +54,7 @@ def grid(ratio: float, limit: int) -> Any:
 
 
 def round_up(lengths: Any, values: Any) -> Any:
-    """Return the lengths on the grid ``values``; what is longer than all of them stays."""
+    """Return the lengths on the grid ``values``; a length above all of them stays."""
     return np.maximum(lengths, values[np.searchsorted(values, lengths).clip(max=len(values) - 1)])
 
 
@@ -74,7 +74,7 @@ class OnGrid(BaseWrapperDataset):  # type: ignore[misc]
         self.padded = np.stack(list(map(round_up, sides, self.grids)), axis=1)  # (sentences, sides)
 
     def num_tokens_vec(self, indices: Any) -> Any:
-        """Return what each sentence counts for ``--max-tokens``."""
+        """Return the size of each sentence for ``--max-tokens``."""
         return self.padded[indices].max(axis=1)
 
     def ordered_indices(self) -> Any:

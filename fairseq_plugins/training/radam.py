@@ -62,7 +62,7 @@ class RAdam(MomentOptimizer):
 
 @register_optimizer("radam", dataclass=MomentConfig)
 class FairseqRAdam(FairseqMoments):
-    """RAdam, ``--optimizer radam``."""
+    """The optimizer RAdam, ``--optimizer radam``."""
 
     kind = RAdam
 

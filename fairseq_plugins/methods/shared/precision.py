@@ -32,7 +32,7 @@ def unit(x: Tensor, shortest: float, gain: Tensor | float = 1.0) -> Tensor:
 
 
 def inverse_rms(x: Tensor, epsilon: float = 1e-5) -> Tensor:
-    """Return ``(..., 1)``, what RMSNorm multiplies ``(..., C)`` by."""
+    """Return ``(..., 1)``, RMSNorm's factor for ``(..., C)``."""
     return torch.rsqrt(square(x) / x.size(-1) + epsilon)
 
 

@@ -8,7 +8,7 @@ def draw(linear: nn.Linear, gain: float, rule: str) -> None:
 
     Args:
         linear: the map.
-        gain: what the text and the code scale by.
+        gain: the factor in the text and in the code.
         rule: ``paper``: N(0, gain^2 * 2 / (fan_in + fan_out)), biases 0; ``released``: ``gain`` times what
             ``nn.Linear`` draws, biases too (torchscale 4d1e0e8, which never calls its attention's own rule).
     """

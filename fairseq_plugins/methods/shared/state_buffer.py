@@ -88,7 +88,7 @@ class BufferedStates(list[Tensor]):
     A state that is stored without gradients has none in a mixture made with them.
 
     Args:
-        weights: W, ``(L + 1, L + 1)``; what is right of the diagonal is not read and gets a gradient of zero.
+        weights: W, ``(L + 1, L + 1)``; entries right of the diagonal are not read and get a gradient of zero.
         states: the first states, all of one shape; their type and that of W give the type of mixtures.
     """
 

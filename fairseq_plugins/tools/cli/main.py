@@ -13,7 +13,7 @@ from fairseq_plugins.tools.cli import stock
 
 
 class Command(NamedTuple):
-    """One word after ``fairseq-deep``: a line of the help, a module, and what runs the module if it has no ``main``."""
+    """One word after ``fairseq-deep``: a line of the help, a module, and its runner if it has no ``main``."""
 
     summary: str
     module: str

@@ -15,7 +15,7 @@ COMMAND = "fairseq_plugins.tools.cli"
 DEEP = (sys.executable, "-m", COMMAND)
 """The command ``fairseq-deep``."""
 SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
-"""The process whose interruption ends all others: Ctrl-C at a terminal reaches each, and one line is enough."""
+"""The process that says so after Ctrl-C, which reaches every process at a terminal; one line is enough."""
 
 
 def step(function: Callable[Parameters, str | None], *files: Parameters.args, **options: Parameters.kwargs) -> None:

@@ -211,7 +211,7 @@ def _commands(training: Training, options: CompareOptions, evaluations: Sequence
 
 
 def add_options(flags: argparse.ArgumentParser) -> Callable[[argparse.Namespace], CompareOptions]:
-    """Add the options that the commands for several trainings share; return what reads them."""
+    """Add the options that the commands for several trainings share; return a function that reads them."""
     parallel = "trainings at a time; default: 1, or one on each GPU if all are for one"
     nodes = "machines of each training; scripts/slurm.sh sets it"
     flags.add_argument("--parallel", type=at_least(1), metavar="N", help=parallel)

@@ -53,7 +53,7 @@ class Configuration(NamedTuple):
 def read_configuration(path: Path, changes: Sequence[str], data: Path, fixed: Mapping[str, str]) -> Configuration:
     """Compose the configuration of a training; a UserError if a key or value in the file or ``changes`` is illegal.
 
-    ``fixed`` are keys that the user cannot set, and what to do instead; ``data`` is the value of ``task.data``.
+    ``fixed`` has keys that the user cannot set, each with advice; ``data`` is the value of ``task.data``.
     """
     from omegaconf import OmegaConf
 

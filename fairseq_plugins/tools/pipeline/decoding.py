@@ -1,4 +1,4 @@
-"""How a run is averaged and decoded: the plan, and what the task, the data and the user's options say of its search."""
+"""How a run is averaged and decoded: the plan, and its search by the task, the data and the user's options."""
 
 import argparse
 from collections.abc import Mapping

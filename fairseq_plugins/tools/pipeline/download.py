@@ -83,7 +83,7 @@ def _what_is_wrong(path: Path, known: str | None) -> str | None:
 
 
 def fetch(url: str, part: Path) -> None:
-    """Download what is missing of ``part``; take up a broken connection as long as each attempt adds bytes.
+    """Download the missing bytes of ``part``; take up a broken connection as long as each attempt adds bytes.
 
     Raises:
         OSError, HTTPException, ValueError: no connection, the server refused, nothing can be written, or no URL.

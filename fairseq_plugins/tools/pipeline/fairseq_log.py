@@ -144,13 +144,13 @@ class LogReader:
         self._offset = since
 
     def poll(self) -> TrainingLog:
-        """Read what was written since the last call."""
+        """Read the lines written since the last call."""
         for _ in self.lines():
             pass
         return self.log
 
     def lines(self) -> Iterator[str]:
-        """Read what was written since the last call; each line comes out when :attr:`log` has read it."""
+        """Read the lines written since the last call; each line comes out when :attr:`log` has read it."""
         try:
             with open(self.path, "rb") as stream:
                 stream.seek(self._offset)

@@ -247,7 +247,7 @@ def write_scores(plan: DecodePlan, references: Sequence[str], target: Path) -> N
 
 
 def _read(path: Path) -> list[str]:
-    """The lines of a file of this module, which may begin with what is a byte order mark elsewhere."""
+    """The lines of a file of this module; U+FEFF at its beginning is text, and no byte order mark."""
     return path.read_bytes().decode().removesuffix("\n").split("\n")
 
 

@@ -55,7 +55,7 @@ class Group:
     Attributes:
         label: its unique name in the table.
         runs: the seeds.
-        published: the rows of its configuration, each with what keeps the runs from being its recipe.
+        published: the rows of its configuration, each with the differences between the runs and its recipe.
     """
 
     label: str

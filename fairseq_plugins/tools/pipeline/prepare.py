@@ -27,7 +27,7 @@ from fairseq_plugins.tools.text.steps import tokenise
 LEARNED = ("codes*", "sentencepiece.model*", "vocabulary.*")
 """Files that a package of the training needs in addition to the data."""
 FINGERPRINT = 16
-"""Digits of a text's SHA-256 in the settings of a directory; another number would refuse directories that exist."""
+"""Digits of a text's SHA-256 in the settings of a directory; with another number, existing directories are refused."""
 
 
 class Preparation:
@@ -79,7 +79,7 @@ class Preparation:
             remove(self.work)
             say(f"{self.directory}: prepared")
 
-    # ---- what the user has given ---------------------------------------------------------------------------------
+    # ---- the user's files -----------------------------------------------------------------------------------------
 
     def _given_files(self) -> Iterator[tuple[str, Path]]:
         """Each file with its name in the file ``settings``; several training texts have the same name."""

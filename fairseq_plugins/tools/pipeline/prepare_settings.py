@@ -104,7 +104,7 @@ class PrepareSettings:
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Source and target."""
+        """Return the source and the target language."""
         return self.source, self.target
 
     @property

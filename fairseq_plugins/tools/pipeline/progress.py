@@ -23,7 +23,7 @@ class Progress:
         self._shown, self._shown_at = "", -math.inf
 
     def poll(self) -> None:
-        """Print what the training has logged since the last call."""
+        """Print the training's log since the last call."""
         numbers = self._reader.log
         for line in self._reader.lines():
             if "| WARNING |" in line:

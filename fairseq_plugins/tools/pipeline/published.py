@@ -29,14 +29,14 @@ APART = (
     *("common.fp16", "common.memory_efficient_fp16", "optimization.max_update"),
     *("dataset.max_tokens", "optimization.update_freq", "distributed_training.distributed_world_size"),
 )
-"""Settings that say where a training runs, and those that are compared by what the training did."""
+"""Settings that say where a training runs, and those that are compared by the training's own record."""
 WITHOUT_EFFECT = re.compile(
     r"(common\.(no_progress_bar|(log|aim)_\w+|tensorboard_logdir|wandb_project|azureml_logging|user_dir|empty_cache_freq)"
     r"|dataset\.(num_workers|data_buffer_size|validate_interval_updates)|checkpoint\.(keep|no)_\w+|task\.eval_bleu\w*"
     r"|model\.(checkpoint|offload)_activations|distributed_training\.(distributed_\w+|nprocs_per_node|device_id)"
     r"|criterion\.(diagnostics_interval|divergence_(band|patience|plateau)))=|criterion\.divergence_action=stop"
 )
-"""Settings that change no loss: what is logged, kept and recorded, memory and workers, a guard that only ends."""
+"""Settings that change no loss: logs, kept files, recordings, memory and workers, a guard that only ends."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class PublishedRow:
 
     @property
     def file(self) -> Path:
-        """The YAML file."""
+        """Return the path of the YAML file."""
         return CONFIGS / f"{self.config}.yaml"
 
     @property

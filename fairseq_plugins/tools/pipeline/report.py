@@ -123,7 +123,7 @@ def _score(group: Group, column: Column, shown: Report) -> str:
 
 
 def _printed(group: Group) -> str:
-    """The paper's results, with the name of the score if there are several; or what differs from its recipe."""
+    """The paper's results, with the name of the score if there are several; or the differences from its recipe."""
     if group.departures:
         return "; ".join(dict.fromkeys(difference.short for difference in group.departures))
     rows = [row for row in group.reproduced if row.printed != CURVE] or group.reproduced[:1]
@@ -164,12 +164,12 @@ def legend(shown: Report) -> Iterator[str]:
 
 
 def as_text(shown: Report) -> str:
-    """For a terminal."""
+    """Return the report for a terminal."""
     return "\n".join([tabulated(table(shown)), "", *map(visible, [*legend(shown), *shown.notes])]) + "\n"
 
 
 def as_markdown(shown: Report) -> str:
-    """For a page."""
+    """Return the report for a page."""
     parts = ["# Leaderboard", markdown_table(table(shown)), "\n".join(f"- {markdown(line)}" for line in legend(shown))]
     if shown.notes:
         parts.append("Remarks:\n\n" + "\n".join(f"- {markdown(line)}" for line in shown.notes))

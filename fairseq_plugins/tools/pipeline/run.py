@@ -147,7 +147,7 @@ class LaunchPlan:
     """A training fitted to this machine.
 
     Args:
-        module: what Python runs.
+        module: the module that Python runs.
         arguments: of ``module``.
         environment: variables that it needs.
         record: the content of ``run.json`` without the command.
@@ -223,7 +223,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
 
 
 def _graphs(config: Any, task: Any, model: Any, gpus: int, before: dict[str, Any] | None) -> tuple[bool, list[str]]:
-    """Whether the training has CUDA graphs, and a line about them; unless stated, a run keeps what it began with."""
+    """Whether the training has CUDA graphs, and a line about them; unless stated, a run keeps its first choice."""
     from fairseq_plugins.training.cuda_graphs import obstacles
 
     stated, begun = config.common.cuda_graphs, before is None or before.get("cuda_graphs", False)
@@ -329,7 +329,7 @@ def _lines(record: dict[str, Any], machine: Machine, split: BatchSplit, precisio
 def begun(request: Request) -> LaunchPlan:
     """Plan a training, check that it continues the one in RUN, and write ``RUN/run.json``.
 
-    A UserError if the directory holds another training, or what was made of an earlier one.
+    A UserError if the directory holds another training, or results of an earlier one.
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
@@ -344,7 +344,7 @@ def begun(request: Request) -> LaunchPlan:
         return replace(plan, lines=(line,), ending=ending)
     made_of_it = [str(place) for name in (EVALUATION, AVERAGED) if (place := request.run / name).exists()]
     if made_of_it and (longer or begins):
-        # Refused now: the evaluation would refuse only after hours of training, or take what is there for its own.
+        # Refused now: the evaluation would refuse only after hours of training, or take the files there for its own.
         raise UserError(
             f"{' and '.join(made_of_it)}: made from the earlier run; move or delete this to continue training"
         )
@@ -393,7 +393,7 @@ def _trained(request: Request, log: Path, progress: Progress | None) -> tuple[bo
 
 
 def _plan_and_train(request: Request, log: Path, trains: mmap.mmap, parent: int) -> None:
-    """Print the plan of a training, or the mistake that prevents it; then be what the plan launches.
+    """Print the plan of a training, or the mistake that prevents it; then become the program that the plan launches.
 
     Neither the imports nor the context on a GPU are made twice.
     """

@@ -7,7 +7,7 @@
 - ``sentences``, ``references``: their numbers.
 - ``language_pair``, ``lower_case``.
 - ``remarks``: which scores were left out and why.
-- ``warnings``: what makes a number doubtful.
+- ``warnings``: reasons to doubt a number.
 - ``systems``: a list of ``{name, runs, metrics}``; each metric is ``{name, value, values, deviation, reference_length,
   signature, higher_is_better, used_by}``. ``value`` is the mean over ``values``, one for each run; ``deviation`` their
   standard deviation (n - 1), null for one run; ``reference_length`` the tokens of the references. ``signature`` is the

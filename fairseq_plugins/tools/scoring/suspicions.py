@@ -17,7 +17,7 @@ _TOKENISED_SHARE = 0.1
 
 
 def suspicions(name: str, hypotheses: Sequence[str], references: Sequence[str], *, lower_case: bool) -> Iterator[str]:
-    """Yield what looks wrong with plain-text ``hypotheses`` of the system ``name``, one line each.
+    """Yield suspicions about plain-text ``hypotheses`` of the system ``name``, one line each.
 
     ``lower_case``: both sides will be lower-cased before they are compared.
     """
@@ -32,7 +32,7 @@ def suspicions(name: str, hypotheses: Sequence[str], references: Sequence[str], 
 
 
 def reference_suspicions(references: Sequence[str]) -> Iterator[str]:
-    """Yield what looks wrong with plain-text references."""
+    """Yield suspicions about plain-text references, one line each."""
     yield from marks("the references", references)
     share = _spaced_share(references)
     if share > _TOKENISED_SHARE:

@@ -121,7 +121,7 @@ class Forms:
         if reads == "tokens" and self.tokens is not None:
             return self.tokens
         if reads not in self._made:
-            # Punctuation decides what a token is, so straight punctuation needs the plain text.
+            # Tokens depend on punctuation, so straight punctuation needs the plain text.
             text = self.text("tokens") if reads == "compounds" else self.plain
             systems = {name: [self._changed(run, reads) for run in runs] for name, runs in text.systems.items()}
             self._made[reads] = Text(systems, [self._changed(reference, reads) for reference in text.references])

@@ -1,6 +1,6 @@
 """Moses' rules by sacremoses: normalise punctuation, split words from it and join them again, restore capitals.
 
-With the rules of Moses' Perl that sacremoses lacks; the published tokens of IWSLT'14 are what they make. This module
+With the rules of Moses' Perl that sacremoses lacks; they make the published tokens of IWSLT'14. This module
 and ``words`` need nothing of the package: an export to Hugging Face transformers has copies of both.
 """
 
@@ -146,7 +146,7 @@ def encoder(
     """The function that makes tokens of a raw line, none of white space.
 
     Args:
-        form: what is done to a text, with the attributes of ``tools.translator.preprocessor.Preprocessor``.
+        form: the steps of a text, with the attributes of ``tools.translator.preprocessor.Preprocessor``.
         language: of the line.
         truecase: restores the case of a line of tokens.
         split: makes subwords of a line of tokens.

@@ -1,7 +1,7 @@
 """A tokeniser for Hugging Face transformers: Moses' tokens, case and subwords as ``prepare`` makes them.
 
-:mod:`fairseq_plugins.tools.translator.transformers_text` writes a copy of this file, and of what it imports relatively,
-beside a model; ``from_pretrained(..., trust_remote_code=True)`` runs that copy, which needs nothing of this package.
+:mod:`fairseq_plugins.tools.translator.transformers_text` writes a copy of this file, and of its relative imports,
+next to a model; ``from_pretrained(..., trust_remote_code=True)`` runs that copy, which needs nothing of this package.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class PreparedTextTokenizer(PreTrainedTokenizer):
 
     Args:
         vocab, target_vocab: JSON, the number of each token.
-        form: what is done to a text, by the attributes of ``tools.translator.preprocessor.Preprocessor``.
+        form: the steps of a text, by the attributes of ``tools.translator.preprocessor.Preprocessor``.
         codes: merges of subword-nmt or a model of SentencePiece, if the text is in subwords.
         vocabulary: counts of subwords, if those that are rarer than ``form["threshold"]`` are split.
         truecaser: model of Moses' truecaser, if the text is truecased.
-        least_transformers: the first major release that computes the model beside it.
+        least_transformers: the first major release that computes the model next to it.
 
     Raises:
         RuntimeError: a file is missing, or this transformers is older than ``least_transformers``. The files have to

@@ -1,6 +1,6 @@
 """A model of this package as one of CTranslate2, through ``ctranslate2.converters`` and its specifications.
 
-CTranslate2 knows a LayerNorm before the branch or after the sum, and plain sums. What a design adds to that is folded
+CTranslate2 knows a LayerNorm before the branch or after the sum, and plain sums. A design's additions are folded
 into the weights:
 
 * a scale of the stream, by :mod:`fairseq_plugins.checkpoints.fold`;
@@ -96,7 +96,7 @@ class ModelConverter(Converter):
 
 
 def without_scaled_streams(model: Any, options: dict[str, Any], path: Path) -> Any:
-    """Return a model that computes the same, without scales of the stream; a UserError lists what is in the way."""
+    """Return a model that computes the same, without scales of the stream; a UserError lists the obstacles."""
     if all(sub.residual.branch_scale() is not None for sub in sub_layers(model)):
         return model
     if problems := obstacles(model):
@@ -114,7 +114,7 @@ def has_layer_norms(model: Any) -> bool:
 
 
 def obstacles_to_export(model: Any) -> list[str]:
-    """Return what ``model`` has and CTranslate2 has not, except scaled streams, as far as the modules show.
+    """Return features of ``model`` that CTranslate2 lacks, except scaled streams, as far as the modules show.
 
     The proof finds any other difference.
     """

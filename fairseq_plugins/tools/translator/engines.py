@@ -54,7 +54,7 @@ class CTranslate2Engine:
     def __init__(self, directory: Path, options: SearchOptions, positions: int) -> None:
         import ctranslate2
 
-        # CTranslate2 warns that float16 becomes float32 on a CPU; the label says what is used.
+        # CTranslate2 warns that float16 becomes float32 on a CPU; the label names the type in use.
         ctranslate2.set_log_level(logging.ERROR)
         self.options, self.positions = options, positions
         gpu = gpu_of(options, ctranslate2.get_cuda_device_count())

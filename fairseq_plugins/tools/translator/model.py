@@ -46,13 +46,13 @@ def options_of(state: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def as_ours(stock: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of our model that computes what fairseq's Transformer of these settings computes."""
+    """Return the configuration of our model that is equal to fairseq's Transformer of these settings."""
     norms = [STOCK_NORMS[bool(stock.get(f"{stack.value}_normalize_before"))] for stack in Stack]
     return {**method_preset(None), **stock, "_name": MODEL_NAME, "norm_position": ",".join(norms)}
 
 
 def dictionaries_of(source: Path, target: Path) -> Any:
-    """Return what a model's builder needs from a task: both dictionaries, a single object if the files are equal."""
+    """Return a stand-in for the task in a model's builder: two dictionaries, one object if the files are equal."""
     first = Dictionary.load(str(source))
     same = source.read_bytes() == target.read_bytes()
     return SimpleNamespace(source_dictionary=first, target_dictionary=first if same else Dictionary.load(str(target)))
@@ -74,7 +74,7 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read what :func:`write_weights` wrote; anything else is a UserError."""
+    """Read a file of :func:`write_weights`; any other file is a UserError."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -128,7 +128,7 @@ def checked_search(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_replaceable(out: Path, force: bool, manifest: str = "") -> None:
-    """Check that ``out`` is free, or that ``force`` overwrites what has a ``manifest``; else raise a UserError."""
+    """Raise a UserError unless ``out`` is free, or ``force`` overwrites a directory with a ``manifest``."""
     if not os.path.lexists(out):
         return
     if not force:

@@ -6,7 +6,7 @@ positions are weights, so that any table fits. M2M-100 is Pre-LN with a final La
 of the dictionary, and computes its sinusoids. Neither has a LayerNorm on the embeddings, as BART and mBART have; in
 Marian and Pegasus pads have positions.
 
-What a design adds to such a model is folded into its weights by :mod:`fairseq_plugins.checkpoints.fold`.
+A design's additions to such a model are folded into its weights by :mod:`fairseq_plugins.checkpoints.fold`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder
 
 
 def converted(model: Any, options: Mapping[str, Any]) -> Any:
-    """Return the model of transformers that computes what ``model`` computes, both in evaluation mode.
+    """Return the model of transformers that is equal to ``model``, both in evaluation mode.
 
     ``options`` is the flat configuration of ``model``. A UserError names everything that no class of transformers has.
     """
@@ -72,7 +72,7 @@ def converted(model: Any, options: Mapping[str, Any]) -> Any:
 
 
 def obstacles(model: Any, folded: Folded) -> list[str]:
-    """Return as flags what a folded model has and transformers has not; the proof finds any other difference."""
+    """Return the flags of features that transformers lacks; a comparison of both models finds all others."""
     options, weights, reasons = folded.options, folded.weights, []
     is_pre_norm = options["encoder_normalize_before"]
     if is_pre_norm != options["decoder_normalize_before"]:
@@ -151,7 +151,7 @@ def _m2m_100(model: Any, folded: Folded) -> tuple[Any, dict[str, Tensor]]:
 
 
 def search_settings(search: Mapping[str, Any], words: Any, longest: int) -> Any:
-    """Return the settings of a search that does what fairseq's search does.
+    """Return the settings of a search that is equal to fairseq's.
 
     The search stops when as many hypotheses as the beam have ended, and never chooses a pad.
 

@@ -4,8 +4,8 @@
 model: it calls SentencePiece itself, and looks pieces up in ``vocab.json``. For Moses' tokens there is none.
 ``FSMTTokenizer`` always replaces punctuation and splits at hyphens, leaves the last full stop on an abbreviation and
 has no vocabulary threshold. In ``tokenizers`` each merge of BPE needs a number, which a dictionary of fairseq has only
-for what a text is made of in the end; and no decoder counts quotation marks, as Moses' detokeniser does. So such a text
-has a tokeniser of its own, whose code lies beside the model.
+for the parts of a text; and no decoder counts quotation marks, as Moses' detokeniser does. So such a text
+has a tokeniser of its own, whose code lies next to the model.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Translator:
         device: ``auto``, ``cpu`` or ``gpu``, which may be called ``cuda``.
         beam: hypotheses of the search; by default the package's.
         length_penalty: fairseq's or GNMT's, as the package says; by default the package's.
-        batch: maximum number of tokens of a batch, pads included; by default what is fast for the engine.
+        batch: maximum number of tokens of a batch, pads included; the default is fast for the engine.
         processes: number of processes that share the work of :meth:`stream`; each loads the model.
 
     Raises:

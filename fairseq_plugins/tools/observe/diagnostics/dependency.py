@@ -128,7 +128,7 @@ def run_dependency(subjects: Sequence[Subject], settings: AnalysisSettings) -> A
         # beta_ii squared, the share of the newest branch in each sub-layer's output.
         share = [value**2 for value in beta.diagonal(1).tolist()]
         lines[stack].append(results.numbered(label, share))
-        # A changed encoder would change what a decoder reads.
+        # A changed encoder would change the decoder's input.
         is_first = stack == next(iter(by_label[label]))
         constant = results.ratio(measured[label][1], sum(share)) if is_first else None
         shown.append((label, stack, share[0], share[len(share) // 2], share[-1], growth(share), sum(share), constant))

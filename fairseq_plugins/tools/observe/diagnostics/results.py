@@ -51,7 +51,7 @@ class AnalysisSettings:
 class Analysis:
     """One analysis: its name, one line of help, and the paper that shows it.
 
-    ``run`` takes the models, the settings, and each of ``options`` by name: flags, with what argparse needs.
+    ``run`` takes the models, the settings, and each of ``options`` by name: flags, with their arguments for argparse.
     ``sentences`` and ``length`` in tokens are the default size of a batch.
     """
 
@@ -110,7 +110,7 @@ def ratio(value: float | None, of: float | None) -> float | None:
 
 
 def progress(label: str) -> None:
-    """Print what is measured to standard error."""
+    """Print the name of a measurement to standard error."""
     print(f"measuring {label}", file=sys.stderr, flush=True)
 
 

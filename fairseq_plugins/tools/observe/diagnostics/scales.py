@@ -84,7 +84,7 @@ class Number(NamedTuple):
 
 
 def numbers(model: Any) -> list[Number]:
-    """Return what else is trained and as wide neither as the model nor as a head: factors of mixtures, gains."""
+    """Return other trained tensors that are as wide neither as the model nor as a head: factors of mixtures, gains."""
     return [
         Number(f"{name}.{parameter}", *item)
         for name, stack in model.stacks()

@@ -28,7 +28,7 @@ PLACES = {
     "branch_scale": ("Weight of the branch at each residual connection", "weight of the branch"),
     "stream_scale": ("Weight of the stream at each residual connection", "weight of the stream"),
 }
-"""Numbers of every place: the title of their figure, and what they are."""
+"""Numbers of every place: the title of their figure, and their meaning."""
 WEIGHTS = ("branch_scale", "stream_scale")
 HISTORY = re.compile(r"(?P<stack>.+)\.history\.(?P<layer>\d+)\.(?P<of>\d+)/history_weight")
 LIGHTEST = 0.02
@@ -73,7 +73,7 @@ def read_trainings(paths: Sequence[Path]) -> dict[str, list[Entry]]:
 
 
 def run_timeline(courses: Courses, settings: AnalysisSettings) -> AnalysisResult:
-    """Return a table of everything and figures of what was recorded."""
+    """Return a table of everything, and figures of the recorded numbers."""
     rows: Table = [("run", "update", "applied", "place", "kind", "value")]
     shown: list[Sequence[Any]] = []
     notes: list[str] = []
@@ -122,7 +122,7 @@ def _stacks(course: Course, kind: str) -> dict[str, dict[str, list[tuple[float, 
 
 
 def _place_figure(courses: Courses, kind: str) -> Figure:
-    """Return a heat map for every training and stack, all with one scale: logarithmic for what was measured.
+    """Return a heat map for every training and stack, all with one scale: logarithmic for measured numbers.
 
     A weight also has lines of the bottom, middle and top layer; a weight that is always one is not shown. Values
     below the scale are clipped to it, and those that are not finite are not drawn.

@@ -81,7 +81,7 @@ class FirstNotFinite:
 
 
 def repeat(train_step: Callable[..., Any], trainer: Trainer, samples: Any) -> FirstNotFinite:
-    """Compute the update once more until its gradients are complete, with the same dropout, and return what hooks saw.
+    """Compute the update once more until its gradients are complete, with the same dropout; return the hooks' findings.
 
     Every process calls this.
     """

@@ -73,7 +73,7 @@ def history_weights(model: nn.Module) -> dict[str, float]:
 
 @contextlib.contextmanager
 def hooked(hooks: Iterable[tuple[nn.Module, Any]]) -> Iterator[None]:
-    """Inside the context, call hooks ``(module, inputs, output)``; what one returns replaces the output."""
+    """Inside the context, call hooks ``(module, inputs, output)``; a hook's result replaces the output."""
     with contextlib.ExitStack() as handles:
         for module, hook in hooks:
             handles.callback(module.register_forward_hook(hook).remove)
@@ -112,7 +112,7 @@ class ActivationWatch:
         return torch.cat([torch.stack([*totals, *squares]), counts])
 
     def read(self, sums: list[float]) -> Iterator[tuple[str, float, float]]:
-        """Yield name, sum of squares and count of what has been seen, from the end of :meth:`vector` as a list."""
+        """Yield name, sum of squares and count of each observed tensor, from the end of :meth:`vector` as a list."""
         half = len(self._norms)
         for name, squares, count in zip(self._norms, sums[:half], sums[half:], strict=True):
             if count > 0:
@@ -125,7 +125,7 @@ class ActivationWatch:
         return hooked([*residuals, *of_norms])
 
     def run(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run the criterion on a mini-batch; returns its loss, a sum, the number of units, and what else it returns.
+        """Run the criterion on a mini-batch; returns its loss, a sum, the number of units, and its other results.
 
         Outside of it, activation checkpointing runs layers again, for the backward pass.
         """
