@@ -80,8 +80,8 @@ class _RegisterFirst(MetaPathFinder):
             return None
         # The names are compared, since importlib.reload makes another class.
         others = [finder for finder in sys.meta_path if type(finder).__name__ != type(self).__name__]
-        found = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next(filter(None, found), None)
+        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next(filter(None, specs), None)
         if spec is not None and spec.loader is not None:
             spec.loader.exec_module = _register_first  # type: ignore[method-assign]
         return spec

@@ -51,9 +51,9 @@ def raised_in_worker(trace: str) -> UserError | None:
     """Recover our error from the end of a worker's trace; torch passes only that text."""
     for kind in (UserError, Diverged):
         name = re.escape(f"{kind.__module__}.{kind.__qualname__}")
-        found = re.search(rf"^{name}: (.+)\Z", trace.strip(), flags=re.MULTILINE)
-        if found:
-            return kind(found[1])
+        match = re.search(rf"^{name}: (.+)\Z", trace.strip(), flags=re.MULTILINE)
+        if match:
+            return kind(match[1])
     return None
 
 
@@ -76,7 +76,7 @@ def nearest(name: str, legal: Sequence[str]) -> str:
 
 def visible(text: str) -> str:
     """``text`` for a terminal: characters that command it, or turn the order of letters, are written as numbers."""
-    return re.sub(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda found: ascii(found[0])[1:-1], text)
+    return re.sub(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda match: ascii(match[0])[1:-1], text)
 
 
 def report(error: UserError) -> None:

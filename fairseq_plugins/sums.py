@@ -44,14 +44,14 @@ def listed(path: Path) -> dict[str, str]:
         raise UserError(f"{path}: {cause_of(error)}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8") from None
-    found = {}
+    digests = {}
     for number, line in enumerate(text.split("\n"), start=1):
         words = line.rstrip().split(maxsplit=1)
         if words and not line.startswith("#"):
             if len(words) != 2 or len(words[0]) not in KINDS:
                 raise UserError(f"{path}: line {number}: not a checksum and the name of a file")
-            found[words[1].removeprefix("*")] = words[0].lower()
-    return found
+            digests[words[1].removeprefix("*")] = words[0].lower()
+    return digests
 
 
 def add_sums(directory: Path, files: Mapping[str, Path]) -> None:

@@ -59,5 +59,5 @@ def newest(directory: Path) -> Path:
 
 def saved_checkpoints(directory: Path, kind: str) -> list[Path]:
     """The checkpoints of a kind of :data:`SAVED`, oldest first by their number."""
-    found = ((SAVED[kind].match(path.name), path) for path in directory.glob("checkpoint*.pt"))
-    return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
+    matches = ((SAVED[kind].match(path.name), path) for path in directory.glob("checkpoint*.pt"))
+    return [path for _, path in sorted((int(match[1]), path) for match, path in matches if match)]

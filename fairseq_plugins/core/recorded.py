@@ -21,8 +21,8 @@ KNOWN = ("torch", "fairseq", "fairseq_plugins")
 
 def follows_updates(kind: type) -> bool:
     """Return whether modules of this class are told the number of updates, and do not just pass it on."""
-    told = getattr(kind, "set_num_updates", None)
-    return told is not None and told.__module__ not in (
+    method = getattr(kind, "set_num_updates", None)
+    return method is not None and method.__module__ not in (
         "fairseq.models.fairseq_model",
         "fairseq.models.fairseq_encoder",
     )
@@ -65,8 +65,8 @@ class Inputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def kept(self) -> list[Tensor]:
         """Return tensors of the memory that somebody has still; call this after the recording."""
-        found = [torch.UntypedStorage._new_with_weak_ptr(memory.cdata) for memory in self._read.values()]
-        return [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in found if one is not None]
+        storages = [torch.UntypedStorage._new_with_weak_ptr(memory.cdata) for memory in self._read.values()]
+        return [torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in storages if one is not None]
 
 
 class NewHooks:

@@ -29,11 +29,11 @@ class RungeKutta(Solver):
 
     def forward(self, layer: LayerFunction, x: Tensor, past: list[Tensor]) -> Tensor:
         """Evaluate the layer ``order`` times and add up the results."""
-        found = evaluations(layer, x, self.order, self.whole)
+        values = evaluations(layer, x, self.order, self.whole)
         if self.gate is not None:
-            gate = torch.sigmoid(self.gate(torch.cat(found, dim=-1))).type_as(x)
-            return x + torch.lerp(found[1], found[0], gate)
-        for value, factor in zip(found, STANDARD[self.order] if self.gamma is None else self.gamma, strict=True):
+            gate = torch.sigmoid(self.gate(torch.cat(values, dim=-1))).type_as(x)
+            return x + torch.lerp(values[1], values[0], gate)
+        for value, factor in zip(values, STANDARD[self.order] if self.gamma is None else self.gamma, strict=True):
             x = x + factor * value
         return x
 

@@ -36,8 +36,8 @@ class PredictorCorrector(Solver):
         """Return the prediction P, ``(T, B, C)``."""
         weight: Tensor = self.alpha
         prediction = x
-        for found in reversed(evaluations(layer, x, self.order, self.whole)):
-            prediction = torch.addcmul(prediction, weight, found)
+        for value in reversed(evaluations(layer, x, self.order, self.whole)):
+            prediction = torch.addcmul(prediction, weight, value)
             weight = weight * (1 - self.alpha)
         return prediction
 

@@ -274,10 +274,10 @@ def explain(error: BaseException) -> UserError | None:
     """Return the line of :data:`MESSAGES` for ``error``; None if it has none."""
     for message in MESSAGES:
         match = re.search(message.pattern, str(error))
-        found = locals_of(error.__traceback__, message.where) if match and isinstance(error, message.kinds) else None
-        if found is None:
+        scope = locals_of(error.__traceback__, message.where) if match and isinstance(error, message.kinds) else None
+        if scope is None:
             continue
-        local, line = {**found, "match": match, "error": error}, message.line
+        local, line = {**scope, "match": match, "error": error}, message.line
         try:
             if text := line.format_map(local) if isinstance(line, str) else line(local):
                 return UserError(text)

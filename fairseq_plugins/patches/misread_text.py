@@ -34,15 +34,15 @@ def leave_empty(
     step: Callable[..., Any], task: FairseqTask, generator: Any, models: Any, sample: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """``inference_step`` that leaves an empty line of ``fairseq-interactive`` empty, with a score of 0."""
-    found = step(task, generator, models, sample, *args, **kwargs)
+    hypotheses = step(task, generator, models, sample, *args, **kwargs)
     tokens = sample["net_input"].get("src_tokens")
     # The batches of a test set have more keys, and sounds more dimensions.
     if set(sample) == {"net_input"} and tokens is not None and tokens.dim() == 2:
         empty = tokens.ne(task.source_dictionary.pad()).sum(1) == 1
         end = {"tokens": tokens.new_tensor([task.target_dictionary.eos()]), "score": 0.0, "alignment": []}
         for number in empty.nonzero().flatten().tolist():
-            found[number] = [{**found[number][0], **end, "positional_scores": torch.zeros(1)}]
-    return found
+            hypotheses[number] = [{**hypotheses[number][0], **end, "positional_scores": torch.zeros(1)}]
+    return hypotheses
 
 
 def read_without_mark(add_from_file: Callable[..., None], dictionary: Dictionary, file: Any) -> None:

@@ -94,7 +94,7 @@ def settings_of(group: str, cfg: Mapping[str, Any]) -> dict[str, Any]:
         # shortest name, and no settings of the observer.
         registry = REGISTRIES[group]["registry"]
         kind = getattr(registry.get(name), "__name__", None)
-        same = (other for other, found in registry.items() if found.__name__ == kind)
+        same = (other for other, registered in registry.items() if registered.__name__ == kind)
         values["_name"] = plain = min(same, key=len, default=name)
         if declared := REGISTRIES[group]["dataclass_registry"].get(plain):
             names = {"_name", *(field.name for field in fields(declared))}

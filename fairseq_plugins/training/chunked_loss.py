@@ -122,11 +122,11 @@ class OutputAndLoss(torch.autograd.Function):
             gradient: of the forward pass's result; the numbers after the first have none.
         """
         factor = gradient[LOSS] / ctx.scale
-        found = (
+        gradients = (
             torch.mul(total, factor, out=torch.empty_like(total, dtype=dtype))
             for total, dtype in zip(ctx.saved_tensors, ctx.types, strict=True)
         )
-        return *found, *(6 * [None])
+        return *gradients, *(6 * [None])
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

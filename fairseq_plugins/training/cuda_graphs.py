@@ -100,7 +100,7 @@ def obstacles(cfg: Any, task: FairseqTask, model: nn.Module, criterion: nn.Modul
     backend = cfg.distributed_training.ddp_backend
     known_criterion = isinstance(criterion, CRITERIA) and not criterion.__module__.startswith(OTHER_CRITERIA)
     foreign = {type(m) for m in model.modules() if not is_known(type(m))}
-    found = {
+    reasons = {
         "there is no GPU": not gpus,
         f"--ddp-backend {backend} (legacy_ddp works)": gpus > 1 and backend not in BACKENDS,
         "--checkpoint-activations": getattr(cfg.model, "checkpoint_activations", False),
@@ -116,7 +116,7 @@ def obstacles(cfg: Any, task: FairseqTask, model: nn.Module, criterion: nn.Modul
         or getattr(task, "uses_ema", False),
         f"unknown modules: {', '.join(sorted(f'{kind.__module__}.{kind.__name__}' for kind in foreign))}": foreign,
     }
-    return [reason for reason, stands in found.items() if stands]
+    return [reason for reason, stands in reasons.items() if stands]
 
 
 def with_fixed_counts(sample: dict[str, Any]) -> dict[str, Any]:

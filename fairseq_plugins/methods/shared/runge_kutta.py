@@ -15,8 +15,8 @@ def evaluations(layer: LayerFunction, x: Tensor, order: int, whole: bool) -> lis
 
     F is the ``whole`` layer, otherwise the layer less its input.
     """
-    found: list[Tensor] = []
+    values: list[Tensor] = []
     for step in (0.0, *STEPS[order]):
-        at = x + step * found[-1] if found else x
-        found.append(layer(at) if whole else layer(at) - at)
-    return found
+        at = x + step * values[-1] if values else x
+        values.append(layer(at) if whole else layer(at) - at)
+    return values

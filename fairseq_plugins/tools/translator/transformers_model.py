@@ -193,15 +193,15 @@ class TransformersEngine(FairseqEngine):
     def _searched(self, inputs: dict[str, Tensor], nbest: int, alignment: bool) -> list[list[Hypothesis]]:
         assert (nbest, alignment) == (1, False)
         padded, marks = inputs["src_tokens"], (self.target.pad(), self.target.eos())
-        found = self.model.generate(
+        generated = self.model.generate(
             input_ids=padded,
             attention_mask=padded.ne(self.source.pad()).long(),
             max_new_tokens=longest_translation(self.options.search, padded.size(1), self.positions) + 1,
             output_scores=True,
             return_dict_in_generate=True,
         )
-        rows = ([self.target[number] for number in row if number not in marks] for row in found.sequences.tolist())
-        return [[Hypothesis(*row)] for row in zip(rows, found.sequences_scores.tolist(), strict=True)]
+        rows = ([self.target[number] for number in row if number not in marks] for row in generated.sequences.tolist())
+        return [[Hypothesis(*row)] for row in zip(rows, generated.sequences_scores.tolist(), strict=True)]
 
     def _logits(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
         # FSMT masks later words only without a cache.

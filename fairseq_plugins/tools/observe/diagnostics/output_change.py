@@ -107,27 +107,27 @@ def curve(subject: Subject, batch: Batch, step: str, deepest: int, models: int, 
         if one_model:
             sizes = {} if trained else {**dict.fromkeys(subject.depths, 1), subject.depths[0]: deepest}
             model = subject.ready(batch, seed, **sizes, **NO_DROPOUT)
-            found = dict(enumerate(changes(model, batch, STEPS[step], seed), start=1))
+            changed = dict(enumerate(changes(model, batch, STEPS[step], seed), start=1))
         else:
-            found = {}
+            changed = {}
             for depth in [depth for depth in COARSE if depth < deepest] + [deepest]:
                 model = subject.ready(batch, seed, **dict.fromkeys(subject.depths, depth), **NO_DROPOUT)
-                found[depth] = changes(model, batch, STEPS[step], seed)[-1]
-        for depth, change in found.items():
+                changed[depth] = changes(model, batch, STEPS[step], seed)[-1]
+        for depth, change in changed.items():
             by_depth.setdefault(depth, []).append(change)
     return [Change(depth, statistics.fmean(values), statistics.pstdev(values)) for depth, values in by_depth.items()]
 
 
 def law(points: Sequence[Change]) -> list[float | None]:
     """Return R^2 of straight lines through the curve, against N and against log N; None if the curve is flat."""
-    found: list[float | None] = []
+    fits: list[float | None] = []
     depths = [float(point.depth) for point in points]
     for x in (depths, list(map(math.log, depths))):
         try:
-            found.append(statistics.correlation(x, [point.mean for point in points]) ** 2)
+            fits.append(statistics.correlation(x, [point.mean for point in points]) ** 2)
         except statistics.StatisticsError:
-            found.append(None)
-    return found
+            fits.append(None)
+    return fits
 
 
 def run_output_change(

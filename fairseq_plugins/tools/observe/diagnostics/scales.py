@@ -101,9 +101,9 @@ def run_scales(subjects: Sequence[Subject], settings: AnalysisSettings) -> Analy
     """Show the weights of branches and streams, and of histories and other mixtures if there are any."""
     parts = (scales, mixtures, numbers, sub_layers)
     every = results.each(subjects, settings, lambda model, batch: [part(model) for part in parts])
-    by_label: dict[str, list[Scale]] = {label: found[0] for label, found in every.items()}
-    mixed: dict[str, dict[str, Tensor]] = {label: found[1] for label, found in every.items() if found[1]}
-    others: dict[str, list[Number]] = {label: found[2] for label, found in every.items() if found[2]}
+    by_label: dict[str, list[Scale]] = {label: numbers[0] for label, numbers in every.items()}
+    mixed: dict[str, dict[str, Tensor]] = {label: numbers[1] for label, numbers in every.items() if numbers[1]}
+    others: dict[str, list[Number]] = {label: numbers[2] for label, numbers in every.items() if numbers[2]}
     panels: list[Panel] = []
     for column, stack in itertools.product(("stream", "branch"), STACKS):
         lines = [
