@@ -66,7 +66,7 @@ def test_translations_and_their_scores_are_those_of_fairseq_generate_and_none_is
         seen |= {line for line in lines if line.startswith("D-")}
     with monkeypatch.context() as patch:
         for change, count in ((lambda samples: samples[1:], r"\d+"), (lambda samples: samples * 2, "120")):
-            patch.setattr(inference, "_shown", lambda samples, change=change: change(list(samples)))
+            patch.setattr(inference, "_with_progress", lambda samples, change=change: change(list(samples)))
             found = refused(inference.translate, plan, TEST, checkpoint)
             assert re.fullmatch(rf".*: test: {count} translations of \d+ sentences, but it has 60", found)
     short = {**vars(plan), "task_settings": {**languages, "max_source_positions": 5}}

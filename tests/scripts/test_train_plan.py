@@ -18,7 +18,7 @@ from fairseq_plugins.errors import UserError
 from fairseq_plugins.tools.pipeline.batch_split import Batches, share
 from fairseq_plugins.tools.pipeline.configuration import quoted
 from fairseq_plugins.tools.pipeline.machine import Machine, chosen
-from fairseq_plugins.tools.pipeline.results import SETTINGS, read_record
+from fairseq_plugins.tools.pipeline.results import RUN_RECORD, read_record
 from fairseq_plugins.tools.pipeline.resume import check_unchanged, finished, say_how_it_ended
 from fairseq_plugins.tools.pipeline.run import LaunchPlan, Request, begun, make_plan
 from tests import toy
@@ -464,8 +464,8 @@ def test_a_training_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     same = {"config": "x", "precision": "fp32", "tokens_per_update": 1, "data_content": ""}
 
     def change(old: dict[str, object] | None, **new: object) -> None:
-        (tmp_path / SETTINGS).write_text(json.dumps({**same, "configuration": {"model": old}}))
-        check_unchanged(read_record(tmp_path / SETTINGS), {**same, "configuration": {"model": new}}, tmp_path)
+        (tmp_path / RUN_RECORD).write_text(json.dumps({**same, "configuration": {"model": old}}))
+        check_unchanged(read_record(tmp_path / RUN_RECORD), {**same, "configuration": {"model": new}}, tmp_path)
 
     for rate in (None, 0.3):
         change({"dropout": 0.3}, dropout=0.3, embedding_dropout=rate)

@@ -34,7 +34,7 @@ from fairseq_plugins.tools.pipeline.self_check import write_check
 from fairseq_plugins.tools.pipeline.workspace import SETTINGS, Workspace, remove, say
 from fairseq_plugins.tools.scoring.metrics import TASKS, metric_names
 
-WIDE = 1 / 5
+WIDE_SPAN = 1 / 5
 """Share of a training's updates from which the span of an average is worth a warning."""
 
 # --- options --------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def evaluate(args: argparse.Namespace) -> None:
         updates, warned = average_checkpoints(plan.checkpoints, target), workspace.directory / AVERAGE_WARNING
         remove(warned)
         # Updates 100 to 400 of 400 cost 7 to 9 BLEU on Multi30k, and reversed the order of two methods.
-        if updates[-1] - updates[0] > plan.updates * WIDE:
+        if updates[-1] - updates[0] > plan.updates * WIDE_SPAN:
             span = f"the average spans updates {updates[0]:,} to {updates[-1]:,} of {plan.updates:,}"
             print(f"warning: {span}, which may cost BLEU; average fewer checkpoints, or none", file=sys.stderr)
             write_whole(warned, f"{span}, which may cost BLEU\n")

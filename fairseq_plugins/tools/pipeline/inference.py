@@ -35,8 +35,10 @@ from fairseq_plugins.tools.pipeline.decoding import DecodePlan
 from fairseq_plugins.tools.pipeline.results import (
     HYPOTHESES,
     REFERENCES,
+    SCORE_TABLE,
     SCORES,
     SELF_CHECK,
+    SIGNATURE,
     TOKENISED_REFERENCES,
     TOKENS,
 )
@@ -90,8 +92,8 @@ def evaluate_set(plan: DecodePlan, test_set: TestSet, model: Path, workspace: Wo
         make(place / SCORES, lambda target: write_scores(plan, references, target))
     else:
         make(place / SCORES, lambda target: write_perplexity(plan, test_set, model, target))
-    make(place / "signature", lambda target: sign(plan, model, place, target))
-    for name in ("score.txt", "signature"):
+    make(place / SIGNATURE, lambda target: sign(plan, model, place, target))
+    for name in (SCORE_TABLE, SIGNATURE):
         print((place / name).read_text(encoding="utf-8"), end="", flush=True)
 
 
@@ -140,7 +142,7 @@ def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Tra
         required_batch_size_multiple=MULTIPLE,
     )
     lines = []
-    for sample in _shown(batches.next_epoch_itr(shuffle=False)):
+    for sample in _with_progress(batches.next_epoch_itr(shuffle=False)):
         for place, [hypothesis] in enumerate(decoder(sample)):
             joined = post_process(" ".join(token for token in hypothesis.tokens if token not in unspoken), subwords)
             translated = Translated(
@@ -183,7 +185,7 @@ def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[f
         context_window=plan.context_window,
     )
     samples, words, starts = list(batches), task.target_dictionary, task.args.add_bos_token
-    result = eval_lm([model], words, _shown(samples), target_dictionary=words, remove_bos_token=starts)
+    result = eval_lm([model], words, _with_progress(samples), target_dictionary=words, remove_bos_token=starts)
     return float(result["loss"]), sum(sample["ntokens"] for sample in samples)
 
 
@@ -199,7 +201,7 @@ def write_perplexity(plan: DecodePlan, test_set: TestSet, model: Path, target: P
         size = test_set.published.stat().st_size
         values.append(("bits per byte", bits * count / size, f"{how}|bytes:{size}"))
     write_lines(
-        target.with_name("score.txt"), [f"{name:<16}{value:.4f}  {signature}" for name, value, signature in values]
+        target.with_name(SCORE_TABLE), [f"{name:<16}{value:.4f}  {signature}" for name, value, signature in values]
     )
     names = ("name", "value", "signature", "higher_is_better")
     metrics = [dict(zip(names, (*metric, False), strict=True)) for metric in values]
@@ -212,7 +214,7 @@ def _loaded(plan: DecodePlan, checkpoint: Path, task: Any) -> tuple[Any, Any]:
     return (model.cuda() if plan.on_gpu else model).eval(), config
 
 
-def _shown(batches: Any) -> Any:
+def _with_progress(batches: Any) -> Any:
     """Return an iterator that shows its progress on a terminal."""
     return progress_bar(batches, log_format="tqdm" if sys.stderr.isatty() else "none")
 
@@ -242,7 +244,7 @@ def write_scores(plan: DecodePlan, references: Sequence[str], target: Path) -> N
     )
     for warning in scores.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    write_whole(target.with_name("score.txt"), as_text(scores))
+    write_whole(target.with_name(SCORE_TABLE), as_text(scores))
     write_whole(target, as_json(scores))
 
 

@@ -14,15 +14,16 @@ from fairseq_plugins.records import read_json
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog, read_log
 from fairseq_plugins.tools.pipeline.workspace import settings_in
 
-SETTINGS, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
+RUN_RECORD, LOG, FINISHED, CHECKPOINTS, EVALUATION = "run.json", "train.log", "finished", "checkpoints", "evaluation"
 AVERAGED, AVERAGE_WARNING = "averaged.pt", "average.warning"
 SCORES, HYPOTHESES, REFERENCES = "score.json", "hypotheses.txt", "references.txt"
 TOKENS, TOKENISED_REFERENCES, SELF_CHECK = "hypotheses.tok", "references.tok", "self-check.json"
+SCORE_TABLE, SIGNATURE = "score.txt", "signature"
 
 SEED = "common.seed"
 TEXTS, COUNT, GROUP = ([str], None), range(1 << 60), ({str: object}, None)
 FORMATS: Mapping[str, Any] = {
-    SETTINGS: {
+    RUN_RECORD: {
         **dict.fromkeys(("config", "precision", "data", "data_content", "prepared_by"), (str, None)),
         **{"overrides": TEXTS, "devices": TEXTS, "seed": (int, None), "parameters": (COUNT, None)},
         "cuda_graphs": (bool, None),
@@ -126,7 +127,7 @@ def sets_seed(change: str) -> bool:
 
 def is_run(directory: Path) -> bool:
     """Whether a directory is a training, in any state."""
-    return any((directory / name).exists() for name in (SETTINGS, LOG, FINISHED, CHECKPOINTS))
+    return any((directory / name).exists() for name in (RUN_RECORD, LOG, FINISHED, CHECKPOINTS))
 
 
 def read_run(directory: Path) -> Run:
@@ -134,11 +135,11 @@ def read_run(directory: Path) -> Run:
     if not directory.is_dir():
         raise UserError(f"{directory}: no such directory")
     if not is_run(directory):
-        raise UserError(f"{directory}: not a run: it contains none of {SETTINGS}, {LOG}, {FINISHED}, {CHECKPOINTS}/")
+        raise UserError(f"{directory}: not a run: it contains none of {RUN_RECORD}, {LOG}, {FINISHED}, {CHECKPOINTS}/")
     content: dict[str, dict[str, Any]] = {}
     problems: list[str] = []
-    for name in (SETTINGS, FINISHED):
-        if name == SETTINGS or (directory / name).exists():
+    for name in (RUN_RECORD, FINISHED):
+        if name == RUN_RECORD or (directory / name).exists():
             try:
                 content[name] = read_record(directory / name)
             except UserError as error:
@@ -146,7 +147,7 @@ def read_run(directory: Path) -> Run:
     if not (directory / LOG).is_file():
         problems.append(f"{directory / LOG}: no such file")
     log = read_log(directory / LOG)
-    return Run(directory, content.get(SETTINGS, {}), content.get(FINISHED), log, problems=tuple(problems))
+    return Run(directory, content.get(RUN_RECORD, {}), content.get(FINISHED), log, problems=tuple(problems))
 
 
 def read_results(directory: Path) -> Run:
@@ -173,11 +174,11 @@ def read_results(directory: Path) -> Run:
 def find_runs(paths: list[Path]) -> list[Path]:
     """The runs among ``paths`` and below the others, each once, in order; a UserError for a path without one."""
     runs = {
-        path: [path] if is_run(path) else sorted({mark.parent for name in (SETTINGS, LOG) for mark in path.rglob(name)})
+        path: [path] if is_run(path) else sorted({file.parent for n in (RUN_RECORD, LOG) for file in path.rglob(n)})
         for path in paths
     }
     if empty := [path for path, below in runs.items() if not below]:
-        none = f"not a run, and no run below it (no {SETTINGS} or {LOG})"
+        none = f"not a run, and no run below it (no {RUN_RECORD} or {LOG})"
         raise UserError([f"{path}: {none if path.is_dir() else 'no such directory'}" for path in empty])
     return list({run.resolve(): run for below in runs.values() for run in below}.values())
 

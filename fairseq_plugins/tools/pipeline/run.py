@@ -41,7 +41,7 @@ from fairseq_plugins.tools.pipeline.configuration import (
 from fairseq_plugins.tools.pipeline.corpus import binarised, check_data, require_apart
 from fairseq_plugins.tools.pipeline.machine import PRECISIONS, Machine, Precision, choose_precision, this_machine
 from fairseq_plugins.tools.pipeline.progress import Progress
-from fairseq_plugins.tools.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, SETTINGS, read_record
+from fairseq_plugins.tools.pipeline.results import AVERAGED, CHECKPOINTS, EVALUATION, FINISHED, RUN_RECORD, read_record
 from fairseq_plugins.tools.pipeline.resume import Ending, check_unchanged, finished, is_longer, say_how_it_ended
 from fairseq_plugins.tools.pipeline.workspace import Workspace, say
 from fairseq_plugins.tools.text.description import described
@@ -182,7 +182,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
     refuse_other_user_dir(config.common.user_dir)
     files = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
-    before = read_record(request.run / SETTINGS) if (request.run / SETTINGS).exists() else None
+    before = read_record(request.run / RUN_RECORD) if (request.run / RUN_RECORD).exists() else None
     precision = choose_precision(request.precision, config, machine, (before or {}).get("precision"))
     batches = Batches.of(config, recipe.processes)
     split = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
@@ -359,7 +359,7 @@ def begun(request: Request) -> LaunchPlan:
     if longer:
         (request.run / FINISHED).unlink(missing_ok=True)
     content = {**plan.record, "command": plan.command}
-    write_whole(request.run / SETTINGS, json.dumps(content, indent=1, sort_keys=True) + "\n")
+    write_whole(request.run / RUN_RECORD, json.dumps(content, indent=1, sort_keys=True) + "\n")
     return plan
 
 

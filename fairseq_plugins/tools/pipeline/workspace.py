@@ -79,8 +79,8 @@ class Workspace:
                 "or delete it"
             )
 
-    def make(self, target: Path, make: Callable[[Path], object], quiet: bool = False) -> None:
-        """Create a file or directory unless it exists; ``make`` receives the path to write, ``TARGET.partial``.
+    def make(self, target: Path, write: Callable[[Path], object], quiet: bool = False) -> None:
+        """Create a file or directory unless it exists; ``write`` receives the path to write, ``TARGET.partial``.
 
         Raises:
             UserError: an operation on a file failed; the line names the file and the cause.
@@ -93,7 +93,7 @@ class Workspace:
             make_directory(target.parent)
             try:
                 remove(partial)
-                make(partial)
+                write(partial)
                 to_disk(partial)
                 os.replace(partial, target)
             except OSError as error:
