@@ -37,8 +37,8 @@ class RunningMean:
         for name in dict.fromkeys(owners.values()):
             tensor = first[name]
             if tensor.is_floating_point() and name.rpartition(".")[2] not in measured:
-                wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
-                self._means[name] = torch.zeros(tensor.shape, dtype=wide)
+                dtype = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+                self._means[name] = torch.zeros(tensor.shape, dtype=dtype)
             else:
                 self._kept[name] = tensor.clone()
 

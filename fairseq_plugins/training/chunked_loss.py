@@ -174,7 +174,7 @@ class Chunked(FairseqCriterion):
         """
         if not reduce:
             raise NotImplementedError("criteria chunked_NAME have no losses of single tokens")
-        decoder, table = output_projection(model)
+        decoder, weight = output_projection(model)
 
         def losses(features: Tensor) -> Tensor:
             kind = features.device.type
@@ -188,7 +188,7 @@ class Chunked(FairseqCriterion):
                 features, target, words = features[words], target[words], words[words]
             with torch.autocast(kind, enabled=False):
                 return OutputAndLoss.apply(
-                    features, table, target, words, self.eps, self.report_accuracy, dtype, torch.is_grad_enabled()
+                    features, weight, target, words, self.eps, self.report_accuracy, dtype, torch.is_grad_enabled()
                 )
 
         decoder.output_layer = losses

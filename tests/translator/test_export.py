@@ -1,4 +1,4 @@
-"""``fairseq-deep export``: the proof is in the command, nothing appears without it, and a package gets an engine."""
+"""``fairseq-deep export``: both models are compared, else nothing appears, and a package gets an engine."""
 
 import os
 import shutil
@@ -33,9 +33,9 @@ def test_the_fastest_engine_is_chosen(made: Made, package: Path, run: Command, m
     ours = Translator(package, beam=1).translate(lines)
     code, _, out = run(package)
     assert code == 0
-    proof, beam, *_ = out.splitlines()
-    assert proof.startswith(f"{package}, float32: ")
-    assert float(proof.partition("largest difference ")[2].partition(",")[0]) < 1e-4
+    compared, beam, *_ = out.splitlines()
+    assert compared.startswith(f"{package}, float32: ")
+    assert float(compared.partition("largest difference ")[2].partition(",")[0]) < 1e-4
     assert beam.startswith("beam search: ")
     assert out.splitlines()[-1].startswith(f"{package}/ctranslate2-float32: ")
     translator = Translator(package, beam=1)
@@ -60,7 +60,7 @@ def test_the_fastest_engine_is_chosen(made: Made, package: Path, run: Command, m
     assert open_package(package).content["engines"]["ctranslate2-int8"]["quantization"] == "int8"
 
 
-def test_a_failed_proof_leaves_nothing(package: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_comparison_leaves_nothing(package: Path, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A norm with another epsilon is another model; its log-probabilities differ by more than rounding."""
     before = sorted(path.name for path in package.rglob("*")), (package / "translator.json").read_bytes()
     monkeypatch.setattr(ctranslate2_model, "LEARNED_EPSILON", 1e-2)

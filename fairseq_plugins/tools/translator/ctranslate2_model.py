@@ -116,7 +116,7 @@ def has_layer_norms(model: Any) -> bool:
 def obstacles_to_export(model: Any) -> list[str]:
     """Return features of ``model`` that CTranslate2 lacks, except scaled streams, as far as the modules show.
 
-    The proof finds any other difference.
+    The comparison of both engines finds any other difference.
     """
     reasons = []
     for name, stack in model.stacks():

@@ -1,4 +1,4 @@
-"""The proof of an export: two engines score the same random sentences, and search the same ones."""
+"""The comparison behind an export: two engines score the same random sentences, and search the same ones."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Engine = CTranslate2Engine | FairseqEngine
 TRANSLATED = 16
 """Number of random sentences that both searches translate."""
 LONGEST = 40
-"""The longest sentence of the proof, in tokens."""
+"""The longest random sentence, in tokens."""
 LARGEST_DIFFERENCE = 1e-4
 """So much may two log-probabilities (natural log, float32) up to 1 differ; larger ones in proportion."""
 LARGEST_MEAN = 0.5

@@ -1,4 +1,4 @@
-"""``fairseq-deep export MODEL``: the model of a package for another engine, and the proof that it computes the same.
+"""``fairseq-deep export MODEL``: the model of a package for another engine, and a comparison of both.
 
 Before anything appears, both engines score random sentences in float32, and both searches translate some of them. A
 model of CTranslate2 becomes a part of the package, a model of Hugging Face a separate directory.
@@ -51,11 +51,11 @@ print(tokenizer.batch_decode(model.generate(**read), skip_special_tokens=True))
 
 `generation_config.json` has the search: beam {beam}, length penalty {lenpen:g}.{note}
 
-## Proof
+## Comparison
 
 This model against the one that was trained, on a CPU in float32:
 
-{proof}
+{comparison}
 """
 NOTES = {
     "fsmt": " A forward pass with `decoder_input_ids` needs\n`use_cache=False`: else FSMT sees later words. "
@@ -174,7 +174,7 @@ def export_to_transformers(package: Package, out: Path, force: bool, text_file: 
         write_tokeniser(package, dictionaries, positions[0], partial, model_of.LEAST_TRANSFORMERS[kind])
         ours = FairseqEngine(model, dictionaries, options)
         exported = model_of.TransformersEngine(partial, dictionaries, options, positions[1])
-        proof = [
+        comparison = [
             equivalence.compare_scores(ours, exported, texts, "float32", equivalence.LARGEST_DIFFERENCE),
             equivalence.compare_searches(ours, exported, sentences),
             compare_tokenisers(text, encode, dictionaries.source_dictionary, raw, partial),
@@ -187,10 +187,10 @@ def export_to_transformers(package: Package, out: Path, force: bool, text_file: 
             **search,
             trust=", trust_remote_code=True" if trusted else "",
             note=NOTES.get(kind, "") + TRUSTED * trusted,
-            proof="\n".join(f"- {line}" for line in proof),
+            comparison="\n".join(f"- {line}" for line in comparison),
         )
         (partial / "README.md").write_text(card, encoding="utf-8")
-    print(*proof, sep="\n")
+    print(*comparison, sep="\n")
     print(f"{out}: {type(theirs).__name__}, {_megabytes(out)}")
 
 
