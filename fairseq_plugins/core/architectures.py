@@ -22,7 +22,13 @@ Preset = dict[str, Any]
 
 
 def stock_sizes(family: Family, arch: str, user_values: Mapping[str, Any] | None = None) -> Preset:
-    """Return the presettable settings, as fairseq's architecture ``arch`` completes those that the user has set."""
+    """Return the presettable settings of fairseq's architecture ``arch``.
+
+    Args:
+        family: the kind of model.
+        arch: fairseq's name of the architecture.
+        user_values: settings that the user has given; fairseq derives some of the others from them.
+    """
     filled = Namespace(**(user_values or {}))
     ARCH_CONFIG_REGISTRY[arch](filled)
     values = {name: getattr(filled, name, stock.default) for name, _, stock in family.stock}
@@ -82,6 +88,12 @@ def preset_of(family: Family, method: Method | None, suffix: str) -> tuple[str, 
 
 def fill_architecture(config_class: Any, method: Method | None, suffix: str, config: Any) -> None:
     """Fill unset values of ``config``, as an architecture does.
+
+    Args:
+        config_class: configuration class of the model.
+        method: the method that the architecture is named after; None for a model without one.
+        suffix: the part of the architecture's name that follows the method.
+        config: a Namespace or DictConfig, which is changed.
 
     Raises:
         UserError: every problem of the configuration, and a method that this family cannot have.

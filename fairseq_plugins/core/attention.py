@@ -116,9 +116,12 @@ class NormedHeads(MapWith):
 def plan_with_normed_heads(
     names: tuple[str, ...], design: StackDesign, make: Callable[[str], nn.Module] | None = None
 ) -> AttentionPlan:
-    """Normalise the heads of the maps ``names``, of q, k or v, in every attention of a layer.
+    """Return a plan whose attentions normalise each head of some maps. Caches hold normalised heads.
 
-    The norm is ``make(name)``, or the norm module of the stack. Caches hold normalised heads.
+    Args:
+        names: of ``q_proj``, ``k_proj`` and ``v_proj``, those with a norm.
+        design: of the stack.
+        make: returns the norm for a name, over ``(..., head_dim)``; default: the norm module of the stack.
     """
 
     def build(site: Site, *arguments: Any, **options: Any) -> nn.Module:

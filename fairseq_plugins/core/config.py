@@ -69,6 +69,11 @@ def plain_namespace(config: Any, config_class: Any) -> Namespace:
 def value_of(config: Namespace, name: str, stack: Stack) -> str:
     """Return the value of an axis or option for one stack: all of it, or its half of ``ENCODER,DECODER``.
 
+    Args:
+        config: plain values by name.
+        name: of the axis or option.
+        stack: encoder or decoder.
+
     Raises:
         UserError: more than two values.
     """
@@ -187,7 +192,12 @@ def resolve(config: Namespace, family: Family) -> dict[Stack, StackDesign]:
 
 
 def design_of(config: Namespace, stack: Stack, below: StackDesign | None = None) -> StackDesign:
-    """Return the design of one stack, a decoder above the stack ``below``.
+    """Return the design of one stack.
+
+    Args:
+        config: plain values by name.
+        stack: encoder or decoder.
+        below: the encoder's design, for a decoder above one.
 
     Raises:
         UserError: names of parts and values of options that are not legal, all together, each with the nearest one.

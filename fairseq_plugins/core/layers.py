@@ -84,7 +84,16 @@ class Layer(nn.Module):
         return names
 
     def pre(self, site: Site, stream: Tensor, extra: Tensor | None) -> tuple[Tensor, Any]:
-        """Begin a sub-layer: return its branch's input, ``(T, B, C)`` after a norm, and ``extra`` for :meth:`post`."""
+        """Begin a sub-layer: residual connection, then the norm before the branch.
+
+        Args:
+            site: which sub-layer.
+            stream: input of the sub-layer, ``(T, B, C)``.
+            extra: the extra streams, or None if the stack has none.
+
+        Returns:
+            the input of the branch, ``(T, B, C)``, and ``extra`` for :meth:`post`.
+        """
         if extra is not None:
             stream, extra = getattr(self, RESIDUAL_OF[site]).pre(stream, extra)
         norms = self.norm_names[site]

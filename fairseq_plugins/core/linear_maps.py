@@ -84,7 +84,12 @@ def call_maps(attention: Any) -> None:
 
 
 def replace_maps(layer: nn.Module, make: Callable[[nn.Linear], AffineMap], design: StackDesign) -> None:
-    """Replace every linear map of ``layer`` by ``make(linear)``.
+    """Replace every linear map of a layer.
+
+    Args:
+        layer: its maps are replaced in place.
+        make: returns the map that takes the place of another one.
+        design: of the stack; the error names its choices.
 
     Raises:
         UserError: another part has replaced one of them already.

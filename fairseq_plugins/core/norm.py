@@ -152,7 +152,13 @@ def needs_norms(design: StackDesign, config: Any) -> list[str]:
 
 
 def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign) -> None:
-    """Put a norm before the linear map ``name`` of ``owner``, an attention or a layer.
+    """Put a norm before a linear map.
+
+    Args:
+        owner: the attention or the layer that has the map.
+        name: the attribute of the map in ``owner``.
+        factory: returns a norm over as many features as the map takes.
+        design: of the stack.
 
     Raises:
         UserError: the map is missing, or another part has replaced it.

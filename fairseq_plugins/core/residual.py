@@ -44,7 +44,13 @@ class Residual(nn.Module):
         return stream, extra
 
     def post(self, branch: Tensor, stream: Tensor, extra: Any) -> Tensor:
-        """Return the extra streams after this sub-layer, by default unchanged; the others as in :meth:`forward`."""
+        """Return the extra streams after this sub-layer, by default unchanged.
+
+        Args:
+            branch: output of the branch after its dropout, ``(T, B, C)``.
+            stream: the input of the sub-layer, ``(T, B, C)``, before any LayerNorm.
+            extra: the second result of :meth:`pre`.
+        """
         return extra
 
 
@@ -64,7 +70,14 @@ class ExtraStreams(nn.Module):
 
 
 def at_each_site(name: str, shape: str, initial: str, buffer: bool = False) -> tuple[NewParameter, ...]:
-    """Declare the parameter ``name`` of every sub-layer's residual connection, for ``Part.parameters``."""
+    """Declare a parameter of every sub-layer's residual connection, for ``Part.parameters``.
+
+    Args:
+        name: in the residual connection.
+        shape: as the documentation shows, such as ``(C)``.
+        initial: see :class:`NewParameter`.
+        buffer: whether the value is stored, and not trained.
+    """
     return tuple(NewParameter(f"{site.value}_residual.{name}", shape, initial, buffer) for site in Site)
 
 

@@ -45,7 +45,13 @@ def wrap(layer: nn.Module, cfg: Any) -> nn.Module:
 
 
 def assemble(stack: Any, design: StackDesign, has_top: bool = True) -> None:
-    """Add the modules around the layers of ``stack``. Call after fairseq's constructor."""
+    """Add the modules around the layers of a stack. Call after fairseq's constructor.
+
+    Args:
+        stack: an encoder or a decoder.
+        design: its design.
+        has_top: whether the stack may have a norm on top.
+    """
     stack.dropout_module.p = design.embedding_dropout
     stack.history = design.parts[Axis.LAYER_AGGREGATION].build(design)
     top = top_norm(design)
@@ -67,7 +73,17 @@ class EncoderLoop(FairseqEncoder):
     """Mixin with the loop over an encoder's layers. List it before the fairseq class among the bases."""
 
     def run_layers(self, x: Tensor, encoder_padding_mask: Tensor | None, outputs: list[Tensor], keep: bool) -> Tensor:
-        """Map the embedding to the stack's output, both ``(T, B, C)``; ``keep`` adds each layer's to ``outputs``."""
+        """Map the embedding to the output of the stack.
+
+        Args:
+            x: the embedding, ``(T, B, C)``.
+            encoder_padding_mask: ``(B, T)``, true for pads, or None.
+            outputs: gets the output of each layer, ``(T, B, C)``, if ``keep``.
+            keep: whether outputs are kept.
+
+        Returns:
+            the output of the stack, ``(T, B, C)``.
+        """
         carried: Sequence[Tensor | None] = Carried(extra=self.side_stream.start(x) if self.side_stream else None)
         states: list[Tensor] = [x]
         past: list[Tensor] = [x]

@@ -129,7 +129,13 @@ class BufferedStates(list[Tensor]):
 
 
 def with_state(states: list[Tensor], x: Tensor, weights: Callable[[], Tensor]) -> BufferedStates:
-    """Add state ``x`` to ``states``, which may change. ``weights`` gives W; it is called for the first states."""
+    """Return ``states`` with one more state.
+
+    Args:
+        states: of the layers below, each ``(T, B, C)``; may be changed.
+        x: the new state, ``(T, B, C)``.
+        weights: returns W, ``(L + 1, L + 1)``; called once a forward pass.
+    """
     if isinstance(states, BufferedStates):
         states.store(x)
         return states
