@@ -2,7 +2,7 @@
 # benchmarks/gpu.sh [OPTIONS OF run_all.py]
 #     Every table of speed for one GPU, for at most 25 minutes; each cell is added to benchmarks/results/SCRIPT.tsv.
 # benchmarks/gpu.sh --minutes 10 [--output DIR] [--data DIR]
-#     The effect of CUDA graphs, most important first, within so many minutes: equality with eager training, bit for bit;
+#     The effect of CUDA graphs, most important first, within so many minutes: eager numbers, bit for bit;
 #     updates; search; a training of each of two methods on DIR, which fairseq-deep prepare has made; 60-12 layers.
 #     Each part adds to DIR/KIND.tsv what it prints, line by line, and writes DIR/NAME.log (default: benchmarks/results).
 # $PYTHON is the interpreter. $TESTS, $REAL_GPU and $TRAINING are there for the test of this script.

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     timed("train", *DEEP, "run", args.config, data, run, *device, *args.changes, made=run)
     timed("average, translate, score", *DEEP, "evaluate", run, data, made=run / "evaluation")
     timed("package", *DEEP, "package", run, package, "--force")
-    timed("export, with its proof", *DEEP, "export", package)
+    timed("export, with its comparison", *DEEP, "export", package)
     for test_set in sorted(path.parent for path in run.glob("evaluation/*/score.txt")):
         print(f"\n{test_set.name}:\n\n```\n{(test_set / 'score.txt').read_text(encoding='utf-8').strip()}\n```\n")
     sides = [data / "raw" / f"test.{language}" for language in ("de", "en")]

@@ -683,11 +683,11 @@ EXPORTED = {
     "no norm": "factors of the branches, if any, go into their last maps; norms that change nothing are added (below)",
     "shift": "as `rezero`; shifts go into the biases of the maps that read them",
 }
-"""The export's way with a model, by the parts that the model has."""
+"""Treatment of a model by the export, by the model's parts."""
 
 
 def exports_table() -> str:
-    """The table of methods that ``fairseq-deep export`` takes, and its way with each."""
+    """The table of methods that ``fairseq-deep export`` takes, with its treatment of each."""
     methods = [method.name for method in METHODS.values() if folds_and_exports(method)[1]]
     taken = {what: [code(name) for name in methods if exported_as(grown_model(name)) == what] for what in EXPORTED}
     refused = "refused, with every reason: CTranslate2 lacks an operation. `fairseq-deep translate` runs these models"

@@ -162,7 +162,7 @@ def explain(path: str | Path, error: Exception) -> UserError:
 
 
 def _oddity(tensor: Tensor, is_weight: bool) -> str:
-    """Return the reason why a tensor is not plain numbers in memory, for a weight of a legal type; else nothing."""
+    """Return why a tensor is not plain numbers in memory or, as a weight, has no legal type; else an empty text."""
     if is_weight and tensor.dtype not in KINDS:
         return f"is {str(tensor.dtype)[6:]}; legal: {', '.join(str(kind)[6:] for kind in KINDS)}"
     if tensor.is_nested or tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":

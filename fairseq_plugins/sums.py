@@ -1,4 +1,4 @@
-"""Checksums of files, and lists of them in the format of ``sha256sum``: prepared files are used unchanged."""
+"""Checksums of files, and lists of them in the format of ``sha256sum``, which show changes since the preparation."""
 
 import hashlib
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def listed(path: Path) -> dict[str, str]:
         UserError: the list cannot be read, is not UTF-8, or has another kind of line (with the line number).
     """
     try:
-        text = path.read_text("utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"{path}: {cause_of(error)}") from None
     except UnicodeDecodeError:

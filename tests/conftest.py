@@ -22,7 +22,7 @@ import pytest
 if TYPE_CHECKING:
     from tests import processes
 
-# The scripts run with the Python that tests, in spite of an environment in the clone or one that make is told.
+# The scripts run with the Python of the tests, not with another environment in the clone or of make.
 os.environ["PYTHON"] = sys.executable
 # A shell starts what runs in the background with interrupts ignored, and everything below it would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

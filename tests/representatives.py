@@ -51,7 +51,7 @@ def structures(case: str, *reads: Reads) -> set[tuple[Any, ...]]:
 
 @functools.cache
 def stored(case: str) -> set[tuple[Any, ...]]:
-    """Entries of the state dict of a case of ``tests/models.py``, by the kind of their module.
+    """Entries of the state dict of a case of ``tests/models.py``, by the kind of their module, at any place.
 
     Of a tensor count its name, whether it is trained, and whether it is a single number.
     """

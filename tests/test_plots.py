@@ -61,3 +61,11 @@ def test_only_some_of_many_rows_are_named(axis: Any) -> None:
     shown = [label.get_text() for label in axis.get_yticklabels()]
     assert shown == names[:: len(names) // len(shown) + 1][: len(shown)]
     assert 10 <= len(shown) <= 18
+
+
+def test_long_names_are_broken(axis: Any) -> None:
+    long = "t_fixup_6e6d warmup_init_lr=1e-07 warmup_updates=200"
+    Lines("", "x", "y", [Line(long, [(1, 1.0)])]).draw(axis, {})
+    names = axis.get_legend_handles_labels()[1][0].splitlines()
+    assert " ".join(names) == long
+    assert max(map(len, names)) <= plots.NAME

@@ -32,7 +32,7 @@ from torch import Tensor
 from fairseq_plugins.checkpoints.provenance import other_weights
 from fairseq_plugins.core.config import plain_namespace
 from fairseq_plugins.core.fields import OLD_NAMES
-from fairseq_plugins.core.linear_maps import Affine
+from fairseq_plugins.core.linear_maps import MatrixForm
 from fairseq_plugins.core.method import Axis, Site, Stack, all_options
 from fairseq_plugins.core.model import DeepTransformerModel
 from fairseq_plugins.core.norm import NormPlace, ScaledLayerNorm, norms_always
@@ -91,7 +91,7 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
     """Fold every scale of ``model``, built from the flat ``options``; a UserError lists every obstacle."""
     if problems := obstacles(model):
         raise UserError(problems)
-    names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, (Residual, Affine)))
+    names = tuple(name + "." for name, module in model.named_modules() if isinstance(module, (Residual, MatrixForm)))
     weights = {name: value.detach() for name, value in model.state_dict().items() if not name.startswith(names)}
     own = {axis.value for axis in Axis} | {option.name for option in all_options()} | OLD_NAMES.keys()
     stock = {name: value for name, value in vars(options).items() if name not in own}
@@ -99,7 +99,7 @@ def fold(model: DeepTransformerModel, options: Namespace) -> Folded:
     folded = Folded(stock, weights)
     # Reparametrised maps and tables get their effective weights, and LayerNorms take their constant factor.
     for name, layer in model.named_modules():
-        if isinstance(layer, Affine):
+        if isinstance(layer, MatrixForm):
             folded.weights[f"{name}.weight"] = layer.matrix().detach()
             if (constant := layer.constant()) is not None:
                 folded.weights[f"{name}.bias"] = constant.detach()

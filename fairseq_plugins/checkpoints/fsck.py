@@ -39,7 +39,7 @@ def check(places: Sequence[Path]) -> int:
     for place, paths in files.items():
         if not paths or not place.exists():
             raise UserError(f"{place}: {'contains no checkpoint' if place.exists() else 'no such file or directory'}")
-    import_fairseq()  # else every file would be blamed for its errors
+    import_fairseq()  # else every file would be blamed for errors of this import
     code = 0
     for place, paths in files.items():
         rows: list[list[str]] = []

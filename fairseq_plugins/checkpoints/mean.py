@@ -19,11 +19,11 @@ class RunningMean:
     state dict is kept, so the memory of a mapped file can be released.
 
     Args:
-        first: the first state dict, whose types and shapes the others must have; :meth:`add` adds it like them.
+        first: the first state dict, whose names, types and shapes the others must have; :meth:`add` adds it like them.
         owners: the result of :func:`~fairseq_plugins.integrity.owners_of` for it.
         source: its name in messages.
-        measured: last parts of names of floating-point tensors that were measured, not trained. They are equal in all
-            state dicts, since their mean would fit none of them.
+        measured: last parts of names of floating-point tensors that were measured, not trained. They must be equal in
+            all state dicts, since their mean would fit none of them.
     """
 
     def __init__(

@@ -119,8 +119,8 @@ def plan_with_normed_heads(
     """Return a plan whose attentions normalise each head of some maps. Caches hold normalised heads.
 
     Args:
-        names: of ``q_proj``, ``k_proj`` and ``v_proj``, those with a norm.
-        design: of the stack.
+        names: the maps with a norm, among ``q_proj``, ``k_proj`` and ``v_proj``.
+        design: the stack's design.
         make: returns the norm for a name, over ``(..., head_dim)``; default: the norm module of the stack.
     """
 

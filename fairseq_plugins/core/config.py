@@ -71,7 +71,7 @@ def value_of(config: Namespace, name: str, stack: Stack) -> str:
 
     Args:
         config: plain values by name.
-        name: of the axis or option.
+        name: the axis or option.
         stack: encoder or decoder.
 
     Raises:

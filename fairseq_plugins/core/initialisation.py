@@ -64,7 +64,7 @@ def attentions(layers: Iterable[nn.Module]) -> list[Attention]:
 
 
 def scale_rates(parameters: Iterable[nn.Parameter], **factors: float) -> None:
-    """Set multipliers of ``lr`` or ``eps`` of parameters; training/param_groups.py applies them."""
+    """Set factors of ``lr`` or ``eps`` of parameters; training/param_groups.py applies them."""
     named = {name: factor for name, factor in factors.items() if factor != 1}
     for parameter in parameters:
         if named:

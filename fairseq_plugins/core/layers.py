@@ -84,7 +84,7 @@ class Layer(nn.Module):
         return names
 
     def pre(self, site: Site, stream: Tensor, extra: Tensor | None) -> tuple[Tensor, Any]:
-        """Begin a sub-layer: residual connection, then the norm before the branch.
+        """Begin a sub-layer: the residual connection's ``pre`` if there are extra streams, then the norm.
 
         Args:
             site: which sub-layer.
@@ -92,7 +92,7 @@ class Layer(nn.Module):
             extra: the extra streams, or None if the stack has none.
 
         Returns:
-            the input of the branch, ``(T, B, C)``, and ``extra`` for :meth:`post`.
+            the input of the branch, ``(T, B, C)``, and the value that :meth:`post` takes as ``extra``.
         """
         if extra is not None:
             stream, extra = getattr(self, RESIDUAL_OF[site]).pre(stream, extra)

@@ -29,7 +29,7 @@ class RemadeMap(nn.Linear):
         self.weight, self.bias = linear.weight, linear.bias
 
 
-class Affine:
+class MatrixForm:
     """A map, or an embedding, of a matrix and a constant; ``weight`` is a parameter of the matrix, if not itself that.
 
     The fold and the export read the two and need nothing else.
@@ -42,11 +42,11 @@ class Affine:
         return self.weight
 
     def constant(self) -> Tensor | None:
-        """Return the vector of biases, ``(out)``; None without one."""
+        """Return the constant, ``(out)``: the output for zeros; None if there is none."""
         return getattr(self, "bias", None)
 
 
-class AffineMap(Affine, RemadeMap):
+class AffineMap(MatrixForm, RemadeMap):
     """A map that computes ``matrix x + constant``."""
 
     def weight_is_drawn(self) -> None:
@@ -54,8 +54,8 @@ class AffineMap(Affine, RemadeMap):
 
 
 def affine_form(module: Any) -> tuple[Tensor, Tensor | None] | None:
-    """Return the matrix and the constant of a linear map or of an embedding; None for a class without these methods."""
-    if isinstance(module, Affine):
+    """Return the matrix and the constant of a linear map or of an embedding; None for a class of unknown form."""
+    if isinstance(module, MatrixForm):
         return module.matrix(), module.constant()
     return (module.weight, getattr(module, "bias", None)) if type(module) in (nn.Linear, nn.Embedding) else None
 
@@ -88,8 +88,8 @@ def replace_maps(layer: nn.Module, make: Callable[[nn.Linear], AffineMap], desig
 
     Args:
         layer: its maps are replaced in place.
-        make: returns the map that takes the place of another one.
-        design: of the stack; the error names its choices.
+        make: returns the replacement of a map.
+        design: the stack's design; the error names its choices.
 
     Raises:
         UserError: another part has replaced one of them already.

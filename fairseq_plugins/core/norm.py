@@ -32,7 +32,7 @@ class NormPlace(str, Enum):
     BRANCH = "branch"
     """Behind the branch, after its dropout and before the sum."""
     AFTER = "after"
-    """Normalise the sum of stream and branch."""
+    """After the sum of stream and branch."""
 
 
 NormFactory = Callable[[int], nn.Module]
@@ -158,7 +158,7 @@ def norm_inside(owner: Any, name: str, factory: NormFactory, design: StackDesign
         owner: the attention or the layer that has the map.
         name: the attribute of the map in ``owner``.
         factory: returns a norm over as many features as the map takes.
-        design: of the stack.
+        design: the stack's design.
 
     Raises:
         UserError: the map is missing, or another part has replaced it.

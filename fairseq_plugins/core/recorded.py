@@ -21,8 +21,8 @@ KNOWN = ("torch", "fairseq", "fairseq_plugins")
 
 def follows_updates(kind: type) -> bool:
     """Return whether modules of this class are told the number of updates, and do not just pass it on."""
-    method = getattr(kind, "set_num_updates", None)
-    return method is not None and method.__module__ not in (
+    setter = getattr(kind, "set_num_updates", None)
+    return setter is not None and setter.__module__ not in (
         "fairseq.models.fairseq_model",
         "fairseq.models.fairseq_encoder",
     )
@@ -132,7 +132,7 @@ class RecordedGraphs:
     def record(
         self, compute: Callable[[], Any], is_same: Callable[[Recording], bool], waits: Sequence[str] = ()
     ) -> Recording | None:
-        """Record the kernels that ``compute`` launches; None, and the log says why, if that or a replay is impossible.
+        """Record the kernels that ``compute`` launches; None, and a line in the log, if that fails or a replay differs.
 
         Args:
             compute: has been computed eagerly before; none of it runs now.

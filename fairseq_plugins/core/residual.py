@@ -40,14 +40,14 @@ class Residual(nn.Module):
         return None
 
     def pre(self, stream: Tensor, extra: Tensor) -> tuple[Tensor, Any]:
-        """Return the sub-layer's input, before any LayerNorm, and ``extra`` for :meth:`post`; by default unchanged."""
+        """Return the sub-layer's input, before any LayerNorm, and any value for :meth:`post`; by default ``extra``."""
         return stream, extra
 
     def post(self, branch: Tensor, stream: Tensor, extra: Any) -> Tensor:
         """Return the extra streams after this sub-layer, by default unchanged.
 
         Args:
-            branch: output of the branch after its dropout, ``(T, B, C)``.
+            branch: output of the branch after its dropout and its norm, ``(T, B, C)``.
             stream: the input of the sub-layer, ``(T, B, C)``, before any LayerNorm.
             extra: the second result of :meth:`pre`.
         """
@@ -73,7 +73,7 @@ def at_each_site(name: str, shape: str, initial: str, buffer: bool = False) -> t
     """Declare a parameter of every sub-layer's residual connection, for ``Part.parameters``.
 
     Args:
-        name: in the residual connection.
+        name: its name in the residual connection.
         shape: as the documentation shows, such as ``(C)``.
         initial: see :class:`NewParameter`.
         buffer: whether the value is stored, and not trained.

@@ -19,7 +19,7 @@ class Solver(nn.Module):
     """Combines several evaluations of a layer.
 
     ``forward(layer, x, past)`` returns the next state, ``(T, B, C)``, like the state ``x``. ``layer`` evaluates the
-    layer. ``past`` holds tensors that this solver keeps from the layers below, at first the embedding; it may add some.
+    layer. ``past`` holds the tensors that the solver keeps from layers below, at first the embedding; it may append.
     """
 
 

@@ -79,7 +79,7 @@ class EncoderLoop(FairseqEncoder):
             x: the embedding, ``(T, B, C)``.
             encoder_padding_mask: ``(B, T)``, true for pads, or None.
             outputs: gets the output of each layer, ``(T, B, C)``, if ``keep``.
-            keep: whether outputs are kept.
+            keep: whether to fill ``outputs``.
 
         Returns:
             the output of the stack, ``(T, B, C)``.

@@ -119,7 +119,7 @@ class AttentionResidual(Residual):
 
 
 class Blocks(ExtraStreams):
-    """The finished blocks, ``(N, T, B, C)``: none at first, since the stream has the embedding; a mixture on top."""
+    """Finished blocks, ``(K, T, B, C)``: none below the first layer; :meth:`finish` mixes them on top."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

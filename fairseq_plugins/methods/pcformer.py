@@ -59,7 +59,7 @@ def mixture(states: list[Tensor], weights: Tensor) -> Tensor:
 
 
 def conflicts(design: StackDesign, config: Any) -> list[str]:
-    """Refuse decoders, extra streams, and settings that exclude mixtures of normalised states."""
+    """Refuse decoders, extra streams, and settings that cannot be combined with mixtures of normalised states."""
     needs = f"--solver {design.choice(Axis.SOLVER)} mixes normalised states of all layers: it needs"
     problems = [
         f"{needs} {flag(axis.value)} {wanted}, not {design.choice(axis)}"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.initialisation import StackWeights, linear_maps
-from fairseq_plugins.core.linear_maps import Affine, AffineMap
+from fairseq_plugins.core.linear_maps import AffineMap, MatrixForm
 from fairseq_plugins.core.method import Axis, NewParameter, method, part
 from fairseq_plugins.core.norm import needs_norms
 from fairseq_plugins.core.sub_layers import SUB_LAYER_NORMS
@@ -41,7 +41,7 @@ def word_vectors(table: Tensor) -> Tensor:
     return unit(table, SHORTEST_VECTOR) * (table != 0).any(dim=-1, keepdim=True)
 
 
-class UnitVectors(Affine, nn.Embedding):
+class UnitVectors(MatrixForm, nn.Embedding):
     """Word vectors of length 1; the vector of pads stays zero."""
 
     def __init__(self, table: nn.Embedding) -> None:

@@ -1,7 +1,7 @@
 """Binarised text with a damaged index is misread; the prepared directory around ``data-bin`` ends in a stack trace.
 
 * fairseq compares nothing: with other pointers, lengths or bytes a number each sentence is cut from another place of
-  the ``.bin`` file. Its numbers are redundant, so each index is compared with its own sums and with the size of that
+  the ``.bin`` file. An index has redundant numbers, so each is compared with its own sums and with the size of that
   file; dictionaries and indices, with the checksums of those that were made.
 * The directory of ``fairseq-deep prepare`` ends in a stack trace. Every command takes both here.
 """

@@ -41,8 +41,8 @@ class Message:
         where: regular expression of module and function in the trace, as in ``fairseq.utils:split_paths``; empty for
             any.
         pattern: regular expression that the text of the error matches.
-        line: the line with names in braces, or a function that makes it, or None if the row does not apply; from local
-            variables of that function, and ``match`` and ``error``.
+        line: the line with names in braces, or a function that returns it, or None to skip the row; the names are
+            local variables at ``where``, ``match`` and ``error``.
         kinds: classes of the error.
     """
 

@@ -5,7 +5,7 @@ there is a Post-LN model of the same size continues from it and overwrites it. H
 from the last checkpoint of its own directory, must be the one that wrote it. Settings of the machine, or of how long
 and how fast to train, may differ: the groups ``dataset``, ``optimization``, ``checkpoint``, ``distributed_training``
 and ``ema``, and ``common`` except the seed. A file that ``--restore-file`` names is loaded as it is, and each
-``--reset-...`` excludes its own subject from the comparison.
+``--reset-...`` excludes the settings that it resets.
 """
 
 import ast

@@ -138,7 +138,7 @@ class State:
         self._copies, self._random = [value.clone() for value in self._live], torch.cuda.get_rng_state()
 
     def restore(self) -> None:
-        """Set back everything that the recording has changed."""
+        """Set gradients, buffers and random state to the copies."""
         with torch.no_grad():
             torch._foreach_copy_(self._live, self._copies)
         torch.cuda.set_rng_state(self._random)

@@ -91,7 +91,7 @@ class FlatGradients:
         return [view for buffer, params in zip(buffers, alike, strict=True) for view in views_of(buffer, params)]
 
     def zero(self) -> None:
-        """Set all gradients to zero; the backward pass attaches them before it adds to them."""
+        """Set all gradients to zero; CUDA graphs attach the views before a batch adds to them."""
         for buffer in self.buffers:
             buffer.zero_()
         self.fresh = True

@@ -1,8 +1,8 @@
 """Loss in which every sentence has the same weight: the mean over sentences of their means over words.
 
 The loss of DS-Init's authors (Zhang et al., EMNLP 2019; ``per_sample_loss`` in the models of
-https://github.com/bzhangGo/zero), with fairseq's ``label_smoothed_cross_entropy``, for sentences s of n_s words with
-losses l_st, in a batch of S sentences and N words:
+https://github.com/bzhangGo/zero), compared with fairseq's ``label_smoothed_cross_entropy``: sentences s of n_s words
+have losses l_st, in a batch of S sentences and N words:
 
     stock                       sum_st l_st / N               every word counts the same
     stock, --sentence-avg       sum_st l_st / S               the same direction, a gradient N / S times as large

@@ -2,7 +2,7 @@
 
 fairseq's ``--amp`` runs the forward pass of a GPU in float16, with a scale for the loss, and trains on a CPU silently
 in float32. Here ``--amp`` is bfloat16 on a CPU, and ``--amp --bf16`` on both. Weights, their gradients, the optimizer
-and checkpoints stay in float32, unlike ``--bf16`` alone; ``torch.autocast`` runs products of matrices in
+and checkpoints stay in float32, unlike with ``--bf16`` alone; ``torch.autocast`` runs products of matrices in
 bfloat16. Embeddings are in float32, and the sum of a float32 and a bfloat16 tensor is in float32: so the residual
 stream and its layer norms are in float32, as are fairseq's softmax and its losses. bfloat16 has the range of float32,
 so the loss needs no scale. Validation is in float32, as with fairseq's ``--amp``.
@@ -52,7 +52,7 @@ def half_products(device: str, dtype: torch.dtype = torch.bfloat16, *, keep_cast
 def recompute_alike(forward: Callable[..., Any], ctx: Any, run: Callable[..., Any], *args: Any) -> Any:
     """``CheckpointFunction.forward``: layers that are computed again backwards have the precision of the first time.
 
-    fairseq's ``--checkpoint-activations`` computes it in float32, with and without ``--amp``.
+    fairseq's ``--checkpoint-activations`` computes them in float32, with and without ``--amp``.
     """
     half = [(device, torch.get_autocast_dtype(device)) for device in DEVICES if torch.is_autocast_enabled(device)]
 

@@ -134,7 +134,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 def tables(half: int) -> list[dict[str, Any]]:
-    """Half of the combinations of tables: every pair of two choices is in either half."""
+    """Half of the combinations of tables; each half has every pair of two choices."""
     places = [(t, p) for t in range(len(TIES)) for p in range(len(POSITION_TABLES))]
     return [{**TIES[t], **POSITION_TABLES[p], **NORM_OF_EMBEDDINGS[(t + p + half) % 2]} for t, p in places]
 

@@ -33,7 +33,7 @@ ACCOUNTED = (
     "model.word_dropout",
     "model.activation_fn",
 )
-"""Groups whose settings change a score: each setting of a file is in the table, stated or with its other source."""
+"""Prefixes of settings that change a score; the table has each setting of a file, stated or with its source."""
 DERIVED = ("optimization.update_freq", "dataset.max_tokens")
 """Both are in ``tokens_per_update``; a file is free to split it."""
 

@@ -13,7 +13,7 @@ from tests.representatives import for_each
 from tests.rounding import assert_same_to_rounding, scale
 
 every_case = for_each("case", models.CASES, Axis.ATTENTION, Axis.LAYER_AGGREGATION)
-"""State of the attention and of the history, which a step carries to the next."""
+"""A step hands on the state of attention and history alone, so these two axes choose the cases."""
 PAD = models.dictionary().pad()
 BEAM = 3
 LONGEST = 12

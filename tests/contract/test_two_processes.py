@@ -39,7 +39,7 @@ def step(model: nn.Module, scale: float) -> dict[str, Tensor]:
 
 
 def distributed_step(case: str, backend: str, rank: int) -> dict[str, Tensor]:
-    """A step of fairseq's trainer: losses are summed, gradients averaged over the processes and scaled to a token's."""
+    """A step as in fairseq's trainer: summed losses, gradients averaged over processes, then scaled to a token."""
     model, data, tokens = model_and_batch(case)
     settings = DistributedTrainingConfig(ddp_backend=backend, heartbeat_timeout=-1, tpu=False)
     parallel = DistributedFairseqModel(settings, model, dist.group.WORLD, torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""Two trainings are the same one, bit for bit, if these agree."""
+"""Values that must agree, bit for bit, if two trainings are the same."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -61,7 +61,7 @@ def kernel(code: Any, _: Any) -> Callable[..., Any]:
 
 
 BACKEND = aot_autograd(fw_compiler=kernel)
-"""Counts of ``torch.compile`` on the pretended GPU."""
+"""Backend of ``torch.compile`` on the pretended GPU."""
 
 
 OF_NUMBERS = (torch.ops.aten.lift_fresh.default, torch.ops.aten._to_copy.default)

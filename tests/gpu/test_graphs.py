@@ -203,7 +203,7 @@ def test_a_resumed_training_by_fused_adam(more: str, toy_data: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_a_layer_in_evaluation_mode_is_set_back_before_each_update(toy_data: Path, tmp_path: Path) -> None:
-    """The validation is fairseq's; each batch that is not replayed has its dropout."""
+    """fairseq's trainer sets it back, too; each batch that is not replayed has its dropout."""
     set_seed = Trainer._set_seed
 
     def evaluate(trainer: Trainer) -> None:

@@ -23,7 +23,7 @@ METHODS = methods_of(DeepTransformerLanguageModel)
 
 
 def log_probabilities(model: nn.Module, source: Tensor, target: Tensor) -> Tensor:
-    """The loss of each target token, ``(B, T)``, in nats, from the logits by the definition of the softmax."""
+    """Log-probabilities of the target tokens, ``(B, T)``, in nats, from the logits by the definition of the softmax."""
     with torch.no_grad():
         logits = model(source)[0].double()
     return (logits - logits.logsumexp(dim=-1, keepdim=True)).gather(-1, target.unsqueeze(-1)).squeeze(-1)

@@ -1,13 +1,11 @@
 """A directory of results: one job, one set of settings, whole files."""
 
-import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -86,15 +84,6 @@ def test_settings_are_remembered_and_their_change_refused(tmp_path: Path) -> Non
     workspace.remember([("train.de", "a"), ("train.en", "b"), ("train.de", "c")])
     assert (tmp_path / "settings").read_text() == "train.de=a\ntrain.en=b\ntrain.de=c\n"
     assert "(was train.de=c)" in refused(workspace.remember, [("train.de", "a"), ("train.en", "b")])
-
-
-def test_files_that_cannot_be_written_or_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left"))
-    monkeypatch.setattr("fairseq_plugins.tools.pipeline.workspace.to_disk", full)
-    assert refused(Workspace(tmp_path).remember, [("SIZE", 3)]) == f"{tmp_path}/settings: no space left"
-    assert not (tmp_path / "settings").exists()
-    make, absent = Workspace(tmp_path).make, tmp_path / "absent"
-    assert refused(make, tmp_path / "stage", absent.rename) == f"{absent}: no such file or directory"
 
 
 def test_a_stopped_stage_is_made_again_and_a_whole_one_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

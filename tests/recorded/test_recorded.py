@@ -15,7 +15,7 @@ from tests.representatives import slow_but
 # 4.4e-7 of a loss and 4e-6 of a gradient norm (gpt2_norm, whose norms are the largest); these are ten times that.
 LOSS, GRADIENT_NORM = 5e-6, 4e-5
 SCORE = 1e-5
-"""Entries of a checkpoint that may differ by less than 1e-6."""
+"""Tolerance for scores of a checkpoint; machines differ by less than 1e-6."""
 
 
 def read(path: str) -> str:

@@ -18,7 +18,7 @@ Logits = Callable[[Tensor], Tensor]
 
 
 def settings(**values: Any) -> Namespace:
-    """``--eval-bleu-args`` gives only the settings that were said."""
+    """Settings as ``--eval-bleu-args`` gives them: only those that were stated."""
     return Namespace(**{"beam": 3, "max_len_b": 10, **values})
 
 

@@ -1,4 +1,4 @@
-"""``fairseq-deep export``: both models are compared, else nothing appears, and a package gets an engine."""
+"""``fairseq-deep export``: nothing appears unless both models agree, and a package gets an engine."""
 
 import os
 import shutil

@@ -51,7 +51,7 @@ def translate(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixtur
 
 
 def generated(made: Made, tmp_path: Path) -> list[str]:
-    """The test set by ``fairseq-generate`` and the detokeniser."""
+    """Translations of the test set by ``fairseq-generate`` and the detokeniser."""
     flags = ["--beam", "5", "--max-len-b", str(MOST), "--remove-bpe"]
     found = toy.translate_toy(made.data / "data-bin", made.checkpoint, tmp_path, *flags)
     detokenise = detokeniser("en")

@@ -45,8 +45,8 @@ class _Store(torch.autograd.Function):
         return token.view_as(token)
 
     @staticmethod
-    def backward(ctx: Any, *gradients_above: Tensor | None) -> tuple[Tensor | None, ...]:
-        gradients, number = gradients_above[0], ctx.number
+    def backward(ctx: Any, *output_gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        gradients, number = output_gradients[0], ctx.number
         if gradients is None:
             return None, None, None, None, None
         state, column = ctx.saved_tensors
@@ -71,8 +71,8 @@ class _Mix(torch.autograd.Function):
         return token.view_as(token), _mixture(buffer, row, number)
 
     @staticmethod
-    def backward(ctx: Any, *gradients_above: Tensor | None) -> tuple[Tensor | None, ...]:
-        gradients, of_mixture = gradients_above
+    def backward(ctx: Any, *output_gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        gradients, of_mixture = output_gradients
         if of_mixture is not None:
             if gradients is None:
                 gradients = of_mixture.new_zeros(ctx.rows, len(of_mixture))

@@ -15,7 +15,7 @@ COMMAND = "fairseq_plugins.tools.cli"
 DEEP = (sys.executable, "-m", COMMAND)
 """The command ``fairseq-deep``."""
 SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
-"""The process that says so after Ctrl-C, which reaches every process at a terminal; one line is enough."""
+"""Variable with the id of the one process that prints this line: Ctrl-C at a terminal reaches every process."""
 
 
 def step(function: Callable[Parameters, str | None], *files: Parameters.args, **options: Parameters.kwargs) -> None:

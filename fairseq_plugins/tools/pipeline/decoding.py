@@ -1,4 +1,4 @@
-"""How a run is averaged and decoded: the plan, and its search by the task, the data and the user's options."""
+"""How a run is averaged and decoded: the plan, whose search depends on the task, the data and the user's options."""
 
 import argparse
 from collections.abc import Mapping

@@ -156,8 +156,8 @@ def translate(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> list[Tra
             lines.append(translated)
     numbers, count = sorted(line.number for line in lines), len(task.dataset(test_set.subset))
     if numbers != list(range(count)):
-        translated_lines = f"{len(numbers)} translations of {len(set(numbers))} sentences"
-        raise UserError(f"{plan.binarised}: {test_set.subset}: {translated_lines}, but it has {count}")
+        counts = f"{len(numbers)} translations of {len(set(numbers))} sentences"
+        raise UserError(f"{plan.binarised}: {test_set.subset}: {counts}, but it has {count}")
     return sorted(lines)
 
 

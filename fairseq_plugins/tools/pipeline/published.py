@@ -100,8 +100,8 @@ class PublishedRow:
     @property
     def penalties(self) -> dict[str, float]:
         """The test sets with another length penalty than ``generation.lenpen``, as a comment of the YAML file says."""
-        penalties = re.findall(r"lenpen: .*# ([\d.]+) for (\w+):", self.file.read_text(encoding="utf-8"))
-        return {name: float(value) for value, name in penalties}
+        pairs = re.findall(r"lenpen: .*# ([\d.]+) for (\w+):", self.file.read_text(encoding="utf-8"))
+        return {name: float(value) for value, name in pairs}
 
     @property
     def failed(self) -> bool:

@@ -46,7 +46,7 @@ def trainings(rows: Sequence[PublishedRow], only: Sequence[str] = ()) -> list[Pu
     chosen = {name: {row for row in words if words[row].issuperset(name.split(","))} for name in only}
     if problems := [unknown_name("row", name, set().union(*words.values())) for name in only if not chosen[name]]:
         raise UserError(problems)
-    return [row for row in words if not only or any(row in rows for rows in chosen.values())]
+    return [row for row in words if not only or any(row in matching for matching in chosen.values())]
 
 
 # --- the corpora ----------------------------------------------------------------------------------------------------

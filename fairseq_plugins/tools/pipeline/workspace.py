@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-from fairseq_plugins.errors import UserError, cause_of, visible
+from fairseq_plugins.errors import UserError, visible
 from fairseq_plugins.files import locked, to_disk
 from fairseq_plugins.lines import read_lines
 
@@ -49,7 +49,7 @@ class Workspace:
     def remember(self, settings: NamedValues, result: Path | None = None) -> None:
         """Record the settings of the results; a UserError if the directory was made with other settings.
 
-        NamedValues without their ``result``, or a result without settings, are removed first.
+        Settings without their ``result``, or a result without settings, are removed first.
         """
         make_directory(self.directory)
         path = self.directory / SETTINGS
@@ -80,25 +80,17 @@ class Workspace:
             )
 
     def make(self, target: Path, write: Callable[[Path], object], quiet: bool = False) -> None:
-        """Create a file or directory unless it exists; ``write`` receives the path to write, ``TARGET.partial``.
-
-        Raises:
-            UserError: an operation on a file failed; the line names the file and the cause.
-        """
+        """Create a file or directory unless it exists; ``write`` receives the path to write, ``TARGET.partial``."""
         exists = target.exists()
         if not quiet:
             say(f"{target}: exists already, kept" if exists else f"{target}: creating")
         if not exists:
             partial = target.with_name(target.name + ".partial")
             make_directory(target.parent)
-            try:
-                remove(partial)
-                write(partial)
-                to_disk(partial)
-                os.replace(partial, target)
-            except OSError as error:
-                # A failed write names no file.
-                raise UserError(f"{error.filename or target}: {cause_of(error)}") from error
+            remove(partial)
+            write(partial)
+            to_disk(partial)
+            os.replace(partial, target)
 
 
 def settings_in(directory: Path) -> dict[str, str]:

@@ -146,7 +146,7 @@ def encoder(
     """The function that makes tokens of a raw line, none of white space.
 
     Args:
-        form: the steps of a text, with the attributes of ``tools.translator.preprocessor.Preprocessor``.
+        form: how a text is prepared, with the attributes of ``tools.translator.preprocessor.Preprocessor``.
         language: of the line.
         truecase: restores the case of a line of tokens.
         split: makes subwords of a line of tokens.

@@ -28,7 +28,7 @@ class PreparedTextTokenizer(PreTrainedTokenizer):
 
     Args:
         vocab, target_vocab: JSON, the number of each token.
-        form: the steps of a text, by the attributes of ``tools.translator.preprocessor.Preprocessor``.
+        form: how a text is prepared, by the attributes of ``tools.translator.preprocessor.Preprocessor``.
         codes: merges of subword-nmt or a model of SentencePiece, if the text is in subwords.
         vocabulary: counts of subwords, if those that are rarer than ``form["threshold"]`` are split.
         truecaser: model of Moses' truecaser, if the text is truecased.

@@ -46,7 +46,7 @@ def options_of(state: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def as_ours(stock: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of our model that is equal to fairseq's Transformer of these settings."""
+    """Return the configuration of our model that computes the same as fairseq's Transformer of these settings."""
     norms = [STOCK_NORMS[bool(stock.get(f"{stack.value}_normalize_before"))] for stack in Stack]
     return {**method_preset(None), **stock, "_name": MODEL_NAME, "norm_position": ",".join(norms)}
 

@@ -54,7 +54,7 @@ TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder
 
 
 def converted(model: Any, options: Mapping[str, Any]) -> Any:
-    """Return the model of transformers that is equal to ``model``, both in evaluation mode.
+    """Return the model of transformers that computes the same as ``model``; both are in evaluation mode.
 
     ``options`` is the flat configuration of ``model``. A UserError names everything that no class of transformers has.
     """
@@ -72,7 +72,7 @@ def converted(model: Any, options: Mapping[str, Any]) -> Any:
 
 
 def obstacles(model: Any, folded: Folded) -> list[str]:
-    """Return the flags of features that transformers lacks; a comparison of both models finds all others."""
+    """Return the flags of the folded model's features that transformers lacks; a comparison finds the rest."""
     options, weights, reasons = folded.options, folded.weights, []
     is_pre_norm = options["encoder_normalize_before"]
     if is_pre_norm != options["decoder_normalize_before"]:
@@ -151,7 +151,7 @@ def _m2m_100(model: Any, folded: Folded) -> tuple[Any, dict[str, Tensor]]:
 
 
 def search_settings(search: Mapping[str, Any], words: Any, longest: int) -> Any:
-    """Return the settings of a search that is equal to fairseq's.
+    """Return the settings of a search with the same results as fairseq's.
 
     The search stops when as many hypotheses as the beam have ended, and never chooses a pad.
 

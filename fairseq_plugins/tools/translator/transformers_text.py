@@ -1,10 +1,10 @@
 """The tokeniser of a package as one of Hugging Face transformers, which gives the same numbers of the same raw text.
 
-``MarianTokenizer`` is the one for SentencePiece alone with fairseq's end of a sentence and a dictionary beside the
+``MarianTokenizer`` is the one for SentencePiece alone with fairseq's end of a sentence and a dictionary next to the
 model: it calls SentencePiece itself, and looks pieces up in ``vocab.json``. For Moses' tokens there is none.
 ``FSMTTokenizer`` always replaces punctuation and splits at hyphens, leaves the last full stop on an abbreviation and
 has no vocabulary threshold. In ``tokenizers`` each merge of BPE needs a number, which a dictionary of fairseq has only
-for the parts of a text; and no decoder counts quotation marks, as Moses' detokeniser does. So such a text
+for subwords that remain in a text; and no decoder counts quotation marks, as Moses' detokeniser does. So such a text
 has a tokeniser of its own, whose code lies next to the model.
 """
 

@@ -84,7 +84,7 @@ class Number(NamedTuple):
 
 
 def numbers(model: Any) -> list[Number]:
-    """Return other trained tensors that are as wide neither as the model nor as a head: factors of mixtures, gains."""
+    """Return the trained tensors that are as wide neither as the model nor as a head: factors of mixtures, gains."""
     return [
         Number(f"{name}.{parameter}", *item)
         for name, stack in model.stacks()
@@ -101,9 +101,9 @@ def run_scales(subjects: Sequence[Subject], settings: AnalysisSettings) -> Analy
     """Show the weights of branches and streams, and of histories and other mixtures if there are any."""
     parts = (scales, mixtures, numbers, sub_layers)
     every = results.each(subjects, settings, lambda model, batch: [part(model) for part in parts])
-    by_label: dict[str, list[Scale]] = {label: numbers[0] for label, numbers in every.items()}
-    mixed: dict[str, dict[str, Tensor]] = {label: numbers[1] for label, numbers in every.items() if numbers[1]}
-    others: dict[str, list[Number]] = {label: numbers[2] for label, numbers in every.items() if numbers[2]}
+    by_label: dict[str, list[Scale]] = {label: measured[0] for label, measured in every.items()}
+    mixed: dict[str, dict[str, Tensor]] = {label: measured[1] for label, measured in every.items() if measured[1]}
+    others: dict[str, list[Number]] = {label: measured[2] for label, measured in every.items() if measured[2]}
     panels: list[Panel] = []
     for column, stack in itertools.product(("stream", "branch"), STACKS):
         lines = [
