@@ -23,6 +23,7 @@ MEMORY_EFFICIENT = "--memory-efficient-fp16 --fp16-init-scale 4"
 FP16 = "--fp16 --fp16-no-flatten-grads --fp16-init-scale 4"
 
 FAST = {
+    "bf16": "--bf16",
     "amp, ema": "--amp --store-ema --ema-decay 0.9 --ema-fp32 --ema-update-freq 5",
     "grid": "--length-grid 1.3",
     "rates by kind": "--arch completep_transformer --depth-mup-alpha 0.5 --depth-mup-base 1",
@@ -31,7 +32,6 @@ FAST = {
 }
 SLOW = {
     "fp32": "",
-    "bf16": "--bf16",
     "muon": "--optimizer muon --muon-lr-scale 2 --weight-decay 0.1",
     "memory-efficient-bf16": "--memory-efficient-bf16",
     "memory-efficient-fp16": f"{MEMORY_EFFICIENT} --fp16-scale-window 4",
