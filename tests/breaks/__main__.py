@@ -26,7 +26,7 @@ BESIDE = {"core": ("tests/equivalence", "tests/contract"), "methods": ("tests/co
 
 def likely_tests(root: Path, file: str) -> list[str]:
     """Where a test is likely to notice a change of ``file``: the file of its name, else the folder of its part."""
-    part = Path(file)
+    part = Path(file.removeprefix("tools/"))  # the folders of tests do not have it
     folders = [Path("tests", *part.parts[:depth]) for depth in reversed(range(len(part.parts)))]
     candidates = [*(folder / f"test_{part.stem}.py" for folder in folders), *folders]
     nearest = next(str(path) for path in candidates if (root / path).exists())

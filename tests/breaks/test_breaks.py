@@ -35,6 +35,7 @@ def test_every_break_changes_something() -> None:
 def test_tests_of_a_break() -> None:
     assert likely_tests(ROOT, "methods/admin.py") == ["tests/methods/test_admin.py", "tests/contract"]
     assert likely_tests(ROOT, "search/beam.py") == ["tests/search"]
+    assert likely_tests(ROOT, "tools/workers.py") == ["tests/test_workers.py"]
 
 
 @pytest.mark.parametrize(
