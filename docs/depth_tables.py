@@ -394,18 +394,6 @@ class Fields:
         found = relative_time(self.lines, config)
         return "not timed" if found is None else f"{found:.2f}"
 
-    def higher_rates(self, *ends: str) -> str:
-        """Bits and machine at the protocol's highest rate and above, of configurations whose names end like this."""
-        rates = sorted({line["rate"] for line in self.lines if line["stage"] == SWEEP} - set(RATES[:-1]), key=float)
-        rows = [["", "parameters", "updates", *rates]]
-        above = (config for config, rate, _ in cells(self.lines, stage=SWEEP) if rate not in RATES)
-        for config in dict.fromkeys(config for config in above if config.endswith(ends)):
-            tried = {line["rate"]: line for line in self.lines if (line["config"], line["stage"]) == (config, SWEEP)}
-            shown = [tried.get(rate) for rate in rates]
-            bits = (f"{line['valid'] or line['outcome']} ({short(line['machine'])})" if line else "" for line in shown)
-            rows.append([_named(config), _millions(tried[rates[0]]), tried[rates[0]]["updates"], *bits])
-        return markdown_table(rows)
-
     def at_the_top(self, depth: str) -> str:
         """How many of the sweeps of a depth have their best rate at the highest of the protocol's rates, or above."""
         found = _ends(self.lines, depth)
