@@ -42,8 +42,9 @@ def listed(path: Path) -> dict[str, str]:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"{path}: {cause_of(error)}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: not UTF-8") from None
+    except UnicodeDecodeError as error:
+        number, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+        raise UserError(f"{path}: line {number}: not UTF-8 (byte 0x{byte:02x})") from None
     digests = {}
     for number, line in enumerate(text.split("\n"), start=1):
         words = line.rstrip().split(maxsplit=1)

@@ -99,7 +99,7 @@ def test_a_training_takes_only_what_was_binarised(name: str, data: Path, tmp_pat
 def test_a_list_of_checksums_that_cannot_be_read_is_no_list_without_checksums(tmp_path: Path) -> None:
     (tmp_path / "dict.txt").write_text("one 1\n")
     not_utf8, other = b"0  x\n1  f\xfcnf\n", "line 1: not a checksum and the name of a file"
-    for content, problem in ((b"", "empty"), (not_utf8, "not UTF-8"), (bytes(9), other)):
+    for content, problem in ((b"", "empty"), (not_utf8, "line 2: not UTF-8 (byte 0xfc)"), (bytes(9), other)):
         (tmp_path / sums.FILE).write_bytes(content)
         line = f"{tmp_path}/{sums.FILE}: {problem}"
         assert [refused(sums.require_sums, tmp_path, "*"), refused(sums.add_sums, tmp_path, {})] == [line, line]

@@ -1,11 +1,13 @@
 """A directory of results: one job, one set of settings, whole files."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -20,7 +22,7 @@ def enter(workspace: Workspace) -> None:
         pass
 
 
-def test_a_directory_that_cannot_be_made_or_locked(tmp_path: Path) -> None:
+def test_a_directory_or_settings_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "below"
     line = f"{below}: cannot be created: Not a directory"
@@ -29,6 +31,10 @@ def test_a_directory_that_cannot_be_made_or_locked(tmp_path: Path) -> None:
     (tmp_path / ".lock").symlink_to(tmp_path / "absent")
     assert refused(enter, Workspace(tmp_path)).startswith(f"{tmp_path}: cannot be written: a link, through which")
     assert not (tmp_path / "absent").exists()
+    with mock.patch("fairseq_plugins.files.to_disk", side_effect=OSError(errno.ENOSPC, "No space left")):
+        line = refused(Workspace(tmp_path).remember, [("SIZE", 3)])
+    assert line == f"{tmp_path}/settings: cannot be written: no space left"
+    assert not (tmp_path / "settings").exists()
 
 
 def test_a_second_job_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError, visible
-from fairseq_plugins.files import locked, to_disk
+from fairseq_plugins.files import locked, to_disk, write_whole
 from fairseq_plugins.lines import read_lines
 
 SETTINGS = "settings"
@@ -59,7 +59,7 @@ class Workspace:
         self.require(settings)
         if not path.is_file():
             text = "".join(f"{name}={value}\n" for name, value in settings)
-            self.make(path, lambda partial: partial.write_text(text, encoding="utf-8", newline="\n"), quiet=True)
+            write_whole(path, text)
 
     def require(self, settings: NamedValues, only: Collection[str] | None = None) -> None:
         """Raise a UserError for a directory with other settings; accept one without recorded settings.
@@ -79,11 +79,10 @@ class Workspace:
                 "or delete it"
             )
 
-    def make(self, target: Path, write: Callable[[Path], object], quiet: bool = False) -> None:
+    def make(self, target: Path, write: Callable[[Path], object]) -> None:
         """Create a file or directory unless it exists; ``write`` receives the path to write, ``TARGET.partial``."""
         exists = target.exists()
-        if not quiet:
-            say(f"{target}: exists already, kept" if exists else f"{target}: creating")
+        say(f"{target}: exists already, kept" if exists else f"{target}: creating")
         if not exists:
             partial = target.with_name(target.name + ".partial")
             make_directory(target.parent)
