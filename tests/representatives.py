@@ -6,6 +6,7 @@ use, brings a representative without an edit. Promises about checkpoints and pro
 """
 
 import functools
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -51,15 +52,17 @@ def structures(case: str, *reads: Reads) -> set[tuple[Any, ...]]:
 
 @functools.cache
 def stored(case: str) -> set[tuple[Any, ...]]:
-    """Entries of the state dict of a case of ``tests/models.py``, by the kind of their module, at any place.
+    """Each module's entries in the state dict of a case of ``tests/models.py``, without the number of its layer.
 
     Of a tensor count its name, whether it is trained, and whether it is a single number.
     """
     model = models.build(*models.CASES[case])
     trained = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    split = {name: name.rpartition(".") for name in model.state_dict()}
-    kinds = {name: (type(model.get_submodule(owner)), tensor) for name, (owner, _, tensor) in split.items()}
-    return {(*kinds[name], name in trained, value.numel() == 1) for name, value in model.state_dict().items()}
+    modules: dict[str, set[tuple[Any, ...]]] = {}
+    for name, value in model.state_dict().items():
+        owner, _, tensor = re.sub(r"\.\d+\.", ".", name).rpartition(".")
+        modules.setdefault(owner, set()).add((tensor, name in trained, value.numel() == 1))
+    return {(owner, frozenset(tensors)) for owner, tensors in modules.items()}
 
 
 def representatives(cases: Iterable[str], *reads: Reads) -> list[str]:

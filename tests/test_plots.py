@@ -63,6 +63,13 @@ def test_only_some_of_many_rows_are_named(axis: Any) -> None:
     assert 10 <= len(shown) <= 18
 
 
+@pytest.mark.parametrize(("high", "named"), [(3.0, [1, 2, 3]), (100.0, [1, 2, 5, 10, 20, 50, 100])])
+def test_numbers_of_a_logarithmic_axis(axis: Any, high: float, named: list[float]) -> None:
+    Lines("t", "x", "y", [Line("one", [(1, 1.0), (2, high)])], log_y=True).draw(axis, {})
+    low, top = axis.get_ylim()
+    assert [tick for tick in axis.get_yticks() if low <= tick <= top] == pytest.approx(named)
+
+
 def test_long_names_are_broken(axis: Any) -> None:
     long = "t_fixup_6e6d warmup_init_lr=1e-07 warmup_updates=200"
     Lines("", "x", "y", [Line(long, [(1, 1.0)])]).draw(axis, {})

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tests.gpu import pretend
@@ -68,12 +68,8 @@ OF_NUMBERS = (torch.ops.aten.lift_fresh.default, torch.ops.aten._to_copy.default
 """How a number of Python becomes a tensor of the host."""
 
 
-class _Between(TorchDispatchMode):
+class _Between(pretend._Mode):
     """Torch's computations between pieces of code are operations of their own."""
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in OF_NUMBERS and not args[0].dim():

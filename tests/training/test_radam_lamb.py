@@ -49,15 +49,6 @@ def rectified(start: Tensor, grads: list[Tensor], betas: Betas, eps: float, deca
     return values
 
 
-def test_radam_in_closed_form() -> None:
-    start = torch.linspace(-1, 2, 5, dtype=torch.float64)
-    for betas, decay, eps in itertools.product(BETAS, (0.0, 0.3), (1e-8, 0.1)):
-        p = nn.Parameter(start.clone())
-        optimizer = RAdam([p], lr=LR, betas=betas, eps=eps, weight_decay=decay)
-        expected = rectified(start, gradients(12), betas, eps, decay)
-        torch.testing.assert_close(updates(optimizer, p, gradients(12)), expected, rtol=1e-13, atol=1e-13)
-
-
 def test_no_step_ever_below_the_least_beta2() -> None:
     """rho_t stays below 2 / (1 - beta2) - 1, which is 5 at 2/3; a little above it a step comes."""
     assert pytest.approx(2 / 3) == LEAST_BETA2
@@ -77,14 +68,20 @@ def closed_form(start: Tensor, grads: list[Tensor], betas: Betas, eps: float, de
     return values
 
 
-def test_lamb_in_closed_form() -> None:
+CLOSED_FORMS = (
+    (RAdam, rectified, BETAS, (1e-8, 0.1), 1e-13),
+    (Lamb, closed_form, ((0.9, 0.999), (0.0, 0.5), (0.9, 0.0)), (1e-6, 0.1), 1e-12),
+)
+
+
+@pytest.mark.parametrize(("kind", "values", "every_betas", "every_eps", "rtol"), CLOSED_FORMS)
+def test_updates_in_closed_form(kind, values, every_betas, every_eps, rtol) -> None:
     start = torch.linspace(-1, 2, 5, dtype=torch.float64)
-    every_betas = ((0.9, 0.999), (0.0, 0.5), (0.9, 0.0))
-    for betas, decay, eps in itertools.product(every_betas, (0.0, 0.3), (1e-6, 0.1)):
+    for betas, decay, eps in itertools.product(every_betas, (0.0, 0.3), every_eps):
         p = nn.Parameter(start.clone())
-        optimizer = Lamb([p], lr=LR, betas=betas, eps=eps, weight_decay=decay)
-        expected = closed_form(start, gradients(12), betas, eps, decay)
-        torch.testing.assert_close(updates(optimizer, p, gradients(12)), expected, rtol=1e-12, atol=1e-13)
+        optimizer = kind([p], lr=LR, betas=betas, eps=eps, weight_decay=decay)
+        expected = values(start, gradients(12), betas, eps, decay)
+        torch.testing.assert_close(updates(optimizer, p, gradients(12)), expected, rtol=rtol, atol=1e-13)
 
 
 def test_a_tensor_that_is_zero_leaves_it_by_adam_s_step() -> None:
