@@ -415,7 +415,7 @@ class Fields:
 
 
 def _ends(lines: Sequence[Line], depth: str) -> dict[str, bool]:
-    """Whether the best rate is the protocol's highest or above, by each configuration that learnt in its sweep."""
+    """Whether the best rate is the protocol's highest or above, for each configuration that learnt in its sweep."""
     best = {config: best_of(tried) for config, tried in sweeps(lines).items() if config.endswith(f"_{depth}")}
     return {config: float(line["rate"]) >= float(RATES[-1]) for config, line in best.items() if line}
 

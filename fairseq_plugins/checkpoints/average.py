@@ -63,9 +63,8 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
                 raise UserError(f"{path}: its {name.replace('_', ' ')} is not that of {first_path}")
     settings["averaged_from"], settings["model"] = sources, mean.result()
     config = settings.get("cfg") or {}
-    if isinstance(
-        options := config.get("model"), Namespace
-    ):  # torch alone does not load this class, which stock models have
+    # A stock model's options have a class that torch alone does not load.
+    if isinstance(options := config.get("model"), Namespace):
         settings["cfg"] = {**config, "model": {**vars(options), "_name": facts["architecture"]}}
     write_checkpoint(settings, output)
     return [source["num_updates"] or 0 for source in sources]

@@ -22,8 +22,8 @@ class RunningMean:
         first: the first state dict, whose names, types and shapes the others must have; :meth:`add` adds it like them.
         owners: the result of :func:`~fairseq_plugins.integrity.owners_of` for it.
         source: its name in messages.
-        measured: last parts of names of floating-point tensors that were measured, not trained. They must be equal in
-            all state dicts, since their mean would fit none of them.
+        measured: leaf names of floating-point tensors that were measured, not trained. They must be equal in all state
+            dicts, since their mean would fit none of them.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from fairseq_plugins.core import calibration
 from fairseq_plugins.core.architectures import fill_unset, method_preset
 from fairseq_plugins.core.config import nested_config, plain_namespace, resolve
 from fairseq_plugins.core.fields import Family
-from fairseq_plugins.core.initialisation import StackWeights, factors_of, initialise
+from fairseq_plugins.core.initialisation import StackWeights, initialise, multipliers_of
 from fairseq_plugins.core.residual import Residual
 
 
@@ -61,7 +61,7 @@ class DesignedModel(BaseFairseqModel):
                 top_norm=decoder.layer_norm,
             )
             initialise(weights, decoder.design)
-        self.scaled_parameters = sum(bool(factors_of(parameter)) for parameter in self.parameters())
+        self.scaled_parameters = sum(bool(multipliers_of(parameter)) for parameter in self.parameters())
 
     def stacks(self) -> list[tuple[str, Any]]:
         """Return name and module of each stack, the encoder first."""

@@ -17,7 +17,7 @@ from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.linear_maps import AffineMap
 from fairseq_plugins.core.method import Axis, part
 
-FACTORS = "factors"
+MULTIPLIERS = "factors"
 """Key of a parameter's ``optim_overrides``, and of a group of an optimizer."""
 
 
@@ -64,16 +64,16 @@ def attentions(layers: Iterable[nn.Module]) -> list[Attention]:
 
 
 def scale_rates(parameters: Iterable[nn.Parameter], **factors: float) -> None:
-    """Set factors of ``lr`` or ``eps`` of parameters; training/param_groups.py applies them."""
+    """Set multipliers of ``lr`` or ``eps`` of parameters; training/param_groups.py applies them."""
     named = {name: factor for name, factor in factors.items() if factor != 1}
     for parameter in parameters:
         if named:
-            parameter.optim_overrides = {FACTORS: named}  # type: ignore[attr-defined]
+            parameter.optim_overrides = {MULTIPLIERS: named}  # type: ignore[attr-defined]
 
 
-def factors_of(parameter: nn.Parameter) -> dict[str, float]:
+def multipliers_of(parameter: nn.Parameter) -> dict[str, float]:
     """Return the factors that :func:`scale_rates` gave to a parameter; a copy of the parameter has none."""
-    return getattr(parameter, "optim_overrides", {}).get(FACTORS, {})
+    return getattr(parameter, "optim_overrides", {}).get(MULTIPLIERS, {})
 
 
 def draw_cross_attention_apart(weights: StackWeights) -> None:

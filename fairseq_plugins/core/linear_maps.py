@@ -54,7 +54,7 @@ class AffineMap(MatrixForm, RemadeMap):
 
 
 def affine_form(module: Any) -> tuple[Tensor, Tensor | None] | None:
-    """Return the matrix and the constant of a linear map or of an embedding; None for a class of unknown form."""
+    """Return the matrix and the constant of a linear map or embedding; None for a class that does not expose them."""
     if isinstance(module, MatrixForm):
         return module.matrix(), module.constant()
     return (module.weight, getattr(module, "bias", None)) if type(module) in (nn.Linear, nn.Embedding) else None

@@ -1,4 +1,4 @@
-"""Batches of a resumed training differ from the uninterrupted one's: from epoch 2 on, or on more or fewer processes.
+"""A resumed training sees different batches from epoch 2 on, or on more or fewer processes.
 
 * An uninterrupted run makes its batches once, from the seed of its first epoch, and then only shuffles them. A run
   resumed in epoch 2 makes them from the seed of epoch 2: sentences repeat and others are skipped.

@@ -1,8 +1,8 @@
 """A leaner beam search: fairseq's hypotheses and scores, for less time and memory; docs/decoding.md says how.
 
-It keeps the rules of ``fairseq.sequence_generator.SequenceGenerator``, in the same order. fairseq's search
-takes over for: sampling, diverse search, constraints, alignments, ``--match-source-len``, a language model
-besides the ensemble, and models whose attention it does not know.
+It keeps the rules of ``fairseq.sequence_generator.SequenceGenerator``, in the same order. fairseq's search takes
+over for sampling, diverse search, constraints, alignments, ``--match-source-len``, a language model besides the
+ensemble, and models whose attention it does not know.
 
 Legend: B sentences of the batch, N of them still in it, K hypotheses of a sentence, W of them so far (1 at the first
 step, K afterwards), C candidates of a sentence, T time, S source time, V words.

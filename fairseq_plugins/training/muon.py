@@ -20,7 +20,7 @@ import torch
 from fairseq.dataclass import ChoiceEnum
 from fairseq.optim import FairseqOptimizer, register_optimizer
 
-from fairseq_plugins.core.initialisation import FACTORS
+from fairseq_plugins.core.initialisation import MULTIPLIERS
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.training.adam_base import MomentConfig, moment_settings
 from fairseq_plugins.training.fast_adam import Adam
@@ -84,7 +84,7 @@ class FairseqMuon(FairseqOptimizer):
             momentum=cfg.muon_momentum,
             adjust_lr_fn=str(cfg.muon_adjust),
         )
-        muon.param_groups[0][FACTORS] = {"lr": cfg.muon_lr_scale}
+        muon.param_groups[0][MULTIPLIERS] = {"lr": cfg.muon_lr_scale}
         self._optimizer = MuonAndAdam(Adam(kinds[False], **settings), muon)
 
     @property

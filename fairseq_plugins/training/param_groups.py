@@ -16,7 +16,7 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
 from torch import nn
 
-from fairseq_plugins.core.initialisation import FACTORS, factors_of
+from fairseq_plugins.core.initialisation import MULTIPLIERS, multipliers_of
 from fairseq_plugins.core.sub_layers import place_of
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.wrapping import wrap
@@ -37,7 +37,7 @@ def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:
 
     A UserError if the optimizer has no groups for the factors of a model, or the model has lost some of them.
     """
-    scaled = sum(bool(factors_of(parameter)) for parameter in trainer.model.parameters())
+    scaled = sum(bool(multipliers_of(parameter)) for parameter in trainer.model.parameters())
     if scaled < (given := getattr(trainer.model, "scaled_parameters", 0)):
         raise UserError(
             f"the conversion of this model has replaced {given - scaled} of {given} parameters that have a learning "
@@ -48,7 +48,7 @@ def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:
         mark_matrices(trainer.model)
     if not (scaled and composite):
         build(trainer)
-        if not scaled or any(FACTORS in group for group in trainer.optimizer.param_groups):
+        if not scaled or any(MULTIPLIERS in group for group in trainer.optimizer.param_groups):
             return
     raise UserError(
         "this model has a learning rate for each kind of parameter, which composite and optimizers with all weights in "
@@ -59,21 +59,21 @@ def mark_and_build(build: Callable[[Trainer], None], trainer: Trainer) -> None:
 def build_with_factors(build: Callable[..., FairseqOptimizer], cfg: Any, params: Any, **kwargs: Any) -> Any:
     """``fairseq.optim.build_optimizer`` whose groups have one set of factors each."""
     optimizer = build(cfg, params, **kwargs)
-    if not any(map(factors_of, optimizer.params)):
+    if not any(map(multipliers_of, optimizer.params)):
         return optimizer
     groups = []
     for group in optimizer.param_groups:
         alike: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
         for parameter in group["params"]:
-            alike[tuple(factors_of(parameter).items())].append(parameter)
+            alike[tuple(multipliers_of(parameter).items())].append(parameter)
         for factors, parameters in alike.items():
             own = {**group, "params": parameters}
             multiply(own, dict(factors), group)
-            for name, factor in group.get(FACTORS, {}).items():
-                own[FACTORS] = {**own.get(FACTORS, {}), name: own.get(FACTORS, {}).get(name, 1.0) * factor}
+            for name, factor in group.get(MULTIPLIERS, {}).items():
+                own[MULTIPLIERS] = {**own.get(MULTIPLIERS, {}), name: own.get(MULTIPLIERS, {}).get(name, 1.0) * factor}
             groups.append(own)
     # The rate that fairseq logs is that of the first group.
-    optimizer.optimizer.param_groups = sorted(groups, key=lambda group: FACTORS in group)
+    optimizer.optimizer.param_groups = sorted(groups, key=lambda group: MULTIPLIERS in group)
     return optimizer
 
 
@@ -83,7 +83,7 @@ def multiply(group: dict[str, Any], factors: Mapping[str, float], settings: Mapp
     Adafactor's epsilons are a pair, neither of which is Adam's: they stay.
     """
     if factors:
-        group[FACTORS] = dict(factors)
+        group[MULTIPLIERS] = dict(factors)
     numbers = {name: value for name, value in settings.items() if isinstance(value, (int, float))}
     group.update({name: numbers[name] * factor for name, factor in factors.items() if name in numbers})
 
@@ -92,17 +92,17 @@ def set_rates(set_lr: Callable[..., None], optimizer: FairseqOptimizer, lr: floa
     """``FairseqOptimizer.set_lr`` with the factor of each group."""
     set_lr(optimizer, lr)
     for group in optimizer.param_groups:
-        multiply(group, group.get(FACTORS, {}), {"lr": lr})
+        multiply(group, group.get(MULTIPLIERS, {}), {"lr": lr})
 
 
 def load_rates(
     load: Callable[..., None], optimizer: FairseqOptimizer, state: Any, optimizer_overrides: Any = None
 ) -> None:
     """``FairseqOptimizer.load_state_dict`` that overrides each group with its own values, by the factors of now."""
-    factors = [group.get(FACTORS, {}) for group in optimizer.param_groups]
+    factors = [group.get(MULTIPLIERS, {}) for group in optimizer.param_groups]
     load(optimizer, state, optimizer_overrides)
     for group, own in zip(optimizer.param_groups, factors, strict=True):
-        group.pop(FACTORS, None)
+        group.pop(MULTIPLIERS, None)
         multiply(group, own, optimizer_overrides or {})
 
 

@@ -132,7 +132,7 @@ def with_state(states: list[Tensor], x: Tensor, weights: Callable[[], Tensor]) -
     """Return ``states`` with one more state.
 
     Args:
-        states: of the layers below, each ``(T, B, C)``; may be changed.
+        states: the states of the layers below, each ``(T, B, C)``; may be changed.
         x: the new state, ``(T, B, C)``.
         weights: returns W, ``(L + 1, L + 1)``; called once a forward pass.
     """

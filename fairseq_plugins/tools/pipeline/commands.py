@@ -15,7 +15,7 @@ COMMAND = "fairseq_plugins.tools.cli"
 DEEP = (sys.executable, "-m", COMMAND)
 """The command ``fairseq-deep``."""
 SAYS_HOW_TO_CONTINUE = "FAIRSEQ_DEEP_SAYS_HOW_TO_CONTINUE"
-"""Variable with the id of the one process that prints this line: Ctrl-C at a terminal reaches every process."""
+"""PID of the outermost command. Ctrl-C at a terminal reaches every process; only this one prints the notice."""
 
 
 def step(function: Callable[Parameters, str | None], *files: Parameters.args, **options: Parameters.kwargs) -> None:

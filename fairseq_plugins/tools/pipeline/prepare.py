@@ -27,7 +27,7 @@ from fairseq_plugins.tools.text.steps import tokenise
 LEARNED = ("codes*", "sentencepiece.model*", "vocabulary.*")
 """Files that a package of the training needs in addition to the data."""
 FINGERPRINT = 16
-"""Digits of a text's SHA-256 in the settings of a directory; with another number, existing directories are refused."""
+"""Digits of a text's SHA-256 in the settings of a directory; changing it invalidates existing directories."""
 
 
 class Preparation:

@@ -169,7 +169,7 @@ def export_to_transformers(package: Package, out: Path, force: bool, text_file: 
     options = SearchOptions(search, device="cpu")
     with whole_directory(out, overwrite=force) as partial:
         theirs.save_pretrained(partial)
-        (partial / "model.safetensors").chmod(0o644)  # safetensors makes it readable for its owner alone
+        (partial / "model.safetensors").chmod(0o644)  # safetensors writes mode 0600
         kind, trusted = theirs.config.model_type, not is_stock(text)
         write_tokeniser(package, dictionaries, positions[0], partial, model_of.LEAST_TRANSFORMERS[kind])
         ours = FairseqEngine(model, dictionaries, options)

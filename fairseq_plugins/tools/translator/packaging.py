@@ -105,7 +105,7 @@ def package(args: argparse.Namespace) -> None:
         if doubt := other_tokens(args.data, source, text.encoder(directory)):
             print(f"warning: {doubt}", file=sys.stderr)
         write_weights(state["model"], directory / WEIGHTS)
-        (directory / WEIGHTS).chmod(0o644)  # safetensors makes it readable for its owner alone
+        (directory / WEIGHTS).chmod(0o644)  # safetensors writes mode 0600
         packages.write_manifest(directory, {**content, "files": packages.checksums(directory)})
     size = sum(path.stat().st_size for path in args.out.iterdir())
     print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
