@@ -6,6 +6,8 @@
   an epoch, since fairseq saves before it tells the schedule.
 * The count of ``--patience`` is on a function, and a further training of the same process, as in a sweep of Hydra,
   begins with it and with the best loss so far. https://github.com/facebookresearch/fairseq/issues/3531
+* With another ``--best-checkpoint-metric``, the best value so far is still the old metric's. The new metric may never
+  reach this value, and then ``checkpoint_best.pt`` remains as it is.
 """
 
 import logging
@@ -25,6 +27,15 @@ COUNTS = ("num_bad_epochs", "cooldown_counter")
 PATIENCE = "should_stop_early"
 """Key of the extra state for the attributes of fairseq's function of that name."""
 ATTRIBUTES = ("best", "num_runs")
+BEST_BY = "best_by"
+"""Key of the extra state for how the best checkpoint is chosen."""
+
+
+def best_by(trainer: Trainer) -> str:
+    """Return how the best checkpoint is chosen: ``lowest loss of valid``."""
+    settings, sets = trainer.cfg.checkpoint, trainer.cfg.dataset.valid_subset
+    direction = "highest" if settings.maximize_best_checkpoint_metric else "lowest"
+    return f"{direction} {settings.best_checkpoint_metric} of {sets.partition(',')[0]}"
 
 
 def load_and_stop(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
@@ -62,6 +73,9 @@ def tell_schedule(
         vars(function).pop(name, None)
     extra_state = load(trainer, filename, reset_optimizer, reset_lr_scheduler, *args, reset_meters=reset_meters)
     if extra_state and not (reset_optimizer or reset_meters):
+        if (before := extra_state.get(BEST_BY, best_by(trainer))) != best_by(trainer):
+            logger.warning(f"the best checkpoint was that of the {before}; it is now that of the {best_by(trainer)}")
+            extra_state = {key: value for key, value in extra_state.items() if key not in ("best", PATIENCE)}
         vars(train.should_stop_early).update(extra_state.get(PATIENCE, {}))
     if extra_state and not (reset_optimizer or reset_lr_scheduler):
         position, loss = extra_state["train_iterator"], extra_state.get("val_loss")
@@ -75,7 +89,8 @@ def save_patience(
 ) -> Any:
     """``Trainer.save_checkpoint``."""
     counted = {name: value for name, value in vars(train.should_stop_early).items() if name in ATTRIBUTES}
-    return save(trainer, filename, {**extra_state, PATIENCE: counted}, *args, **kwargs)
+    extra_state = {**extra_state, PATIENCE: counted, BEST_BY: best_by(trainer)}
+    return save(trainer, filename, extra_state, *args, **kwargs)
 
 
 def save_counts(state_dict: Callable[..., dict[str, Any]], schedule: Any) -> dict[str, Any]:

@@ -1,14 +1,18 @@
 """``fairseq-generate --num-shards N --shard-id K`` translates every sentence in each of the N calls.
 
-It asks for the rank of a distributed run alone, ``fairseq-eval-lm`` for both. Not reported upstream so far.
+It asks for the rank of a distributed run alone, ``fairseq-eval-lm`` for both. A shard is a number of whole batches; one
+without a batch divides by zero. Not reported upstream so far.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from fairseq_cli import generate
 
 from fairseq_plugins.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 
 def translate_one_shard(main: Callable[..., Any], cfg: Any, *args: Any) -> Any:
@@ -18,7 +22,13 @@ def translate_one_shard(main: Callable[..., Any], cfg: Any, *args: Any) -> Any:
         raise UserError(f"--shard-id must be from 0 to {shards - 1} with --num-shards {shards}, not {shard}")
     if shards > distributed.distributed_world_size:
         distributed.distributed_world_size, distributed.distributed_rank = shards, shard
-    return main(cfg, *args)
+    try:
+        return main(cfg, *args)
+    except ZeroDivisionError:  # the mean length of no sentence
+        if shards == 1:
+            raise
+        fewer = "fewer shards or smaller batches (--max-tokens, --batch-size) divide the work evenly"
+        logger.warning(f"shard {shard} of {shards} has no batch, so it translates nothing; {fewer}")
 
 
 WRAPPED = ((generate, "_main", translate_one_shard),)

@@ -99,8 +99,8 @@ def no_room(local: Mapping[str, Any]) -> str:
     longest = max(sizes if sizes is not None else map(local["num_tokens_fn"], local["indices"]))
     return (
         f"--max-tokens {most} is smaller than the longest sentence, which has {longest} tokens: use at least "
-        f"--max-tokens {longest}, or leave longer sentences out of the training with --max-source-positions "
-        f"{most} --max-target-positions {most}"
+        f"--max-tokens {longest}; a training may leave out longer sentences with --max-source-positions {most} "
+        f"--max-target-positions {most}"
     )
 
 

@@ -34,8 +34,11 @@ NAMED = 6
 GROUPS = ("common", "dataset", "optimization", "checkpoint", "distributed_training", "ema")
 OF_OTHER_GROUPS = frozenset(
     setting.name for group in GROUPS for setting in fields(FairseqConfig.__dataclass_fields__[group].type)
-) - {"_name"}
-"""Settings that may change; models, criteria, optimizers and schedules repeat some of them, such as ``lr``."""
+) - {"_name", "sentence_avg"}
+"""Settings that may change; models, criteria, optimizers and schedules repeat some of them, such as ``lr``.
+
+``sentence_avg`` may not: it is in a group of settings that may, but it is another objective.
+"""
 MAY_CHANGE = OF_OTHER_GROUPS | {
     # Memory and speed.
     *("checkpoint_activations", "offload_activations", "min_params_to_wrap", "use_old_adam", "fp16_adam_stats"),

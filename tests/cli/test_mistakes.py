@@ -29,7 +29,7 @@ NO_DATA = "run: holds no binarised data with the languages in its file names; gi
 NO_SPLIT = "data-bin: holds no set 'tst' (did you mean 'test'?); it holds: test, train, valid"
 NO_BATCH = "Must specify batch size either with --max-tokens or --batch-size"
 NO_PATH = "--path is required: the checkpoint of the model, or several with colons between them"
-NO_ROOM = "--max-tokens {} is smaller than the longest sentence, which has 10 tokens: use at least --max-tokens 10, or "
+NO_ROOM = "--max-tokens {} is smaller than the longest sentence, which has 10 tokens: use at least --max-tokens 10; a "
 NO_CTC = "--criterion label_smoothed_cross_entropy_with_ctc_with_diagnostics does not fit --task translation and "
 NO_POSITIONS = (
     "tokens with the end mark, at most {} are possible with this model and its --max-source-positions and "

@@ -47,8 +47,8 @@ OTHER_SETTINGS = {
         "model.decoder_layers: 3, was 2; model.dropout: 0.3, was 0.1; model.residual: rezero, was plain; "
         "model.word_dropout: 0.1, was 0.0"
     ),
-    "--seed 4 --label-smoothing 0.2 --adam-betas (0.9,0.98) --warmup-updates 5": (
-        "seed: 4, was 3; criterion.label_smoothing: 0.2, was 0.1; "
+    "--seed 4 --label-smoothing 0.2 --sentence-avg --adam-betas (0.9,0.98) --warmup-updates 5": (
+        "seed: 4, was 3; criterion.label_smoothing: 0.2, was 0.1; criterion.sentence_avg: True, was False; "
         "optimizer.adam_betas: [0.9, 0.98], was [0.9, 0.999]; lr_scheduler.warmup_updates: 5, was 4"
     ),
     "--criterion label_smoothed_cross_entropy_with_rdrop --optimizer radam --lr-scheduler fixed --seed 4 "

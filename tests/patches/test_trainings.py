@@ -93,6 +93,16 @@ def test_patience_counts_on_after_every_stop_and_anew_in_every_training(toy_data
     assert states[0]["extra_state"]["best"] == states[1]["extra_state"]["best"]
 
 
+def test_another_metric_chooses_the_best_checkpoint_anew(toy_data: Path, tmp_path: Path) -> None:
+    """Each perplexity is above the loss, the best value so far."""
+    for epoch, metric in ((1, "loss"), (2, "ppl")):
+        flags = ("--max-epoch", str(epoch), "--best-checkpoint-metric", metric)
+        reached(toy_data, tmp_path, *flags, validate=True)
+    best = torch.load(tmp_path / "checkpoint_best.pt", weights_only=True)
+    assert num_updates(best) == 2 * UPDATES_PER_EPOCH
+    assert best["extra_state"]["best"] == best["extra_state"]["val_loss"]
+
+
 def test_a_training_whose_time_is_up_makes_no_update_more(toy_data: Path, tmp_path: Path) -> None:
     for _ in range(2):
         assert reached(toy_data, tmp_path, "--stop-time-hours", "1e-9", "--max-update", "9") == 1

@@ -80,6 +80,12 @@ def test_the_search_is_the_configuration_s_unless_the_user_says_otherwise(run, d
     (run / "averaged.pt").touch()
     assert plan(run, data, "--average=last-epochs=4").checkpoints == ()
     assert ours.finished
+    earlier = run / "checkpoints" / "checkpoint1.pt"
+    save(earlier, TRANSLATION, updates=20)
+    assert plan(run, data, f"--average={earlier}").updates == 20
+    save(earlier, TRANSLATION, common={"seed": 2222})
+    said = f"{earlier}: of another training than {run}: common.seed is 2222, not 1111"
+    assert refusal(run, data, f"--average={earlier}") == said
     asked = plan(run, data, "--beam", "7", "--length-penalty", "1")
     assert asked.settings[:2] == (("beam", "7"), ("lenpen", "1"))
     generation = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt", "max_len_a": 1.0, "max_len_b": 50}

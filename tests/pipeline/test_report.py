@@ -179,6 +179,18 @@ def test_what_two_rows_do_not_share_is_in_their_names(runs, monkeypatch):
         assert tuple(group.label for group in make_report([place]).groups) == names
 
 
+def test_runs_of_an_edited_file_are_another_row(runs):
+    """Logs and seeds make none."""
+    for seed, (layers, interval) in enumerate([(6, 10), (12, 10), (6, 20)]):
+        configuration = {"model": {"encoder_layers": layers}, "common": {"seed": seed, "log_interval": interval}}
+        write_run(runs / str(seed), seed=seed, record={"configuration": configuration})
+    shown = make_report([runs])
+    first, second = shown.groups
+    assert [[run.seed for run in group.runs] for group in (first, second)] == [[0, 2], [1]]
+    same = f"{second.label}: not a seed of {first.label}, although the file has the same name"
+    assert f"{same}: model.encoder_layers 12, not 6" in shown.notes
+
+
 def test_a_run_whose_settings_are_lost_leaves_the_names_of_the_others(runs):
     write_run(runs / "a", changes=["model.dropout=0.1"], record={"precision": "fp32"})
     lost = write_run(runs / "b") / "run.json"

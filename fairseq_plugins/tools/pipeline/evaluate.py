@@ -99,17 +99,20 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
     run = read_run(args.run)
     rows = published_rows(run)
     average = args.average or published_average(rows) or usual_average(run.checkpoints)
-    last = newest(run.checkpoints)
+    one = given if given.is_file() else newest(run.checkpoints)
     averaged = (args.output or args.run) / AVERAGED
     checkpoints = [] if averaged.exists() else checkpoints_of(average, run.checkpoints)
     import torch
 
     from fairseq_plugins.integrity import configuration_of, num_updates, read_checkpoint
 
-    state = read_checkpoint(last)
+    state = read_checkpoint(one)
     # fairseq logs everything it loads, on standard output.
     logging.getLogger().setLevel(logging.WARNING)
     config = configuration_of(state)
+    for group, name, own in (("model", "_name", run.configured("model", "_name")), ("common", "seed", run.seed)):
+        if (theirs := config.get(group, {}).get(name)) not in (None, own) and own is not None:
+            raise UserError(f"{one}: of another training than {args.run}: {group}.{name} is {theirs}, not {own}")
     updates = num_updates(state) or run.updates
     task = str(config.get("task", {}).get("_name"))
     if task not in MAX_TOKENS:

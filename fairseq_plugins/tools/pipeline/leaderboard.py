@@ -1,5 +1,6 @@
 """Many runs as one table: a row per recipe with all its seeds, the paper's number, and tests against the baseline."""
 
+import itertools
 import math
 import os
 import statistics
@@ -7,19 +8,31 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines
+from fairseq_plugins.tools.observe.recorder.entries import SUFFIX
 from fairseq_plugins.tools.pipeline.fairseq_log import TrainingLog
-from fairseq_plugins.tools.pipeline.published import Difference, PublishedRow, differences, published_rows, rows_of
+from fairseq_plugins.tools.pipeline.published import (
+    WITHOUT_EFFECT,
+    Difference,
+    PublishedRow,
+    differences,
+    published_rows,
+    rows_of,
+)
 from fairseq_plugins.tools.pipeline.results import AVERAGE_WARNING, EVALUATION, HYPOTHESES, REFERENCES, Evaluation, Run
+from fairseq_plugins.tools.pipeline.resume import flat
 from fairseq_plugins.tools.pipeline.verdicts import OK, verdict_of
 from fairseq_plugins.tools.scoring.metrics import METRICS
 from fairseq_plugins.tools.scoring.significance import Comparison, compare
 
 AVERAGE, VALID = "average", "valid"
 """The pseudo test set of the mean over all, and the one that is not part of the mean."""
+OF_A_SEED = {"common.seed", "task.seed", "task.data", "checkpoint.save_dir", "common.cpu", "common.cuda_graphs"}
+"""Settings in which the seeds of a recipe may differ, besides those without effect."""
+NAMED = 3
+"""Maximum number of settings in a remark."""
 FIRST = "sacreBLEU"
 """The first score of a table, if there is one."""
 FROM_LOG: Mapping[str, Callable[[TrainingLog], float | None]] = {
@@ -107,20 +120,42 @@ class Group:
 
 def gather(runs: Sequence[Run]) -> tuple[Group, ...]:
     """Group the runs that differ only in the seed; rows keep the order of the runs."""
-    recipes: dict[tuple[Any, ...], list[Run]] = {}
+    recipes: list[list[Run]] = []
     for run in runs:
-        data = run.settings.get("data_content") or str(run.data)
-        recipe = (run.config, _distinctions(run), data) if run.config else (str(run.directory),)
-        recipes.setdefault(recipe, []).append(run)
-    labels = _labels([members[0] for members in recipes.values()])
+        alike = (members for members in recipes if _named_alike(members[0], run) and not unlike(members[0], run))
+        if (members := next(alike, None)) is None:
+            recipes.append(members := [])
+        members.append(run)
+    labels = _labels([members[0] for members in recipes])
     return tuple(
         Group(
             label,
             tuple(sorted(members, key=lambda run: run.seed or 0)),
             {row: differences(members, row) for row in published_rows(members[0]) or rows_of(members[0].config or "")},
         )
-        for label, members in zip(labels, recipes.values(), strict=True)
+        for label, members in zip(labels, recipes, strict=True)
     )
+
+
+def _named_alike(first: Run, second: Run) -> bool:
+    """Whether two runs have the same configuration file and changes, and were trained on the same data."""
+    data = [run.settings.get("data_content") or str(run.data) for run in (first, second)]
+    same = (first.config, _distinctions(first), data[0]) == (second.config, _distinctions(second), data[1])
+    return same and first.config is not None
+
+
+def unlike(first: Run, second: Run) -> list[str]:
+    """Settings in which ``first`` is another recipe than ``second``, as ``KEY VALUE, not VALUE``.
+
+    A file may have been edited between the two. Settings that only one of them has come from another version.
+    """
+    settings = [dict(flat(run.settings.get("configuration") or {})) for run in (first, second)]
+    names = sorted(settings[0].keys() & settings[1].keys() - OF_A_SEED)
+    values = [(name, *(str(each[name]).removesuffix(SUFFIX) for each in settings)) for name in names]
+    changed = [value for value in values if value[1] != value[2] and not WITHOUT_EFFECT.match("=".join(value[:2]))]
+    # Some settings are copied from group to group, such as the learning rate.
+    once = {(name.rpartition(".")[2], own): f"{name} {own}, not {other}" for name, own, other in changed}
+    return list(once.values())
 
 
 def _distinctions(run: Run) -> tuple[str, ...]:
@@ -184,7 +219,18 @@ def remarks(groups: Sequence[Group]) -> Iterator[str]:
         if group.departures:
             differing = "; ".join(difference.full for difference in group.departures)
             yield f"{group.label}: differs from the published recipe, so its number is not shown: {differing}"
+    yield from _edited(groups)
     yield from _unlike(groups)
+
+
+def _edited(groups: Sequence[Group]) -> Iterator[str]:
+    """A line for every two rows whose configuration has one name but other settings."""
+    for first, second in itertools.combinations(groups, 2):
+        if _named_alike(first.runs[0], second.runs[0]):
+            changed = unlike(second.runs[0], first.runs[0])
+            more = f"; {len(changed) - NAMED} more" if len(changed) > NAMED else ""
+            alike = f"{second.label}: not a seed of {first.label}, although the file has the same name"
+            yield f"{alike}: {'; '.join(changed[:NAMED])}{more}"
 
 
 def _unlike(groups: Sequence[Group]) -> Iterator[str]:

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add = flags.add_argument
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
-    pair = "such as en-de; selects the tokeniser and enables compound splitting"
+    pair = "such as en-de; selects the Moses tokeniser and enables compound splitting"
     metrics = f"default: all translation metrics. Legal: {', '.join(METRICS)}"
     output = "write the table to FILE, as JSON if it ends in .json; can be repeated"
     add("files", nargs="*", metavar="HYP REF", help="the translations of one system, then references")

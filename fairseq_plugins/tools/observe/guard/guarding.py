@@ -95,8 +95,6 @@ class Guard:
         criterion = trainer.get_criterion()
         if not any("nll_loss" in output for output in self.outputs):
             nll = loss
-        elif getattr(criterion, "rdrop_alpha", 0) > 0:
-            nll /= 2  # R-Drop computes each sentence twice, and fairseq counts its tokens once
         if getattr(criterion, "sentence_avg", False):
             loss, size = nll, tokens  # a loss per sentence grows with the length of the sentences
         return Update(
