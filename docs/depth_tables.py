@@ -10,6 +10,7 @@ import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,16 @@ RATES = ("0.0005", "0.001", "0.002", "0.004")
 """Those of every whole sweep; some go on above."""
 CERTAIN = 0.05
 SCORED = {"bits": "valid", "bleu": "bleu_test"}
+FORMS = (("valid", ".3f"), ("bleu_test", ".1f"))
 TIMED_ON = "Intel(R) Xeon(R) Processor"
 """The machine whose processor seconds are compared: machines differ in speed."""
-CONTROLS = ("_warm_up", "_warm_up_1000", "_wide", "_muon", "_base_init", "_separate_tables")
+CHANGES = {
+    "_base_init": "the other `--base-init`",
+    "_warm_up_1000": "warm-up of 1,000 updates",
+    "_separate_tables": "an encoder embedding of its own",
+}
+"""What a cell changes beside the one without this ending, which has the same seed and rate."""
+CONTROLS = ("_warm_up", "_wide", "_muon", *CHANGES)
 """Endings of the names of cells that are no method of their own: they belong to no family of tests."""
 
 Line = Mapping[str, str]
@@ -214,14 +222,13 @@ def _between(lines: Sequence[Line], ours: str, theirs: str, column: str) -> floa
 def results_rows(lines: Sequence[Line], depth: str, least_seeds: int = 1) -> list[list[str]]:
     """The rows of a depth: means and standard deviations of the full trainings, and tests against the baseline.
 
-    Configurations of fewer full trainings than ``least_seeds``, at all rates together, are left out.
+    Cells of fewer full trainings than ``least_seeds`` are left out.
     """
     losses, scores = (against_baseline(lines, depth, column) for column in ("valid", "bleu_test"))
     rows = []
-    trained = cells(lines, f"_{depth}")
-    for (config, rate, _), found in trained.items():
+    for (config, rate, _), found in cells(lines, f"_{depth}").items():
         done = [line for line in found if line["outcome"] == OK]
-        if sum(len(each) for key, each in trained.items() if key[0] == config) < least_seeds:
+        if len(found) < least_seeds:
             continue
         tested = bool(done) and done[0] in seeds_of(lines, config)
         bootstraps = [float(line["p_test"]) for line in done if line["p_test"]]
@@ -246,10 +253,23 @@ RESULTS_HEAD = ["", "parameters", "updates", "rate", "seeds", "machine", "bits",
 RESULTS_HEAD += ["p, bits", "p, BLEU", "bootstrap p"]
 
 
-def shorter(lines: Sequence[Line], long: Line) -> Line:
-    """The full training of the seed and rate of a training that is three times as long."""
+def changes_table(lines: Sequence[Line]) -> str:
+    """A row for each full training that changes one thing, beside the training without the change."""
+    head = ["", "change", "parameters", "updates", "rate", "machines", "bits without", "with", "BLEU without", "with"]
+    rows = []
+    for (suffix, change), line in product(CHANGES.items(), lines):
+        if line["stage"] == FULL and _method(line["config"]).endswith(suffix):
+            plain = full_training(lines, {**line, "config": line["config"].replace(suffix, "")})
+            cell = [_named(plain["config"]), change, _millions(line), line["updates"], line["rate"]]
+            scores = [f"{float(each[column]):{form}}" for column, form in FORMS for each in (plain, line)]
+            rows.append([*cell, short(_machines([plain, line])), *scores])
+    return markdown_table([head, *rows])
+
+
+def full_training(lines: Sequence[Line], of: Line) -> Line:
+    """The full training of the configuration, seed and rate of a line, such as a training of three times the length."""
     same = ("config", "seed", "rate")
-    return next(line for line in lines if line["stage"] == FULL and all(line[key] == long[key] for key in same))
+    return next(line for line in lines if line["stage"] == FULL and all(line[key] == of[key] for key in same))
 
 
 def sweeps(lines: Sequence[Line]) -> dict[str, list[Line]]:
@@ -381,7 +401,7 @@ class Fields:
     def gained(self, config: str) -> str:
         """BLEU of the full training and of the one that is three times as long, with the same seed and rate."""
         [long] = [line for line in self.lines if (line["config"], line["stage"]) == (config, LONG)]
-        return " to ".join(f"{float(line['bleu_test']):.1f}" for line in (shorter(self.lines, long), long))
+        return " to ".join(f"{float(line['bleu_test']):.1f}" for line in (full_training(self.lines, long), long))
 
     def swept(self, cell: str) -> str:
         """Validation loss of ``CONFIG@RATE`` in the sweep, or its outcome."""
@@ -406,6 +426,10 @@ class Fields:
     def verdicts(self) -> str:
         """The table of hypotheses."""
         return verdicts_table(self.lines)
+
+    def changes(self) -> str:
+        """The table of trainings with one change."""
+        return changes_table(self.lines)
 
     def cells(self, *depths: str) -> str:
         """The table of the depths ``DEPTH:LEAST_SEEDS``."""

@@ -105,6 +105,16 @@ def test_a_verdict_follows_the_mean_and_the_test() -> None:
     assert "| 1 of 5 learnt, the best 7.500 bits |  | not supported |" in tables.verdicts_table(lines)
 
 
+def test_a_change_stands_beside_the_training_without_it() -> None:
+    lines = [*THREE, full("admin_warm_up_1000_6e6d", 2, 2.0, 40.0), full("pre_ln_base_init_6e6d", 1, 5.0, 9.0)]
+    rows = [[cell.strip() for cell in row.split("|")[1:11]] for row in tables.changes_table(lines).splitlines()[2:]]
+    same = ["1.77M", "100", "0.001", "AMD EPYC"]
+    assert rows == [
+        ["`pre_ln` 6-6", "the other `--base-init`", *same, "4.100", "5.000", "21.0", "9.0"],
+        ["`admin` 6-6", "warm-up of 1,000 updates", *same, "3.200", "2.000", "32.0", "40.0"],
+    ]
+
+
 def test_the_fields_of_a_page() -> None:
     timed = [
         ("admin_6e6d", "6", tables.TIMED_ON),

@@ -3,6 +3,7 @@
 That a resumed training is the uninterrupted one is in ``tests/faults/test_exact_resume.py``.
 """
 
+import itertools
 import logging
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fairseq import options
 from fairseq.data import EpochBatchIterator, IdDataset, data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import AMPOptimizer, FP16Optimizer
+from fairseq.trainer import Trainer
 from fairseq_cli import train
 from torch import nn
 
@@ -106,6 +108,16 @@ def test_another_metric_chooses_the_best_checkpoint_anew(toy_data: Path, tmp_pat
 def test_a_training_whose_time_is_up_makes_no_update_more(toy_data: Path, tmp_path: Path) -> None:
     for _ in range(2):
         assert reached(toy_data, tmp_path, "--stop-time-hours", "1e-9", "--max-update", "9") == 1
+
+
+def test_a_batch_without_an_update_is_not_validated(toy_data, tmp_path, monkeypatch) -> None:
+    step, batches, validated = Trainer.train_step, itertools.count(), []
+    dropped = (4, 5)
+    monkeypatch.setattr(Trainer, "train_step", lambda *args: None if next(batches) in dropped else step(*args))
+    monkeypatch.setattr(train, "validate", lambda *args: [float(validated.append(args[1].get_num_updates()) or 1)])
+    flags = ("--validate-interval-updates", "2", "--max-update", "6", "--no-save")
+    toy.train_toy(toy_data, tmp_path, *BATCHES, *flags, validate=True)
+    assert validated == [2, 4, 6]
 
 
 def test_an_update_checkpoint_at_the_end_of_an_epoch(toy_data: Path, tmp_path: Path) -> None:

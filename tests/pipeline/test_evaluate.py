@@ -88,11 +88,11 @@ def test_the_search_is_the_configuration_s_unless_the_user_says_otherwise(run, d
     assert refusal(run, data, f"--average={earlier}") == said
     asked = plan(run, data, "--beam", "7", "--length-penalty", "1")
     assert asked.settings[:2] == (("beam", "7"), ("lenpen", "1"))
-    generation = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt", "max_len_a": 1.0, "max_len_b": 50}
-    save(last, {"_name": "translation"}, generation=generation)
+    generation = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt", "max_len_a": 1.0, "max_len_b": 50, "unkpen": 2}
+    save(last, {"_name": "translation"}, generation={**generation, "temperature": 1.0})
     whole = plan(run, data)
     assert whole.search == generation
-    settings = (("lenpen-form", "gnmt"), ("max-len-a", "1.0"), ("max-len-b", "50"))
+    settings = (("lenpen-form", "gnmt"), ("max-len-a", "1.0"), ("max-len-b", "50"), ("unkpen", "2"))
     assert whole.settings == (*ours.settings[:2], *settings, ours.settings[2])
     assert whole.length_penalty == "0.6 (gnmt)"
     # A checkpoint of the old style is decoded by fairseq's defaults.

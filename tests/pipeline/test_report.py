@@ -226,10 +226,12 @@ def test_runs_without_a_result_are_rows_that_say_so(two_methods):
     damaged = two_methods / "a" / "seed1111" / "evaluation" / "test" / "score.json"
     damaged.write_text("{")
     (two_methods / "a/seed2222/evaluation/average.warning").write_text("the average spans updates 100 to 400\n")
+    (two_methods / "a/seed3333/evaluation/test/settings").write_text("updates=5\n")
     shown = make_report([two_methods])
     assert (shown.groups[2].verdict, shown.groups[2].values(BLEU.score)) == ("1 diverged, 1 not finished", [])
     assert "36.50 ± 0.71 (2 of 3)" in row_of(shown, "admin_6e6d")
     remarks = ("/c/2: not finished: 200 of 500 updates", "/c/1: diverged: Loss is NaN", "/seed2222: the average")
+    remarks += ("/seed3333: not evaluated: it was evaluated before its end (test after 5 of 500 updates)",)
     for remark in (*remarks, f"{damaged}: not JSON: "):
         assert [note for note in shown.notes if remark in note], remark
 

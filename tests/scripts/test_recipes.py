@@ -183,6 +183,10 @@ def test_each_script_notes_the_line_of_the_configurations() -> None:
     assert noted == {line for line in lines if "scripts/" in line}
 
 
+def test_a_dry_run_evaluates_nothing() -> None:
+    assert completed("evaluate.sh", "a", "b", DRY_RUN="1").endswith("-m fairseq_plugins.tools.cli evaluate a b \n")
+
+
 def test_a_note_has_the_settings_that_change_the_text_and_every_call_that_made_it(tmp_path: Path) -> None:
     script = tmp_path / "prepare_x.sh"
     head = "# Settings: VARIANT, SIZE, WORKERS, CACHE, TEST_SETS, CHECKSUMS, DRY_RUN."

@@ -158,17 +158,19 @@ def test_the_end_of_a_run_is_what_it_recorded(run: Path, tmp_path: Path, capsys:
         assert capsys.readouterr().err == (f"warning: {run}/averaged.pt: {doubt}\n" if doubt else "")
 
 
-def test_the_search_is_the_configuration_s_and_else_fairseq_s(run: Path, tmp_path: Path) -> None:
+def test_the_search_is_the_configuration_s_and_else_fairseq_s(run: Path, tmp_path: Path, capsys) -> None:
     state = torch.load(run / "averaged.pt", weights_only=False)
     defaults = {
         **{"beam": 5, "lenpen": 1.0, "lenpen_form": "fairseq", "max_len_a": 0.0, "max_len_b": 200},
         **{"min_len": 1, "no_repeat_ngram_size": 0},
     }
     said = {"beam": 4, "lenpen": 0.6, "lenpen_form": "gnmt"}
-    for name, search in (("none", {}), ("some", {**said, "sampling": False})):
+    for name, search in (("none", {}), ("some", {**said, "sampling": False, "unkpen": 2})):
         torch.save({**state, "cfg": {**state["cfg"], "generation": search}}, run / "averaged.pt")
         expected = {**defaults, **said} if search else defaults
         assert packaged(run, tmp_path / name)["search"] == expected
+        lost = "warning: a package does not keep generation.unkpen\n"
+        assert capsys.readouterr().err == (lost if search else "")
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:

@@ -19,6 +19,11 @@ MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
 """Further settings of ``generation`` that the decoder gets."""
+IF_SET = {
+    **{"match_source_len": False, "unnormalized": False, "unkpen": 0, "temperature": 1.0},
+    **{"diverse_beam_groups": -1, "diversity_rate": -1.0},
+}
+"""Those that the decoder gets where they are not fairseq's default."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,8 @@ def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, An
     search = {"beam": args.beam or generation.get("beam", 5), "lenpen": float(penalty)}
     if (form := str(generation.get("lenpen_form", STOCK))) != STOCK:
         search["lenpen_form"] = form
-    return {**search, **{name: generation[name] for name in SEARCH if name in generation}}
+    search |= {name: generation[name] for name in SEARCH if name in generation}
+    return search | {name: generation[name] for name in IF_SET if generation.get(name, IF_SET[name]) != IF_SET[name]}
 
 
 def _recorded(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

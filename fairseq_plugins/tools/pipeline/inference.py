@@ -186,7 +186,8 @@ def perplexity(plan: DecodePlan, test_set: TestSet, checkpoint: Path) -> tuple[f
     )
     samples, words, starts = list(batches), task.target_dictionary, task.args.add_bos_token
     result = eval_lm([model], words, _with_progress(samples), target_dictionary=words, remove_bos_token=starts)
-    return float(result["loss"]), sum(sample["ntokens"] for sample in samples)
+    # The mark at the beginning of a sample is counted there, but not scored.
+    return float(result["loss"]), sum(sample["ntokens"] - starts * sample["nsentences"] for sample in samples)
 
 
 def write_perplexity(plan: DecodePlan, test_set: TestSet, model: Path, target: Path) -> None:

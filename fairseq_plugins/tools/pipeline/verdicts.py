@@ -32,8 +32,16 @@ def verdict_of(run: Run) -> Verdict:
         wanted = run.configured("optimization", "max_update") or run.log.max_update
         return Verdict(NOT_FINISHED, f"{run.updates:,} of {wanted:,} updates" if wanted else f"{run.updates:,} updates")
     verdict = judge(run.log, _entropy_of_targets(run.data, run.configured("task", "target_lang")))
-    scored = any(evaluation.metrics for evaluation in run.evaluations.values())
-    if scored or verdict.outcome not in (OK, UNKNOWN):
+    scored = [evaluation for evaluation in run.evaluations.values() if evaluation.metrics]
+    if verdict.outcome not in (OK, UNKNOWN):
+        return verdict
+    # A checkpoint that the user named may be an earlier one.
+    counts = [(each.test_set, each.decoding.get("updates")) for each in scored if "checkpoint" not in each.decoding]
+    early = [f"{name} after {updates}" for name, updates in counts if updates not in (None, str(run.updates))]
+    if early:
+        reason = f"it was evaluated before its end ({', '.join(early)} of {run.updates} updates); delete the evaluation"
+        return Verdict(NOT_EVALUATED, reason)
+    if scored:
         return verdict
     return Verdict(NOT_EVALUATED, "fairseq-deep evaluate has not scored it")
 

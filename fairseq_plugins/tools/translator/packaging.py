@@ -21,7 +21,7 @@ from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.sums import QUICK, require_sums
 from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of, test_sets, text_of
-from fairseq_plugins.tools.pipeline.decoding import TRANSLATION
+from fairseq_plugins.tools.pipeline.decoding import IF_SET, TRANSLATION
 from fairseq_plugins.tools.pipeline.results import AVERAGED, read_run
 from fairseq_plugins.tools.pipeline.resume import finished
 from fairseq_plugins.tools.pipeline.workspace import settings_in
@@ -89,6 +89,8 @@ def package(args: argparse.Namespace) -> None:
     refuse_other_text(checkpoint, recorded(state), trained_on(dictionaries), data_bin)
     model = build(options, state["model"], dictionaries, checkpoint)
     search, defaults = config.get("generation", {}), GenerationConfigWithForm()
+    if lost := [name for name, usual in IF_SET.items() if search.get(name, usual) != usual]:
+        print(f"warning: a package does not keep generation.{', generation.'.join(lost)}", file=sys.stderr)
     content = {
         "format": packages.FORMAT,
         "text": asdict(text),
