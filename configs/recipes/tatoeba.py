@@ -45,7 +45,7 @@ AS_PUBLISHED = {
 PUBLISHED_WITHOUT_WARM_UP = {"rezero": DEPTHS, "t_fixup": tuple(AS_PUBLISHED)}
 """With the depths at which they are trained with the warm-up of the others, too."""
 LONG_WARM_UP: Settings = {"lr_scheduler": {"warmup_updates": 1000}}
-WITH_LONG_WARM_UP = ("admin", "b2t", "ds_init", "post_ln")
+WITH_LONG_WARM_UP = ("pre_ln", "admin", "b2t", "ds_init", "post_ln")
 OTHER_BASE_INIT = {"pre_ln": "xavier", "rezero": "xavier", "admin": "fairseq", "ds_init": "fairseq"}
 SEPARATE_TABLES = {"share_all_embeddings": False, "share_decoder_input_output_embed": True}
 WIDE = size(104, 208, 4)
