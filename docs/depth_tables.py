@@ -27,13 +27,12 @@ RATES = ("0.0005", "0.001", "0.002", "0.004")
 """Those of every whole sweep; some go on above."""
 CERTAIN = 0.05
 SCORED = {"bits": "valid", "bleu": "bleu_test"}
-FORMS = (("valid", ".3f"), ("bleu_test", ".1f"))
 TIMED_ON = "Intel(R) Xeon(R) Processor"
 """The machine whose processor seconds are compared: machines differ in speed."""
 CHANGES = {
-    "_base_init": "the other `--base-init`",
-    "_warm_up_1000": "warm-up of 1,000 updates",
-    "_separate_tables": "an encoder embedding of its own",
+    "_base_init": "other base initialization",
+    "_warm_up_1000": "warm-up of 1,000",
+    "_separate_tables": "two embeddings",
 }
 """What a cell changes beside the one without this ending, which has the same seed and rate."""
 CONTROLS = ("_warm_up", "_wide", "_muon", *CHANGES)
@@ -254,16 +253,23 @@ RESULTS_HEAD += ["p, bits", "p, BLEU", "bootstrap p"]
 
 
 def changes_table(lines: Sequence[Line]) -> str:
-    """A row for each full training that changes one thing, beside the training without the change."""
-    head = ["", "change", "parameters", "updates", "rate", "machines", "bits without", "with", "BLEU without", "with"]
-    rows = []
-    for (suffix, change), line in product(CHANGES.items(), lines):
+    """Bits and BLEU of each full training that was repeated with one change, without a change and with each."""
+    rows: dict[str, list[str]] = {}
+    trained: dict[str, list[Line]] = {}
+    for (place, suffix), line in product(enumerate(CHANGES, start=1), lines):
         if line["stage"] == FULL and _method(line["config"]).endswith(suffix):
             plain = full_training(lines, {**line, "config": line["config"].replace(suffix, "")})
-            cell = [_named(plain["config"]), change, _millions(line), line["updates"], line["rate"]]
-            scores = [f"{float(each[column]):{form}}" for column, form in FORMS for each in (plain, line)]
-            rows.append([*cell, short(_machines([plain, line])), *scores])
-    return markdown_table([head, *rows])
+            row = rows.setdefault(plain["config"], [_scores(plain), *[""] * len(CHANGES)])
+            row[place] = _scores(line)
+            trained.setdefault(plain["config"], [plain]).append(line)
+    head = ["", "parameters", "updates", "rate", "machine", "unchanged", *CHANGES.values()]
+    shared = {name: [_millions(each[0]), each[0]["updates"], each[0]["rate"]] for name, each in trained.items()}
+    cells = ([_named(name), *shared[name], short(_machines(trained[name])), *row] for name, row in rows.items())
+    return markdown_table([head, *cells])
+
+
+def _scores(line: Line) -> str:
+    return f"{float(line['valid']):.3f}, {float(line['bleu_test']):.1f}"
 
 
 def full_training(lines: Sequence[Line], of: Line) -> Line:

@@ -106,12 +106,17 @@ def test_a_verdict_follows_the_mean_and_the_test() -> None:
 
 
 def test_a_change_stands_beside_the_training_without_it() -> None:
-    lines = [*THREE, full("admin_warm_up_1000_6e6d", 2, 2.0, 40.0), full("pre_ln_base_init_6e6d", 1, 5.0, 9.0)]
-    rows = [[cell.strip() for cell in row.split("|")[1:11]] for row in tables.changes_table(lines).splitlines()[2:]]
+    changed = [
+        ("admin_warm_up_1000", 2, 2.0, 40.0),
+        ("admin_base_init", 2, 3.5, 25.0),
+        ("pre_ln_base_init", 1, 5.0, 9.0),
+    ]
+    lines = [*THREE, *(full(f"{name}_6e6d", *scores) for name, *scores in changed)]
+    rows = [[cell.strip() for cell in row.split("|")[1:10]] for row in tables.changes_table(lines).splitlines()[2:]]
     same = ["1.77M", "100", "0.001", "AMD EPYC"]
     assert rows == [
-        ["`pre_ln` 6-6", "the other `--base-init`", *same, "4.100", "5.000", "21.0", "9.0"],
-        ["`admin` 6-6", "warm-up of 1,000 updates", *same, "3.200", "2.000", "32.0", "40.0"],
+        ["`admin` 6-6", *same, "3.200, 32.0", "3.500, 25.0", "2.000, 40.0", ""],
+        ["`pre_ln` 6-6", *same, "4.100, 21.0", "5.000, 9.0", "", ""],
     ]
 
 
