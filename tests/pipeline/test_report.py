@@ -181,12 +181,15 @@ def test_what_two_rows_do_not_share_is_in_their_names(runs, monkeypatch):
 
 def test_runs_of_an_edited_file_are_another_row(runs):
     """Logs and seeds make none."""
-    for seed, (layers, interval) in enumerate([(6, 10), (12, 10), (6, 20)]):
+    for seed, (layers, interval, action) in enumerate(
+        [(6, 10, "stop"), (12, 10, "stop"), (6, 20, ""), (6, 10, "skip")]
+    ):
         configuration = {"model": {"encoder_layers": layers}, "common": {"seed": seed, "log_interval": interval}}
+        configuration |= {"criterion": {"divergence_action": action}} if action else {}
         write_run(runs / str(seed), seed=seed, record={"configuration": configuration})
     shown = make_report([runs])
-    first, second = shown.groups
-    assert [[run.seed for run in group.runs] for group in (first, second)] == [[0, 2], [1]]
+    first, second, _ = shown.groups
+    assert [[run.seed for run in group.runs] for group in shown.groups] == [[0, 2], [1], [3]]
     same = f"{second.label}: not a seed of {first.label}, although the file has the same name"
     assert f"{same}: model.encoder_layers 12, not 6" in shown.notes
 

@@ -152,7 +152,11 @@ def unlike(first: Run, second: Run) -> list[str]:
     settings = [dict(flat(run.settings.get("configuration") or {})) for run in (first, second)]
     names = sorted(settings[0].keys() & settings[1].keys() - OF_A_SEED)
     values = [(name, *(str(each[name]).removesuffix(SUFFIX) for each in settings)) for name in names]
-    changed = [value for value in values if value[1] != value[2] and not WITHOUT_EFFECT.match("=".join(value[:2]))]
+    changed = [
+        (name, *pair)
+        for name, *pair in values
+        if pair[0] != pair[1] and not all(WITHOUT_EFFECT.match(f"{name}={value}") for value in pair)
+    ]
     # Some settings are copied from group to group, such as the learning rate.
     once = {(name.rpartition(".")[2], own): f"{name} {own}, not {other}" for name, own, other in changed}
     return list(once.values())
