@@ -24,11 +24,9 @@ from fairseq_cli import train
 logger = logging.getLogger(__name__)
 
 COUNTS = ("num_bad_epochs", "cooldown_counter")
-PATIENCE = "should_stop_early"
-"""Key of the extra state for the attributes of fairseq's function of that name."""
+PATIENCE, BEST_BY = "should_stop_early", "best_by"
+"""Keys of the extra state: the attributes of fairseq's function of that name, and how the best checkpoint is chosen."""
 ATTRIBUTES = ("best", "num_runs")
-BEST_BY = "best_by"
-"""Key of the extra state for how the best checkpoint is chosen."""
 
 
 def best_by(trainer: Trainer) -> str:
@@ -89,8 +87,7 @@ def save_patience(
 ) -> Any:
     """``Trainer.save_checkpoint``."""
     counted = {name: value for name, value in vars(train.should_stop_early).items() if name in ATTRIBUTES}
-    extra_state = {**extra_state, PATIENCE: counted, BEST_BY: best_by(trainer)}
-    return save(trainer, filename, extra_state, *args, **kwargs)
+    return save(trainer, filename, {**extra_state, PATIENCE: counted, BEST_BY: best_by(trainer)}, *args, **kwargs)
 
 
 def save_counts(state_dict: Callable[..., dict[str, Any]], schedule: Any) -> dict[str, Any]:

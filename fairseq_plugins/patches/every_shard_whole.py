@@ -1,7 +1,7 @@
 """``fairseq-generate --num-shards N --shard-id K`` translates every sentence in each of the N calls.
 
-It asks for the rank of a distributed run alone, ``fairseq-eval-lm`` for both. A shard is a number of whole batches; one
-without a batch divides by zero. Not reported upstream so far.
+It asks for the rank of a distributed run alone, ``fairseq-eval-lm`` for both. A shard is some whole batches; if it is
+none, fairseq divides by zero. Not reported upstream so far.
 """
 
 import logging
@@ -11,8 +11,6 @@ from typing import Any
 from fairseq_cli import generate
 
 from fairseq_plugins.errors import UserError
-
-logger = logging.getLogger(__name__)
 
 
 def translate_one_shard(main: Callable[..., Any], cfg: Any, *args: Any) -> Any:
@@ -28,7 +26,7 @@ def translate_one_shard(main: Callable[..., Any], cfg: Any, *args: Any) -> Any:
         if shards == 1:
             raise
         fewer = "fewer shards or smaller batches (--max-tokens, --batch-size) divide the work evenly"
-        logger.warning(f"shard {shard} of {shards} has no batch, so it translates nothing; {fewer}")
+        logging.getLogger(__name__).warning(f"shard {shard} of {shards} has no batch, and translates nothing; {fewer}")
 
 
 WRAPPED = ((generate, "_main", translate_one_shard),)

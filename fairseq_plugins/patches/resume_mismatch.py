@@ -35,10 +35,8 @@ GROUPS = ("common", "dataset", "optimization", "checkpoint", "distributed_traini
 OF_OTHER_GROUPS = frozenset(
     setting.name for group in GROUPS for setting in fields(FairseqConfig.__dataclass_fields__[group].type)
 ) - {"_name", "sentence_avg"}
-"""Settings that may change; models, criteria, optimizers and schedules repeat some of them, such as ``lr``.
-
-``sentence_avg`` may not: it is in a group of settings that may, but it is another objective.
-"""
+"""Settings that may change, also where a model, criterion, optimizer or schedule repeats them, such as ``lr``.
+``sentence_avg`` is another objective, and may not."""
 MAY_CHANGE = OF_OTHER_GROUPS | {
     # Memory and speed.
     *("checkpoint_activations", "offload_activations", "min_params_to_wrap", "use_old_adam", "fp16_adam_stats"),

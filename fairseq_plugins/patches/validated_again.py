@@ -14,15 +14,11 @@ SEEN = "updates_at_last_batch"
 """Attribute of a trainer: its number of updates when ``validate_and_save`` was last called."""
 
 
-def after_an_update(
-    validate: Callable[..., Any], cfg: Any, trainer: Trainer, task: Any, epoch_itr: Any, subsets: Any, ends: bool
-) -> Any:
-    """``validate_and_save``, which follows every batch; ``ends`` is whether the batch is the last of its epoch."""
-    before = vars(trainer).get(SEEN)
-    setattr(trainer, SEEN, trainer.get_num_updates())
-    if not ends and before == trainer.get_num_updates():
-        return [None], False
-    return validate(cfg, trainer, task, epoch_itr, subsets, ends)
+def after_an_update(validate: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any) -> Any:
+    """``validate_and_save``, which follows every batch; the last argument is whether the epoch ends."""
+    before, now = vars(trainer).get(SEEN), trainer.get_num_updates()
+    setattr(trainer, SEEN, now)
+    return ([None], False) if before == now and not args[-1] else validate(cfg, trainer, *args)
 
 
 WRAPPED = ((train, "validate_and_save", after_an_update),)
