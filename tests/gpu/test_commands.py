@@ -34,7 +34,7 @@ def test_evaluate(made: Made, tmp_path: Path) -> None:
     """A run that was trained and averaged is decoded on the GPU, and scored."""
     scores = []
     for where in ("cpu", "cuda"):
-        run = write_run(tmp_path / where, data=made.data)
+        run = write_run(tmp_path / where, seed=3, data=made.data)
         (run / "checkpoints").mkdir()
         shutil.copyfile(made.checkpoint, run / "checkpoints" / "checkpoint_last.pt")
         words = ("evaluate", run, made.data, "--device", where, "--beam", "2", "--average", "none")
