@@ -22,7 +22,7 @@ from fairseq_plugins.tools.pipeline.published import (
     rows_of,
 )
 from fairseq_plugins.tools.pipeline.results import AVERAGE_WARNING, EVALUATION, HYPOTHESES, REFERENCES, Evaluation, Run
-from fairseq_plugins.tools.pipeline.resume import flat
+from fairseq_plugins.tools.pipeline.resume import differing, flat
 from fairseq_plugins.tools.pipeline.verdicts import OK, verdict_of
 from fairseq_plugins.tools.scoring.metrics import METRICS
 from fairseq_plugins.tools.scoring.significance import Comparison, compare
@@ -149,17 +149,14 @@ def unlike(first: Run, second: Run) -> list[str]:
 
     A file may have been edited between the two. Settings that only one of them has come from another version.
     """
-    settings = [dict(flat(run.settings.get("configuration") or {})) for run in (first, second)]
-    names = sorted(settings[0].keys() & settings[1].keys() - OF_A_SEED)
-    values = [(name, *(str(each[name]).removesuffix(SUFFIX) for each in settings)) for name in names]
-    changed = [
-        (name, *pair)
-        for name, *pair in values
-        if pair[0] != pair[1] and not all(WITHOUT_EFFECT.match(f"{name}={value}") for value in pair)
-    ]
-    # Some settings are copied from group to group, such as the learning rate.
-    once = {(name.rpartition(".")[2], own): f"{name} {own}, not {other}" for name, own, other in changed}
-    return list(once.values())
+    settings = [dict(flat(run.settings.get("configuration") or {})) for run in (second, first)]
+    plain = [{name: str(value).removesuffix(SUFFIX) for name, value in each.items()} for each in settings]
+    names = {
+        name
+        for name in plain[0].keys() & plain[1].keys() - OF_A_SEED
+        if not all(WITHOUT_EFFECT.match(f"{name}={each[name]}") for each in plain)
+    }
+    return [f"{name} {own}, not {other}" for name, other, own in differing(*plain, names)]
 
 
 def _distinctions(run: Run) -> tuple[str, ...]:
