@@ -131,12 +131,18 @@ def test_an_optimizer_without_declared_settings(toy_data: Path, tmp_path: Path) 
         toy.train_toy(moved, tmp_path, "--lr-scheduler", "fixed", "--max-update", "4", arch=ARCH)
 
 
-def test_the_way_out_is_one(toy_data: Path, begun: Path, tmp_path: Path) -> None:
+def test_the_way_out_is_one(toy_data: Path, begun: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Another directory with the weights of the first training, where the same command resumes afterwards."""
-    flags = ("--finetune-from-model", str(begun / "checkpoint_last.pt"))
+    first = str(begun / "checkpoint_last.pt")
     for limit in (1, 2):
-        last = toy.train_toy(toy_data, tmp_path, *flags, "--max-update", str(limit), arch=OTHER)
-        assert updates(last) == limit
+        flags = ("--finetune-from-model", first, "--dropout", "0.3", "--max-update", str(limit))
+        assert updates(toy.train_toy(toy_data, tmp_path, *flags, arch=OTHER)) == limit
+    said = [line for line in caplog.messages if line.startswith(f"{first} is of a model")]
+    assert said == [
+        f"{first} is of a model with other settings, and its weights start this one: "
+        f"architecture: {OTHER}, was {ARCH}; model.base_init: xavier, was fairseq; model.init: deepnorm, was keep; "
+        "model.residual: deepnorm, was plain"
+    ]
 
 
 def test_other_words_and_languages_with_dictionaries_of_one_size(go_on: Training, here: Path, tmp_path: Path) -> None:

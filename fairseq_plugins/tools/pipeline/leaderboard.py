@@ -149,14 +149,16 @@ def unlike(first: Run, second: Run) -> list[str]:
 
     A file may have been edited between the two. Settings that only one of them has come from another version.
     """
-    settings = [dict(flat(run.settings.get("configuration") or {})) for run in (second, first)]
-    plain = [{name: str(value).removesuffix(SUFFIX) for name, value in each.items()} for each in settings]
+    before, after = (
+        {name: str(value).removesuffix(SUFFIX) for name, value in flat(run.settings.get("configuration") or {})}
+        for run in (second, first)
+    )
     names = {
         name
-        for name in plain[0].keys() & plain[1].keys() - OF_A_SEED
-        if not all(WITHOUT_EFFECT.match(f"{name}={each[name]}") for each in plain)
+        for name in before.keys() & after.keys() - OF_A_SEED
+        if not all(WITHOUT_EFFECT.match(f"{name}={each[name]}") for each in (before, after))
     }
-    return [f"{name} {own}, not {other}" for name, other, own in differing(*plain, names)]
+    return [f"{name} {own}, not {other}" for name, other, own in differing(before, after, names)]
 
 
 def _distinctions(run: Run) -> tuple[str, ...]:
