@@ -27,6 +27,7 @@ from fairseq_plugins.tools.pipeline.checkout import commit
 from fairseq_plugins.tools.pipeline.machine import this_machine
 from fairseq_plugins.tools.pipeline.results import HYPOTHESES, REFERENCES, Run, read_run
 from fairseq_plugins.tools.pipeline.verdicts import verdict_of
+from fairseq_plugins.tools.pipeline.workspace import Workspace
 from fairseq_plugins.tools.scoring.significance import compare
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -264,6 +265,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--changes", nargs="+", default=(), metavar="KEY=VALUE", help="to every configuration")
     args = parser.parse_args(argv)
     lock = Lock()
+    # A line does not say them, and what has a line is not trained again.
+    kept = {"updates": args.updates, "precision": args.precision, "changes": " ".join(args.changes)}
+    Workspace(args.out).remember([(name, str(value)) for name, value in kept.items()])
     settings.results, settings.precision, settings.changes = args.results, args.precision, args.changes
     settings.rate = args.rate
     settings.gpu = torch.cuda.get_device_name() if args.gpu else ""
@@ -275,6 +279,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for line in lines():
             if training.key == tuple(line[name] for name in COLUMNS[:4]):
                 if not args.again or line["machine"].startswith("NVIDIA") == args.gpu:
+                    print(*training.key, "has a line in", settings.results, flush=True)
                     return
         line = train(training, args.data, args.out, args.updates, theirs)
         with lock:

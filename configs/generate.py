@@ -21,7 +21,7 @@ import fairseq_plugins  # noqa: F401  (registers the methods)
 from fairseq_plugins.core.architectures import method_preset
 from fairseq_plugins.core.method import METHODS, Axis
 from fairseq_plugins.files import write_whole
-from fairseq_plugins.tools.pipeline.published import WITHOUT_NUMBER, PublishedRow, rows_of
+from fairseq_plugins.tools.pipeline.published import WITHOUT_NUMBER, PublishedRow, checksum_of_settings, rows_of
 from recipes import admin, b2t, dsinit, multi30k, rezero, tatoeba
 from recipes.common import Config, Noted, merged, plain
 
@@ -109,7 +109,6 @@ def heading(name: str, config: Config) -> list[str]:
         _update_freq_line(config),
         *config.recipe.remarks,
         *config.remarks,
-        "Written by configs/generate.py: change it there.",
     ]
     return [part for line in lines for part in _comment(line)]
 
@@ -160,14 +159,17 @@ def _update_freq_line(config: Config) -> str:
 def text_of(name: str) -> str:
     """The file of that name."""
     config = CONFIGS[name]
-    lines = heading(name, config)
+    lines = []
     if config.sweep:
         lines += ["hydra:", "  sweeper:", "    params:"]
         lines += [f"      {key}: {_scalar(values)}" for key, values in config.sweep.items()]
     for group, values in groups(config, name).items():
         lines.append(f"{group}:")
         lines += [f"  {key}: {_written(value)}" for key, value in values.items()]
-    return "\n".join(lines) + "\n"
+    settings = "".join(f"{line}\n" for line in lines)
+    # The report shows a printed result only beside runs of a file that nobody has edited.
+    last = f"Written by configs/generate.py, change it there; checksum: {checksum_of_settings(settings)}."
+    return "".join(f"{line}\n" for line in (*heading(name, config), *_comment(last))) + settings
 
 
 def _written(value: Any) -> str:

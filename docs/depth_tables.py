@@ -306,9 +306,10 @@ def rates_table(lines: Sequence[Line]) -> str:
 
 def _best_rate(tried: Sequence[Line]) -> str:
     """``≥ 4e-3`` where the highest rate is the best, ``1e-3, fails from 2e-3`` where rates above fail."""
-    best, failed = best_of(tried), [line for line in tried if line["outcome"] != OK]
+    best = best_of(tried)
     if best is None:
         return "fails at every rate"
+    failed = [line for line in tried[tried.index(best) :] if line["outcome"] != OK]
     fails = f", fails from {1000 * float(failed[0]['rate']):g}e-3" if failed else ""
     return f"{'≥ ' if best is tried[-1] else ''}{1000 * float(best['rate']):g}e-3{fails}"
 

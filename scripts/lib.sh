@@ -45,11 +45,15 @@ require_numbers() {
     done
 }
 
+[[ " $* " != *" --dry-run "* ]] || DRY_RUN=1
 require_switch DRY_RUN
 trap interrupted INT TERM
 
 # replaced_by COMMAND [ARGUMENT ...]: fairseq-deep COMMAND in place of this script.
 replaced_by() {
+    # The scripts of tables take OUT and DATA as the other ones of reproduce/ do.
+    [[ $1 != reproduce || -z ${OUT:-} ]] || set -- "$@" --out "$OUT"
+    [[ $1 != reproduce || -z ${DATA:-} ]] || set -- "$@" --data "$DATA"
     ((!DRY_RUN)) || set -- "$@" --dry-run
     exec "$PYTHON" -m fairseq_plugins.tools.cli "$@"
 }
@@ -129,6 +133,13 @@ note_call() {
 # note_prepared: the text is whole; fairseq-deep run copies the note.
 note_prepared() { [[ ! -e $DIR/calls ]] || run mv -T -- "$DIR/calls" "$DIR/prepared_by"; }
 
+# Options of fairseq-deep prepare that the small corpora also take from the environment.
+# shellcheck disable=SC2034 # read by the scripts
+OF_PREPARE=(
+    NORMALISE TOKENISER GIVEN_TRUECASED GIVEN_TOKENISER GIVEN_SUBWORDS GIVEN_LOWER_CASE AGGRESSIVE ESCAPE LOWER_CASE
+    CLEAN MIN_LENGTH MAX_LENGTH RATIO SUBWORDS JOINT_CODES CODES VOCABULARY_THRESHOLD JOINED TYPES SOURCE_DICT TARGET_DICT
+)
+
 # pass_on SETTING ...: those that the environment has, as `options` for fairseq-deep prepare.
 pass_on() {
     local name option
@@ -157,9 +168,18 @@ claim() {
     flock --nonblock "$lock" || die "$1: in use by another job; wait for it, or use another directory"
 }
 
-# exit_if_prepared: where DIR/original, which is not needed any more, was deleted.
+# exit_if_prepared: where DIR/original, which is not needed any more, was deleted. Other sets cannot be made any more.
 exit_if_prepared() {
     [[ -e $DIR/data-bin && -e $DIR/test_sets && ! -e $original ]] || return 0
+    local name other="; it cannot be changed without $original, so use another directory"
+    # shellcheck disable=SC2154 # set by the scripts; WMT'18 has no choice
+    for name in "${test_sets[@]}"; do
+        cut -f 2 -- "$DIR/test_sets" | grep -qxF -- "$name" || die "$DIR: prepared without $name$other"
+    done
+    for name in VALID APOSTROPHE; do
+        [[ -z ${!name:-} || ! -e $DIR/prepared_by ]] || grep -qwF -- "$name=${!name}" "$DIR/prepared_by" ||
+            die "$DIR: prepared without $name=${!name}$other"
+    done
     say "$DIR: prepared already ($original is deleted)"
     exit
 }

@@ -26,9 +26,7 @@ fi
 sets=(--train "$RAW/train" --valid "$RAW/val" --test "test=$RAW/test_2016_flickr")
 [[ -e $RAW/test_2017_flickr.$SOURCE || -e $RAW/test_2017_flickr.$SOURCE.gz ]] && sets+=("test_2017=$RAW/test_2017_flickr")
 options=(--source "$SOURCE" --target "$TARGET" --size "${SIZE:-4000}")
-pass_on NORMALISE TOKENISER GIVEN_TRUECASED GIVEN_TOKENISER GIVEN_SUBWORDS GIVEN_LOWER_CASE AGGRESSIVE \
-    ESCAPE LOWER_CASE CLEAN MIN_LENGTH MAX_LENGTH RATIO SUBWORDS JOINT_CODES CODES VOCABULARY_THRESHOLD JOINED \
-    TYPES SOURCE_DICT TARGET_DICT
+pass_on "${OF_PREPARE[@]}"
 for word in "${options[@]:6}" "${words[@]:1}"; do given+=" $word"; done
 note_call
 pass_on WORKERS

@@ -7,7 +7,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 read_settings "$@"
 OUT=${OUT:-$ROOT/runs/dsinit_table4} DATA=${DATA:-$OUT/data}
-(replaced_by reproduce DS-Init 'Table 4' "${words[@]}" --out "$OUT" --data "$DATA")
+(replaced_by reproduce DS-Init 'Table 4' "${words[@]}")
 for run in "$OUT"/wmt14_en_de/*/seed*; do
     log=$run/evaluation/valid/validate.log
     # A training that diverged has no average, and those of Table 3 alone are not evaluated here.

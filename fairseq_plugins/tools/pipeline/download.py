@@ -41,6 +41,8 @@ def get(name: str, urls: Sequence[str]) -> Path:
     # A second job waits for the first one's download and then finds it.
     with locked(target.parent / f".{name}.lock"):
         if target.exists():
+            if problem := _what_is_wrong(target, known):
+                raise UserError(f"{target}: {problem}; delete it, and it is downloaded again")
             say(f"{target}: exists already, kept")
         else:
             _download(target, urls, known)

@@ -95,7 +95,6 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
     sets = corpus.sets_to_evaluate(args.data, args.test_sets)
     require_sums(binarised, *(f"{test_set.subset}.*" for test_set in sets))
     given = Path(args.average)
-    checkpoint = (("checkpoint", checksum(given)),) if given.is_file() else ()
     run = read_run(args.run)
     rows = published_rows(run)
     average = args.average or published_average(rows) or usual_average(run.checkpoints)
@@ -104,9 +103,11 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
     checkpoints = [] if averaged.exists() else checkpoints_of(average, run.checkpoints)
     import torch
 
-    from fairseq_plugins.integrity import configuration_of, num_updates, read_checkpoint
+    from fairseq_plugins.integrity import configuration_of, num_updates, read_checkpoint, weights_hash
 
     state = read_checkpoint(one)
+    # A run that was deleted and trained anew has the same path and number of updates.
+    model = ("checkpoint", checksum(given)) if given.is_file() else ("weights", weights_hash(state["model"]))
     # fairseq logs everything it loads, on standard output.
     logging.getLogger().setLevel(logging.WARNING)
     config = configuration_of(state)
@@ -133,7 +134,7 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
         seed=run.seed,
         average=average,
         checkpoints=tuple(checkpoints),
-        made_with=(("average", average), ("updates", str(updates)), *checkpoint),
+        made_with=(("average", average), ("updates", str(updates)), model),
         updates=updates,
         metrics=metrics,
         max_tokens=args.max_tokens or MAX_TOKENS[task],
@@ -178,7 +179,9 @@ def evaluate(args: argparse.Namespace) -> None:
         places = {test_set: Workspace(workspace.directory / test_set.name) for test_set in plan.test_sets}
         # Check all test sets before the first is translated, which may take hours.
         for test_set, place in places.items():
-            settings = (*plan.made_with, ("subset", test_set.subset), *plan.settings, ("metrics", args.metrics or ""))
+            content = checksum(*sorted(plan.binarised.glob(f"{test_set.subset}.*")))
+            settings = (*plan.made_with, ("subset", test_set.subset), ("content", content), *plan.settings)
+            settings += (("metrics", args.metrics or ""),)
             place.remember(settings, place.directory / (TOKENS if plan.search else SCORES))
             if not (place.directory / SCORES).exists():  # a check that belongs to scores stays
                 remove(place.directory / SELF_CHECK)

@@ -196,7 +196,10 @@ def score_columns(groups: Sequence[Group]) -> tuple[Column, ...]:
     usual = [FIRST] if FIRST in present else present[:1]
     names = list(dict.fromkeys([*usual, *(name for name in printed if name in present)]))
     columns = [Column(test_set, name) for test_set in test_sets for name in names]
+    # A paper's mean is over its own sets, although others may be evaluated.
+    means = {row.test for group in groups for row in group.published if len(row.test) > 1}
     averaged = tuple(test_set for test_set in test_sets if test_set != VALID)
+    averaged = next((sets for sets in means if len(means) == 1 and set(sets) <= {*averaged}), averaged)
     columns += [Column(AVERAGE, name, averaged) for name in names if len(averaged) > 1]
     columns += [Column(VALID, metric) for metric in FROM_LOG if metric in printed]
     return tuple(column for column in columns if any(group.values(column.score) for group in groups))

@@ -145,13 +145,19 @@ class Preparation:
         for name in normalised:
             changed.setdefault(name, []).append("punctuation")
         kind = settings.subwords if settings.subwords != "none" else settings.given_subwords or "none"
-        description.Description(
+        text = description.Description(
             tokeniser=settings.tokeniser if settings.tokeniser != "none" else settings.given_tokeniser or "none",
             subwords="subword_nmt" if kind == "bpe" else kind,
             lower_case=settings.lower_case or settings.given_lower_case,
             truecased=settings.given_truecased,
             changed=changed,
-        ).write(self.directory / description.FILE)
+        )
+        if (before := description.described(self.directory)) not in (None, text):
+            raise UserError(
+                f"{self.directory / description.FILE}: {before}, and these settings say {text}; use another directory, "
+                "or delete it"
+            )
+        text.write(self.directory / description.FILE)
 
     def _is_normalised(self, name: str) -> bool:
         return self.settings.normalise == "all" or (self.settings.normalise == "train" and name == "train")

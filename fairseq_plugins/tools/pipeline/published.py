@@ -8,6 +8,7 @@ nowhere else. ``tests/config/test_published_configs.py`` checks the file.
 from __future__ import annotations
 
 import csv
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,12 @@ class PublishedRow:
         return {name: float(value) for value, name in pairs}
 
     @property
+    def edited(self) -> bool:
+        """Whether the file has other settings than ``configs/generate.py`` wrote."""
+        text = self.file.read_text(encoding="utf-8")
+        return f" {checksum_of_settings(text)}." not in text
+
+    @property
     def failed(self) -> bool:
         """Whether the paper reports that the training failed."""
         return self.printed == FAIL
@@ -126,6 +133,12 @@ class PublishedRow:
         """The command that runs the table, from the root of the repository."""
         table = f"TABLE={self.table.rpartition(' ')[2]} " if self.paper == "ReZero" else ""
         return f"{table}scripts/reproduce/{self.script}"
+
+
+def checksum_of_settings(text: str) -> str:
+    """12 digits of the SHA-256 of a YAML file without its comment lines."""
+    settings = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    return hashlib.sha256(settings.encode()).hexdigest()[:12]
 
 
 _READ: dict[str, Callable[[str], Any]] = {
@@ -185,6 +198,8 @@ class Difference(NamedTuple):
 def differences(runs: Sequence[Run], row: PublishedRow) -> tuple[Difference, ...]:
     """Differences between the runs of one recipe and a row; its number is comparable if there is none."""
     differing = dict.fromkeys(difference for run in runs for difference in _differences(run, row))
+    if row.edited:
+        differing[Difference("file edited", f"configs/{row.config}.yaml was edited")] = None
     seeds = {run.seed for run in runs}
     if not seeds.issuperset(row.seeds):
         own, papers = (" ".join(sorted(map(str, numbers))) for numbers in (seeds, row.seeds))

@@ -59,12 +59,16 @@ def make_report(paths: Sequence[Path], baseline: str = "") -> Report:
     """
     groups = gather([read_results(path) for path in find_runs(list(paths))])
     columns, wanted = score_columns(groups), baseline.removesuffix(".yaml")
-    for first in groups:
-        config = first.runs[0].config or ""
-        if wanted in ("", first.label, config, Path(config).name):
-            break
-    else:
+    configs = [group.runs[0].config or "" for group in groups]
+    of_config = [
+        group for group, config in zip(groups, configs, strict=True) if wanted in ("", config, Path(config).name)
+    ]
+    named = [group for group in groups if group.label == wanted] or of_config
+    if not named:
         raise UserError(unknown_name("--baseline", baseline, [group.label for group in groups]))
+    if wanted and len(named) > 1:
+        raise UserError(f"--baseline {baseline}: several rows: {', '.join(repr(group.label) for group in named)}")
+    first = named[0]
     tests, untested = compared(groups, columns, first) if len(groups) > 1 else ([], [])
     lines = dict.fromkeys([*remarks(groups), *untested])
     return Report(groups, columns, first.label, tuple(tests), tuple(lines))
@@ -145,6 +149,9 @@ def legend(shown: Report) -> Iterator[str]:
         for group in shown.groups
         for evaluation in group.evaluations(column.test_set)
         if (metric := evaluation.metrics.get(column.metric)) and metric.get("signature")
+    )
+    yield from dict.fromkeys(
+        f"{column.test_set}: mean of {', '.join(column.mean_over)}" for column in shown.columns if column.mean_over
     )
     signatures = dict.fromkeys(test.signature for _, test in shown.tests if test.signature)
     if signatures:

@@ -182,7 +182,7 @@ def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
     refuse_other_user_dir(config.common.user_dir)
     files = check_data(data, config)
     machine = machine or this_machine(cpu_wanted=bool(config.common.cpu))
-    before = read_record(request.run / RUN_RECORD) if (request.run / RUN_RECORD).exists() else None
+    before = read_record(request.run / RUN_RECORD) if _has_begun(request.run) else None
     precision = choose_precision(request.precision, config, machine, (before or {}).get("precision"))
     batches = Batches.of(config, recipe.processes)
     split = share(batches, request.nodes, request.processes, max(1, len(machine.gpus)))
@@ -220,6 +220,12 @@ def make_plan(request: Request, machine: Machine | None = None) -> LaunchPlan:
     address = ("--master_addr", request.master_addr, "--master_port", str(port))
     torchrun = (*place.split(), *address, "-m", COMMAND, *words)
     return LaunchPlan("torch.distributed.run", torchrun, {"OMP_NUM_THREADS": str(threads)}, record, lines, before)
+
+
+def _has_begun(run: Path) -> bool:
+    """Whether RUN holds a training; without a checkpoint, as after a wrong value, any other may begin there."""
+    trained = (run / FINISHED).exists() or any((run / CHECKPOINTS).glob("*.pt"))
+    return trained and (run / RUN_RECORD).exists()
 
 
 def _graphs(config: Any, task: Any, model: Any, gpus: int, before: dict[str, Any] | None) -> tuple[bool, list[str]]:
@@ -334,9 +340,8 @@ def begun(request: Request) -> LaunchPlan:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     plan = make_plan(request)
     old, ending = plan.before, finished(request.run)
-    # Without a checkpoint, for example after a wrong value, the settings may change.
     begins = not any((request.run / CHECKPOINTS).glob("*.pt"))
-    if old is not None and (ending is not None or not begins):
+    if old is not None:
         check_unchanged(old, plan.record, request.run)
     longer = old is not None and ending is not None and not ending.reason and is_longer(old, plan.record)
     if ending is not None and not longer:
