@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fairseq_plugins.errors import UserError, cause_of
+
+STREAM = re.compile("/dev/(stdout|stderr|fd/.*)|/proc/[^/]+/fd/.*")
+"""Names of open files."""
 
 
 def require_no_input(output: Path, inputs: Iterable[Path]) -> None:
@@ -74,6 +78,8 @@ def whole_file(path: Path, follow: bool = True) -> Iterator[Path]:
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path
         return
+    if STREAM.fullmatch(str(path)) and path.exists():
+        raise UserError(f"{path}: leads to the file {path.resolve()}, which would be replaced; give the name of a file")
     path = path.resolve() if follow else path
     partial = path.with_name(path.name + ".partial")
     try:

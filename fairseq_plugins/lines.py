@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from fairseq_plugins.errors import UserError, cause_of
 from fairseq_plugins.files import whole_file
@@ -141,9 +141,19 @@ def whole_files(*paths: Path) -> Iterator[list[BinaryIO]]:
     try:
         with ExitStack() as names, ExitStack() as streams:
             partials = [names.enter_context(whole_file(path)) for path in paths]
-            yield [streams.enter_context(open(partial, "wb", buffering=1 << 20)) for partial in partials]
+            yield [_opened(path, partial, streams) for path, partial in zip(paths, partials, strict=True)]
     except OSError as error:
         raise UserError(f"{' '.join(map(str, paths))}: cannot be written: {cause_of(error)}") from None
+
+
+def _opened(path: Path, partial: Path, streams: ExitStack) -> BinaryIO:
+    """``partial`` to write to; packed if the name of ``path`` says so, as :func:`read_lines` reads it."""
+    stream: BinaryIO = streams.enter_context(open(partial, "wb", buffering=1 << 20))
+    if path.suffix != ".gz":
+        return stream
+    # Without the time and the name, equal text gives equal bytes.
+    packed: Any = streams.enter_context(gzip.GzipFile("", "wb", fileobj=stream, mtime=0))
+    return packed
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:

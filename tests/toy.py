@@ -148,7 +148,7 @@ def translate_toy(data: Path, checkpoint: Path, results: Path, *flags: str) -> d
     arguments += ["--beam", "2", "--max-len-b", "12", "--max-tokens", "400", "--num-workers", "0", *flags]
     args = options.parse_args_and_arch(options.get_generation_parser(), input_args=arguments)
     generate.main(convert_namespace_to_omegaconf(args))
-    return translations_in(results)
+    return translations_in(results / f"shard{args.shard_id}of{args.num_shards}" if args.num_shards > 1 else results)
 
 
 def translations_in(results: Path) -> dict[int, str]:

@@ -5,6 +5,7 @@ script for it is not in any of its distributions. Here every file is mapped rath
 touched, one checkpoint at a time, so memory use stays near two models and optimiser states are never loaded.
 """
 
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,10 +40,12 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
         The updates of each input; 0 where they are not recorded.
 
     Raises:
-        UserError: an input cannot be read, or has another architecture, shape, tie, dictionary or measured
-            initialisation than the first.
+        UserError: an input cannot be read, or has another model, shape, tie, dictionary or measured initialisation than
+            the first.
     """
     measured = measured_names()
+    from fairseq_plugins.checkpoints.differences import changes_of_model, listed
+
     sources: list[dict[str, Any]] = []
     first: dict[str, tuple[Any, Path]] = {}
     for path in inputs:
@@ -61,8 +64,14 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
             first_value, first_path = first.setdefault(name, (value, path))
             if value != first_value:
                 raise UserError(f"{path}: its {name.replace('_', ' ')} is not that of {first_path}")
+        config = settings.get("cfg") or {}
+        begun, begun_at = first.setdefault("cfg", (config, path))
+        if changes := changes_of_model(begun, config):
+            raise UserError(f"{path}: its model is not that of {begun_at} ({listed(changes)})")
+        seeds = [content.get("common", {}).get("seed") for content in (begun, config)]
+        if seeds[0] != seeds[1]:
+            print(f"warning: {path}: of seed {seeds[1]}, {begun_at} of seed {seeds[0]}", file=sys.stderr)
     settings["averaged_from"], settings["model"] = sources, mean.result()
-    config = settings.get("cfg") or {}
     # A stock model's options have a class that torch alone does not load.
     if isinstance(options := config.get("model"), Namespace):
         settings["cfg"] = {**config, "model": {**vars(options), "_name": facts["architecture"]}}

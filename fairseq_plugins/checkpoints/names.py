@@ -51,9 +51,10 @@ def newest(directory: Path) -> Path:
     """The newest checkpoint of a training; a UserError if there is none."""
     if (last := directory / LAST).is_file():
         return last
-    for kind in SAVED:
-        if saved := saved_checkpoints(directory, kind):
-            return saved[-1]
+    if latest := [saved[-1] for kind in SAVED if (saved := saved_checkpoints(directory, kind))]:
+        from fairseq_plugins.integrity import num_updates, unchecked_content  # imports torch
+
+        return max(latest, key=lambda path: num_updates(unchecked_content(path)) or 0)
     raise UserError(f"{directory}: contains no checkpoint")
 
 

@@ -57,6 +57,10 @@ LEGAL: Mapping[str, Legal] = {
 }
 
 
+NOT_INTERACTIVE = {"num_shards": 1, "shard_id": 0, "results_path": None, "prefix_size": 0, "sacrebleu": False}
+"""Flags of ``fairseq-generate`` that ``fairseq-interactive`` has, too, and ignores; with their defaults."""
+
+
 def is_legal(value: Any, legal: Legal) -> bool:
     """Return whether a setting may have ``value``; unset ones may, and switches such as ``retain_dropout``."""
     if value is None or isinstance(value, bool) or (isinstance(value, str) and value.startswith("${")):
@@ -90,8 +94,14 @@ def refuse_flags(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     refuse((flag(name), name, value) for name, value in values.items())
     if (wanted := values.get("nbest", 1)) > values.get("beam", 1):
         raise UserError(f"--nbest {wanted} is more than --beam {values['beam']}, which is all that a search finds")
-    if "sacrebleu" in values and "buffer_size" not in values:  # fairseq-generate
-        warn_of_bleu(values)
+    if "sacrebleu" in values:  # fairseq-generate and fairseq-interactive
+        unread = [flag(name) for name, usual in NOT_INTERACTIVE.items() if values.get(name, usual) != usual]
+        if unread and "buffer_size" in values:
+            raise UserError(f"{', '.join(unread)}: fairseq-interactive does not read it")
+        if values["sacrebleu"]:
+            raise UserError("--sacrebleu: fairseq does not read it; sacreBLEU is --scoring sacrebleu")
+        if "buffer_size" not in values:
+            warn_of_bleu(values)
     return parsed
 
 

@@ -2,6 +2,7 @@
 
 * A text with a carriage return inside a sentence gets more translations than it has lines, and the following ones are
   shifted. A byte that is not UTF-8 ends in a stack trace. An empty line is translated into words without a source.
+* ``fairseq-score`` stops at the end of the shorter file.
 * The first word of a dictionary, with a byte order mark, is unknown in every text.
   https://github.com/facebookresearch/fairseq/issues/3417
 """
@@ -9,15 +10,16 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq.data.dictionary import Dictionary
 from fairseq.tasks.fairseq_task import FairseqTask
-from fairseq_cli import interactive
+from fairseq_cli import interactive, score
 
 from fairseq_plugins.errors import UserError
-from fairseq_plugins.lines import decoded, grouped
+from fairseq_plugins.lines import decoded, grouped, in_step
 
 MARK = "\ufeff"
 
@@ -53,8 +55,18 @@ def read_without_mark(add_from_file: Callable[..., None], dictionary: Dictionary
         raise UserError(f"{getattr(file, 'name', file)}: line 1: begins with a byte order mark; remove it")
 
 
+def score_all_lines(cli_main: Callable[[], None]) -> None:
+    """``fairseq-score``, or a UserError if the files have different numbers of lines."""
+    args, _ = score.get_parser().parse_known_args()
+    if args.sys != "-":
+        for _ in in_step([Path(args.sys), Path(args.ref)]):
+            pass
+    cli_main()
+
+
 WRAPPED = (
     (interactive, "buffered_read", read_to_line_feeds),
     (FairseqTask, "inference_step", leave_empty),
     (Dictionary, "add_from_file", read_without_mark),
+    (score, "cli_main", score_all_lines),
 )

@@ -121,7 +121,8 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"nowhere {VALIDATION}": "No such file or directory: nowhere/dict.txt",
         "words --cpu": NO_PATH,
     },
-    "score": {f"--sys lines --ref lines {flag}": OLD_SCORER for flag in ("--sacrebleu", "--sentence-bleu")},
+    "score": {"--sys lines --ref words/dict.txt": "lines: not parallel: lines has 2 lines, words/dict.txt has 1 lines"}
+    | {f"--sys lines --ref lines {flag}": OLD_SCORER for flag in ("--sacrebleu", "--sentence-bleu")},
 }
 """The input of each command and the beginning of its line."""
 
@@ -225,9 +226,9 @@ def test_an_error_elsewhere_keeps_its_trace() -> None:
 
 def test_ctrl_c_in_a_command_of_fairseq_leaves_no_trace(monkeypatch, capfd):
     interrupt = KeyboardInterrupt()
-    monkeypatch.setattr("fairseq_cli.score.get_parser", lambda: (_ for _ in ()).throw(interrupt))
+    monkeypatch.setattr("fairseq_cli.score.dictionary.Dictionary", lambda: (_ for _ in ()).throw(interrupt))
     with pytest.raises(KeyboardInterrupt):
-        stock("score", [])
+        stock("score", ["--sys", "lines", "--ref", "lines"])
     with pytest.raises(SystemExit, match="^130$"):
         sys.excepthook(KeyboardInterrupt, interrupt, interrupt.__traceback__)
     assert capfd.readouterr().err == ""

@@ -20,6 +20,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "tools.observe.recorder.recording.step",
         "tools.observe.guard.guarding.step",
         "training.cuda_graphs.leave_mode",
+        "patches.empty_batches.leave_out_empty",
     ),
     "fairseq.trainer.Trainer.get_train_iterator": (
         "patches.dropped_sentences.train_on_all",
@@ -46,6 +47,7 @@ SEVERAL: dict[str, tuple[str, ...]] = {
         "patches.unreadable_checkpoints.require_restore_file",
     ),
     "fairseq.checkpoint_utils.load_checkpoint_to_cpu": (
+        "patches.resume_mismatch.say_how_the_model_differs",
         "patches.store_ema.weights_for_average",
         "patches.dictionary_mismatch.load_by_word",
         "patches.unreadable_checkpoints.load_or_explain",

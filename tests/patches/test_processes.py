@@ -155,6 +155,18 @@ def test_on_gpus_torchrun_counts_the_processes(toy_data: Path, tmp_path: Path, m
     assert (settings.distributed_world_size, settings.distributed_rank, settings.device_id) == (4, 3, 3)
 
 
+def test_an_update_that_lacks_a_batch(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """120 sentences are 7 batches: in the last update, the second process has one batch and an empty one."""
+    processes.fork_ranks(monkeypatch)
+    batches = ("--batch-size", "18", "--max-tokens", "400", "--required-batch-size-multiple", "1")
+    flags = (*batches, "--dropout", "0", "--max-epoch", "1", "--optimizer", "sgd", "--clip-norm", "0")
+    two = toy.parse_training(toy_data, tmp_path / "two", *flags, *TWO, "--update-freq", "2")
+    distributed_utils.call_main(two, train.main)
+    one = toy.weights_of(toy.train_toy(toy_data, tmp_path / "one", *flags, "--update-freq", "4"))
+    for name, value in toy.weights_of(tmp_path / "two" / "checkpoint_last.pt").items():
+        torch.testing.assert_close(value, one[name], rtol=1e-4, atol=1e-6, msg=name)
+
+
 def test_logs_that_cannot_be_summed_are_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts its own in its place
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)

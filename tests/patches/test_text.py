@@ -145,7 +145,7 @@ def test_training_sees_every_sentence(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_generation_and_validation_take_every_sentence(toy_data, toy_checkpoint, tmp_path, monkeypatch):
     one, other = (
-        toy.translate_toy(toy_data, toy_checkpoint, tmp_path / shard, "--num-shards", "2", "--shard-id", shard)
+        toy.translate_toy(toy_data, toy_checkpoint, tmp_path, "--num-shards", "2", "--shard-id", shard)
         for shard in "01"
     )
     assert sorted([*one, *other]) == list(range(60))
@@ -154,7 +154,7 @@ def test_generation_and_validation_take_every_sentence(toy_data, toy_checkpoint,
     line = "--shard-id must be from 0 to 1 with --num-shards 2, not 2"
     assert refused(toy.translate_toy, toy_data, toy_checkpoint, tmp_path, *flags) == line
     few = toy.binarise(tmp_path, {"train": 120, "test": 5})
-    assert not toy.translate_toy(few, toy_checkpoint, tmp_path / "none", "--num-shards", "2", "--shard-id", "1")
+    assert not toy.translate_toy(few, toy_checkpoint, tmp_path / "no", "--num-shards", "2", "--shard-id", "1")
     assert sorted(toy.translate_toy(few, toy_checkpoint, tmp_path / "few")) == list(range(5))
     words = f"{toy_data} --path {toy_checkpoint} --valid-subset test --cpu --task translation --max-tokens 400"
     args = options.parse_args_and_arch(options.get_validation_parser(), input_args=words.split())

@@ -217,7 +217,10 @@ def test_the_published_row_says_what_is_averaged_else_the_last_that_are_there(tm
     for path in updates:
         path.touch()
     assert names.usual_average(run.checkpoints) == "last-updates=5"
-    assert names.newest(run.checkpoints) == updates[-1]
+    for of_epoch, latest in ((60, updates[-1]), (80, run.checkpoints / "checkpoint3.pt")):
+        for path, number in ((run.checkpoints / "checkpoint3.pt", of_epoch), (updates[-1], 70)):
+            torch.save({"optimizer_history": [{"num_updates": number}]}, path)
+        assert names.newest(run.checkpoints) == latest
     assert names.checkpoints_of("last-updates=2", run.checkpoints) == updates[-2:]
     assert names.checkpoints_of("none", run.checkpoints) == [run.checkpoints / "checkpoint_last.pt"]
     assert names.checkpoints_of("a.pt", run.checkpoints) == [Path("a.pt")]

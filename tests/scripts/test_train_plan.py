@@ -171,8 +171,8 @@ def test_a_file_that_states_fp16_trains_so_where_there_is_a_gpu(data: Path, tmp_
     assert [overrides(plan)["common.fp16"] for plan in (on_gpu, on_cpu, mixed)] == ["true", "false", "false"]
     assert overrides(mixed)["common.amp"] == "true"
     assert "1 process on CPU, fp32, not fp16 as configured" in on_cpu.lines
-    (tmp_path / "begun").mkdir()
-    (tmp_path / "begun" / "run.json").write_text(json.dumps(on_cpu.record))
+    for name, record in (("run.json", on_cpu.record), ("finished", {})):
+        write(tmp_path / "begun" / name, [json.dumps(record)])
     assert planned(data, tmp_path / "begun", *stated, machine=BF16_CPU, processes=1).record["precision"] == "fp32"
     # Settings of the loss scale alone switch nothing on.
     assert planned(data, tmp_path, *stated[1:], machine=V100, processes=1).record["precision"] == "fp32"
@@ -223,6 +223,7 @@ def test_graphs_where_nothing_forbids_them(change, gpus, before, line, data, tmp
     """The batches are those of every machine, and a run keeps what it began with."""
     if before is not None:
         write(tmp_path / "run.json", [json.dumps({"configuration": {}, **before})])
+        write(tmp_path / "finished", ["{}"])
     machine = Machine(("H100",) * gpus, True)
     plan = planned(data, tmp_path, f"common.cpu={str(not gpus).lower()}", change, machine=machine)
     on, told = line == "CUDA graphs: ", overrides(plan)
@@ -320,7 +321,10 @@ def test_a_file_that_was_moved_is_the_same_configuration(data: Path, tmp_path: P
     records = [planned(data, tmp_path, config=config).record for config in (ADMIN, moved)]
     assert [record["config"] for record in records] == ["multi30k_de_en/admin_3e3d", str(moved.with_suffix(""))]
     check_unchanged(*records, tmp_path)
-    (tmp_path / "run.json").write_text(json.dumps(records[0]), encoding="utf-8")
+    write(tmp_path / "run.json", [json.dumps(records[0])])
+    # Without a checkpoint any training may begin there.
+    assert planned(data, tmp_path, config=moved).record["config"] == str(moved.with_suffix(""))
+    write(tmp_path / "finished", ["{}"])
     # It keeps the name of its published row.
     assert planned(data, tmp_path, config=moved).record["config"] == "multi30k_de_en/admin_3e3d"
 

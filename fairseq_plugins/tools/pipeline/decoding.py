@@ -1,6 +1,7 @@
 """How a run is averaged and decoded: the plan, whose search depends on the task, the data and the user's options."""
 
 import argparse
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,11 +20,11 @@ MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
 SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
 """Further settings of ``generation`` that the decoder gets."""
-IF_SET = {
-    **{"match_source_len": False, "unnormalized": False, "unkpen": 0, "temperature": 1.0},
-    **{"diverse_beam_groups": -1, "diversity_rate": -1.0},
-}
-"""Those that the decoder gets where they are not fairseq's default."""
+IF_SET = (
+    *("match_source_len", "unnormalized", "unkpen", "temperature", "diverse_beam_groups", "diversity_rate"),
+    *("search", "no_search_graphs"),
+)
+"""Those that the decoder gets where they are not the default."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class DecodePlan:
     @property
     def length_penalty(self) -> str:
         """The length penalty and its form, for the signature; empty for a language model."""
+        if self.search.get("unnormalized"):
+            return "none"
         form = self.search.get("lenpen_form", STOCK)
         return f"{self.search['lenpen']:g}" + ("" if form == STOCK else f" ({form})") if self.search else ""
 
@@ -155,12 +158,23 @@ def _with_references(test_set: TestSet, args: argparse.Namespace, language: str)
 def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, Any]:
     """The search: the user's beam and length penalty, else the configuration's; the rest is from the latter."""
     generation = config.get("generation", {})
+    chosen = not_usual(generation)
+    if unread := chosen.keys() - {"beam", "lenpen", "lenpen_form", *SEARCH, *IF_SET}:
+        print(f"warning: evaluate does not follow generation.{', generation.'.join(sorted(unread))}", file=sys.stderr)
     penalty = generation.get("lenpen", 1.0) if args.length_penalty is None else args.length_penalty
     search = {"beam": args.beam or generation.get("beam", 5), "lenpen": float(penalty)}
     if (form := str(generation.get("lenpen_form", STOCK))) != STOCK:
         search["lenpen_form"] = form
     search |= {name: generation[name] for name in SEARCH if name in generation}
-    return search | {name: generation[name] for name in IF_SET if generation.get(name, IF_SET[name]) != IF_SET[name]}
+    return search | {name: chosen[name] for name in IF_SET if name in chosen}
+
+
+def not_usual(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a search that are not fairseq's default, by name."""
+    from fairseq_plugins.search.settings import GenerationConfigWithForm
+
+    usual = vars(GenerationConfigWithForm())
+    return {name: value for name, value in generation.items() if name in usual and value != usual[name]}
 
 
 def _recorded(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -86,7 +86,7 @@ def _rouge(
 
 
 def _word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]], lower_case: bool) -> Value:
-    """Substitutions, deletions and insertions for each hundred words, separated by spaces; takes a single reference."""
+    """Substitutions, deletions and insertions for each hundred words, at any white space; takes a single reference."""
     try:
         import jiwer
     except ImportError:
@@ -94,7 +94,9 @@ def _word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[st
     if len(references) != 1:
         raise UserError(f"WER takes one reference, not {len(references)}")
     transcripts, outputs = (
-        [text.lower() if lower_case else text for text in side] for side in (references[0], hypotheses)
+        # jiwer separates words at spaces alone.
+        [" ".join((text.lower() if lower_case else text).split()) for text in side]
+        for side in (references[0], hypotheses)
     )
     counts = jiwer.process_words(transcripts, outputs)
     words = counts.hits + counts.substitutions + counts.deletions

@@ -164,10 +164,10 @@ def score(
             scores[metric.name] = SystemScore(metric, signed)
     warnings: list[str] = []
     if test_set.tokens is None or any(metric.reads == "plain" for metric in chosen):
-        plain = test_set.plain.references[0]
-        warnings += reference_suspicions(plain)
+        every = test_set.plain.references
+        warnings += [line for reference in every for line in reference_suspicions(reference)]
         for name, output in test_set.plain.every_run().items():
-            warnings += suspicions(name, output, plain, lower_case=lower_case)
+            warnings += suspicions(name, output, every[0], lower_case=lower_case)
     return Scores(
         test_set,
         lower_case,

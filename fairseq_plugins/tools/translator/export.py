@@ -49,7 +49,8 @@ read = tokenizer(["..."], padding=True, return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**read), skip_special_tokens=True))
 ```
 
-`generation_config.json` has the search: beam {beam}, length penalty {lenpen:g}.{note}
+`generation_config.json` has the search: beam {beam}, length penalty {lenpen:g}.{limit}{note}
+`skip_special_tokens` drops unknown words, and an empty line gets a translation.
 
 ## Comparison
 
@@ -57,6 +58,10 @@ This model against the one that was trained, on a CPU in float32:
 
 {comparison}
 """
+LIMIT = """
+The trained model's limit grows with the source: pass `max_new_tokens=int({max_len_a:g} * read["input_ids"].shape[1] + \
+{max_len_b}) + 1` to `generate`."""
+"""For searches whose limit depends on the length of the source."""
 NOTES = {
     "fsmt": " A forward pass with `decoder_input_ids` needs\n`use_cache=False`: else FSMT sees later words. "
     "transformers 4 translates wrongly without a warning:\nits FSMT ties two tables that differ here. Use release 5."
@@ -140,11 +145,12 @@ def export_to_ctranslate2(package: Package, quantization: str, force: bool) -> N
 def export_to_transformers(package: Package, out: Path, force: bool, text_file: Path | None) -> None:
     """Write a directory that transformers loads, or raise a UserError that says why not."""
     try:
-        from transformers.utils.logging import disable_progress_bar
-
+        # First: it guards transformers' imports against a torchaudio for another torch.
         from fairseq_plugins.tools.translator import transformers_model as model_of
-    except (ImportError, OSError, RuntimeError) as error:  # a torchaudio for another torch, for example
+    except (ImportError, OSError, RuntimeError) as error:
         raise UserError(f"transformers cannot be imported here: {error}".partition("\n")[0]) from None
+    from transformers.utils.logging import disable_progress_bar
+
     from fairseq_plugins.tools.translator.transformers_text import compare_tokenisers, is_stock, write_tokeniser
 
     disable_progress_bar()
@@ -186,6 +192,7 @@ def export_to_transformers(package: Package, out: Path, force: bool, text_file: 
             target=text.target,
             **search,
             trust=", trust_remote_code=True" if trusted else "",
+            limit=LIMIT.format(**search) if search["max_len_a"] else "",
             note=NOTES.get(kind, "") + TRUSTED * trusted,
             comparison="\n".join(f"- {line}" for line in comparison),
         )

@@ -14,18 +14,26 @@ from fairseq_plugins.checkpoints.names import newest
 from fairseq_plugins.checkpoints.provenance import refuse_other_text, trained_on
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input, whole_directory
-from fairseq_plugins.integrity import architecture, configuration_of, num_updates, read_checkpoint, recorded
+from fairseq_plugins.integrity import (
+    architecture,
+    configuration_of,
+    num_updates,
+    read_checkpoint,
+    recorded,
+    unchecked_content,
+)
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.options import OneLineParser
 from fairseq_plugins.process import exit_code
 from fairseq_plugins.search.settings import GenerationConfigWithForm
 from fairseq_plugins.sums import QUICK, require_sums
 from fairseq_plugins.tools.pipeline.corpus import binarised, languages_of, test_sets, text_of
-from fairseq_plugins.tools.pipeline.decoding import IF_SET, TRANSLATION
-from fairseq_plugins.tools.pipeline.results import AVERAGED, read_run
+from fairseq_plugins.tools.pipeline.decoding import TRANSLATION, not_usual
+from fairseq_plugins.tools.pipeline.results import AVERAGED, EVALUATION, Run, read_run
 from fairseq_plugins.tools.pipeline.resume import finished
-from fairseq_plugins.tools.pipeline.workspace import settings_in
+from fairseq_plugins.tools.pipeline.workspace import Workspace, settings_in
 from fairseq_plugins.tools.text import moses
+from fairseq_plugins.tools.text.description import FILE
 from fairseq_plugins.tools.translator import package as packages
 from fairseq_plugins.tools.translator.model import dictionaries_of, options_of, write_weights
 from fairseq_plugins.tools.translator.package import MANIFEST, SEARCH, WEIGHTS
@@ -61,9 +69,7 @@ def package(args: argparse.Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     packages.require_replaceable(args.out, args.force, MANIFEST)
     run = read_run(args.run) if args.run.is_dir() else None
-    checkpoint: Path = args.run / AVERAGED if run else args.run
-    if run and not checkpoint.is_file():
-        checkpoint = newest(run.checkpoints)
+    checkpoint: Path = checkpoint_of(run) if run else args.run
     state = read_checkpoint(checkpoint)
     config = configuration_of(state)
     task = config.get("task", {}).get("_name")
@@ -89,7 +95,7 @@ def package(args: argparse.Namespace) -> None:
     refuse_other_text(checkpoint, recorded(state), trained_on(dictionaries), data_bin)
     model = build(options, state["model"], dictionaries, checkpoint)
     search, defaults = config.get("generation", {}), GenerationConfigWithForm()
-    if lost := [name for name, usual in IF_SET.items() if search.get(name, usual) != usual]:
+    if lost := sorted(not_usual(search).keys() - SEARCH.keys()):
         print(f"warning: a package does not keep generation.{', generation.'.join(lost)}", file=sys.stderr)
     content = {
         "format": packages.FORMAT,
@@ -111,6 +117,16 @@ def package(args: argparse.Namespace) -> None:
         packages.write_manifest(directory, {**content, "files": packages.checksums(directory)})
     size = sum(path.stat().st_size for path in args.out.iterdir())
     print(f"{args.out}: {source} to {target}, {checkpoint}, {size / 1e6:.1f} MB; fairseq-deep translate {args.out}")
+
+
+def checkpoint_of(run: Run) -> Path:
+    """Return the average of a run, or its newest checkpoint; a UserError for an average from before it went on."""
+    if not (averaged := run.directory / AVERAGED).is_file():
+        return newest(run.checkpoints)
+    if any(run.checkpoints.glob("*.pt")):
+        updates = num_updates(unchecked_content(newest(run.checkpoints)))
+        Workspace(run.directory / EVALUATION).require([("updates", str(updates))], only={"updates"})
+    return averaged
 
 
 def other_tokens(data: Path, source: str, encode: Callable[[str], list[str]]) -> str:
@@ -140,6 +156,12 @@ def files_of(args: argparse.Namespace, text: Preprocessor, settings: Mapping[str
         TRUECASER: (args.truecaser or args.data / "truecaser", "--truecaser FILE names Moses' model"),
     }
     files = {name: places[name] for name in moses.files_of(text)}
+    for option, given, needed in (
+        ("codes", args.codes, CODES in files),
+        ("truecaser", args.truecaser, TRUECASER in files),
+    ):
+        if given and not needed:
+            raise UserError(f"--{option} {given}: {args.data / FILE} says that the text needs none")
     if missing := [f"{path}: no such file; {advice}" for path, advice in files.values() if not path.is_file()]:
         raise UserError(missing)
     return {name: path for name, (path, _) in files.items()}
