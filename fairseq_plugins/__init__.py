@@ -22,7 +22,7 @@ from fairseq_plugins.process import log_as_fairseq_does
 
 TOOLS = f"{__name__}.tools"
 """The programs around the plugin, which may be absent."""
-NEED_FAIRSEQ = ("core", "methods", "patches", "search", "training", "tools.observe")
+NEED_FAIRSEQ = ("checkpoints.differences", "core", "methods", "patches", "search", "training", "tools.observe")
 """Parts of this package that :func:`register` imports."""
 WITHOUT_FAIRSEQ = {*(f"{TOOLS}.observe{part}" for part in ("", ".recorder", ".recorder.entries")), f"{__name__}.search"}
 """Modules in them that need neither fairseq nor torch."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from fairseq_plugins.checkpoints.mean import RunningMean
 from fairseq_plugins.checkpoints.names import checkpoints_of
+from fairseq_plugins.checkpoints.provenance import listed
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import require_no_input
 from fairseq_plugins.integrity import (
@@ -44,7 +45,7 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
             the first.
     """
     measured = measured_names()
-    from fairseq_plugins.checkpoints.differences import changes_of_model, listed
+    from fairseq_plugins.checkpoints.differences import changes_of_model
 
     sources: list[dict[str, Any]] = []
     first: dict[str, tuple[Any, Path]] = {}

@@ -5,7 +5,7 @@ Settings of the machine, or of how long and how fast to train, are no difference
 
 import ast
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -14,10 +14,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
 from omegaconf import OmegaConf
 
+from fairseq_plugins.checkpoints.provenance import phrases
 from fairseq_plugins.core.architectures import rename
-
-NAMED = 6
-"""Maximum number of differences in a message."""
 
 GROUPS = ("common", "dataset", "optimization", "checkpoint", "distributed_training", "ema")
 OF_OTHER_GROUPS = frozenset(
@@ -54,22 +52,6 @@ def changes_in(group: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> I
 def changes_of_model(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences of two models as phrases; dropout is no part of what the weights compute."""
     return phrases(change for change in changes_in("model", then, now) if "drop" not in change[0])
-
-
-def phrases(values: Iterable[tuple[str, Any, Any]]) -> list[str]:
-    """What changed, names without a group first, each once even if a group repeats the setting of another."""
-    changes: dict[tuple[str, str], str] = {}
-    for shown, old, new in sorted(values, key=lambda value: "." in value[0]):
-        if old != new:
-            change = f"{new}, was {old}"
-            changes.setdefault((shown.rpartition(".")[2], change), f"{shown}: {change}")
-    return list(changes.values())
-
-
-def listed(changes: Sequence[str]) -> str:
-    """Return the first :data:`NAMED` phrases as one, with the number of the others."""
-    more = f"; {len(changes) - NAMED} more" if len(changes) > NAMED else ""
-    return f"{'; '.join(changes[:NAMED])}{more}"
 
 
 def settings_of(group: str, cfg: Mapping[str, Any]) -> dict[str, Any]:

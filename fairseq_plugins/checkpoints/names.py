@@ -54,7 +54,9 @@ def newest(directory: Path) -> Path:
     if latest := [saved[-1] for kind in SAVED if (saved := saved_checkpoints(directory, kind))]:
         from fairseq_plugins.integrity import num_updates, unchecked_content  # imports torch
 
-        return max(latest, key=lambda path: num_updates(unchecked_content(path)) or 0)
+        return (
+            latest[0] if len(latest) == 1 else max(latest, key=lambda path: num_updates(unchecked_content(path)) or 0)
+        )
     raise UserError(f"{directory}: contains no checkpoint")
 
 

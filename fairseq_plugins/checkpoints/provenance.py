@@ -5,7 +5,7 @@ languages.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -69,6 +69,22 @@ def refuse_other_text(
             f"checkpoint {path} was not trained with the {which} of {data} (other words, or another order): give the "
             f"directory that it was trained on, or binarise the text with its dictionaries (--srcdict, --tgtdict){more}"
         )
+
+
+def phrases(values: Iterable[tuple[str, Any, Any]]) -> list[str]:
+    """What changed, names without a group first, each once even if a group repeats the setting of another."""
+    changes: dict[tuple[str, str], str] = {}
+    for shown, old, new in sorted(values, key=lambda value: "." in value[0]):
+        if old != new:
+            change = f"{new}, was {old}"
+            changes.setdefault((shown.rpartition(".")[2], change), f"{shown}: {change}")
+    return list(changes.values())
+
+
+def listed(changes: Sequence[str], most: int = 6) -> str:
+    """Return the first phrases as one, with the number of the others."""
+    more = f"; {len(changes) - most} more" if len(changes) > most else ""
+    return f"{'; '.join(changes[:most])}{more}"
 
 
 def other_weights(path: str, message: str) -> str | None:

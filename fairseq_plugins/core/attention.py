@@ -154,10 +154,18 @@ class AttentionPlan(NamedTuple):
     cross: Callable[..., nn.Module] = Attention
 
 
+def of_decoders(design: StackDesign, config: Any) -> list[str]:
+    """``Part.conflicts`` of parts that change a decoder alone: for an encoder, they are chosen with the decoder's."""
+    name = design.choice(Axis.ATTENTION)
+    if design.stack is Stack.DECODER or str(config.attention).rpartition(",")[2].strip() == name:
+        return []
+    return [f"--attention {config.attention}: {name} is an attention of decoders, and has no effect in the encoder"]
+
+
 def needs_cross_attention(design: StackDesign, config: Any) -> list[str]:
     """``Part.conflicts`` of parts that change the cross-attention. In an encoder they have no effect."""
     if design.stack is Stack.ENCODER or not config.no_cross_attention:
-        return []
+        return of_decoders(design, config)
     lives = f"--attention {design.choice(Axis.ATTENTION)} is part of the cross-attention"
     return [f"{lives}, which language models and --no-cross-attention lack: use --attention softmax"]
 

@@ -32,9 +32,15 @@ SIZE_FIELDS = SIZES + DROPOUTS
 # fairseq settings that are not supported; each value but the default is an error, never ignored.
 UNSUPPORTED = (
     *("cross_self_attention", "character_embeddings", "base_layers", "quant_noise_pq", "quant_noise_scalar"),
-    *("encoder_xformers_att_config", "decoder_xformers_att_config"),
+    *("encoder_xformers_att_config", "decoder_xformers_att_config", "merge_src_tgt_embed"),
     *("scale_fc", "scale_attn", "scale_heads", "scale_resids"),  # stock accepts these, and builds nothing of them
 )
+NEEDED = {
+    **dict.fromkeys(("adaptive_softmax_factor", "adaptive_softmax_dropout"), "adaptive_softmax_cutoff"),
+    **dict.fromkeys(("adaptive_input_factor", "adaptive_input_cutoff"), "adaptive_input"),
+    "tie_adaptive_proj": "tie_adaptive_weights",
+}
+"""fairseq settings that do nothing without another one."""
 STOCK = flat_fields(
     TransformerConfig, {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
 )
@@ -153,11 +159,12 @@ def _stock_problems(config: Namespace, designs: Mapping[Stack, StackDesign]) -> 
                 f"--{stack.value}-normalize-before contradicts --norm-position {config.norm_position}: "
                 "use --norm-position pre"
             )
-        if getattr(config, f"{stack.value}_layerdrop") > 0 and history != "last":
-            problems.append(
-                f"--layer-aggregation {history} needs every layer's output: it cannot be combined with "
-                f"--{stack.value}-layerdrop"
-            )
+        for name in ("layerdrop", "layers_to_keep"):
+            if getattr(config, f"{stack.value}_{name}") and history != "last":
+                problems.append(
+                    f"--layer-aggregation {history} needs every layer's output: it cannot be combined with "
+                    f"{flag(f'{stack.value}_{name}')}"
+                )
     return problems
 
 
@@ -183,6 +190,12 @@ def resolve(config: Namespace, family: Family) -> dict[Stack, StackDesign]:
     if len(designs) == len(stacks):
         problems += _idle_problems(designs.values())
     problems += _stock_problems(config, designs)
+    usual = {name: stock.default for name, _, stock in (*STOCK, *family.stock)}
+    problems += [
+        f"{flag(name)} has no effect without {flag(needed)}"
+        for name, needed in NEEDED.items()
+        if not getattr(config, needed, None) and getattr(config, name, None) not in (None, usual.get(name))
+    ]
     for design in designs.values():
         for part in design.parts.values():
             problems += part.conflicts(design, config)

@@ -16,6 +16,7 @@ from fairseq_plugins.core.designed import DesignedModel
 from fairseq_plugins.core.fields import Family, Size
 from fairseq_plugins.core.method import Stack
 from fairseq_plugins.core.stacks import Decoder, Encoder
+from fairseq_plugins.errors import flag
 
 MODEL_NAME = "deep_transformer"
 # Suffix of an architecture: the fairseq architecture whose sizes it takes.
@@ -43,6 +44,11 @@ TRANSLATION = Family(
         (name, kind, field(default=II(f"task.{name}")) if name in LIMITS else stock) for name, kind, stock in STOCK
     ),
     presettable=SIZE_FIELDS,
+    problems=lambda config: [
+        f"{flag(name)} is a setting of language models"
+        for name in ("adaptive_input", "char_inputs")
+        if getattr(config, name, False)
+    ],
     sizes={suffix: Size(stock) for suffix, stock in SIZES.items()},
     fallbacks=dict.fromkeys(LIMITS, 1024),  # fairseq's DEFAULT_MAX_SOURCE_POSITIONS and DEFAULT_MAX_TARGET_POSITIONS
     depths={

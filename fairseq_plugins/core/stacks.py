@@ -110,20 +110,28 @@ class EncoderLoop(FairseqEncoder):
         return contiguous_output(self.solver(evaluate, x, past)), *above
 
 
+def depths_of(cfg: Any) -> list[int]:
+    """Return the depths of the layers of a stack, from the lowest; ``cfg`` is fairseq's ``EncDecBaseConfig``.
+
+    Layers that are kept of a trained stack have the depths of their training.
+    """
+    kept = cfg.layers_to_keep
+    return sorted(int(number) + 1 for number in kept.split(",")) if kept else list(range(1, cfg.layers + 1))
+
+
 class Encoder(EncoderLoop, TransformerEncoderBase):
     """Stock encoder built from a design; ``cfg`` is fairseq's nested ``TransformerConfig``."""
 
     def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Module, design: StackDesign) -> None:
         # fairseq's constructor builds the layers without their numbers and runs nn.Module's constructor first.
-        self.design, self._depth = design, 0
+        self.design, self._depths = design, depths_of(cfg.encoder)
         super().__init__(cfg, dictionary, embed_tokens)
         assemble(self, design)
         self.word_dropout = WordDropout(design.options.word_dropout)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         """Build the next layer up."""
-        self._depth += 1
-        return wrap(EncoderLayer(cfg, self.design, self._depth), cfg)
+        return wrap(EncoderLayer(cfg, self.design, self._depths.pop(0)), cfg)
 
     def forward_scriptable(
         self,
@@ -171,15 +179,14 @@ class Decoder(TransformerDecoderBase):
         design: StackDesign,
         no_encoder_attn: bool = False,
     ) -> None:
-        self.design, self._depth = design, 0
+        self.design, self._depths = design, depths_of(cfg.decoder)
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         assemble(self, design, has_top=not cfg.no_decoder_final_norm)
         self.word_dropout = WordDropout(design.options.word_dropout, keep_first=True)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         """Build the next layer up."""
-        self._depth += 1
-        return wrap(DecoderLayer(cfg, self.design, self._depth, no_encoder_attn), cfg)
+        return wrap(DecoderLayer(cfg, self.design, self._depths.pop(0), no_encoder_attn), cfg)
 
     def embed(
         self, prev_output_tokens: Tensor, incremental_state: dict[str, dict[str, Tensor | None]] | None

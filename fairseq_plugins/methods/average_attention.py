@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from fairseq_plugins.core.attention import AttentionPlan
+from fairseq_plugins.core.attention import AttentionPlan, of_decoders
 from fairseq_plugins.core.design import StackDesign
 from fairseq_plugins.core.method import Axis, NewParameter, Option, method, part
 from fairseq_plugins.methods.shared.averages import AverageAttention
@@ -17,6 +17,7 @@ from fairseq_plugins.methods.shared.averages import AverageAttention
         NewParameter("self_attn.gate.weight", "(2C, 2C)", "drawn: Xavier uniform"),
         NewParameter("self_attn.gate.bias", "(2C)", "0"),
     ),
+    conflicts=of_decoders,
     no_fold="stock fairseq has no average attention",
 )
 def build(depth: int, design: StackDesign) -> AttentionPlan:

@@ -32,8 +32,11 @@ class GrowingBranch(Residual):
         return torch.addcmul(stream, branch, self.grown)
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Take the factor of the next update; ``num_updates`` have been made."""
-        self.grown.fill_(share(num_updates + 1, self.updates))
+        """Take the factor of the next update; ``num_updates`` have been made.
+
+        Branches never shrink: a training that starts from trained weights counts its updates anew.
+        """
+        self.grown.clamp_(min=share(num_updates + 1, self.updates))
 
     def stream_scale(self) -> Tensor | None:
         """One, once the branch has its full size."""

@@ -5,6 +5,7 @@ inputs of an attention, which :func:`correlations` follows through the stack as 
 """
 
 import math
+from typing import Any
 
 from torch import nn
 
@@ -13,6 +14,7 @@ from fairseq_plugins.core.initialisation import StackWeights, linear_maps
 from fairseq_plugins.core.method import Axis, Option, Site, method, part
 from fairseq_plugins.core.residual import ConstantSum, Residual
 from fairseq_plugins.core.sub_layers import sites_of
+from fairseq_plugins.errors import flag
 
 START = 0.221
 """Correlation of the embeddings of two tokens without dropout, in the released code (``sigma_attn_v_out``)."""
@@ -79,7 +81,18 @@ def build(sites: tuple[Site, ...], depth: int, design: StackDesign) -> dict[Site
     return {site: ConstantSum(math.sqrt(1 - share), math.sqrt(share)) for site in sites}
 
 
-@part(Axis.INIT, "deepscale", summary="normal draws that keep the variance of every branch at 1; biases are 0")
+def draws_tables(design: StackDesign, config: Any) -> list[str]:
+    """Refuse vectors from a file, which the draw would replace."""
+    given = [name for name in ("encoder_embed_path", "decoder_embed_path") if getattr(config, name, None)]
+    return [f"--init deepscale draws the embeddings: it cannot be combined with {flag(name)}" for name in given]
+
+
+@part(
+    Axis.INIT,
+    "deepscale",
+    summary="normal draws that keep the variance of every branch at 1; biases are 0",
+    conflicts=draws_tables,
+)
 def initialise(weights: StackWeights, design: StackDesign) -> None:
     """Draw queries, keys, values, outputs, the feed-forward and the token table; other maps stay.
 

@@ -66,8 +66,9 @@ def conflicts(design: StackDesign, config: Any) -> list[str]:
         for axis, wanted in ((Axis.NORM_POSITION, "pre"), (Axis.LAYER_AGGREGATION, "last"))
         if design.choice(axis) != wanted
     ]
-    if config.encoder_layerdrop > 0:
-        problems.append(f"{needs} every layer's output, and cannot be combined with --encoder-layerdrop")
+    for name in ("encoder_layerdrop", "encoder_layers_to_keep"):
+        if getattr(config, name, None):
+            problems.append(f"{needs} every layer's output, and cannot be combined with {flag(name)}")
     return only_encoders(design, config) + problems
 
 

@@ -6,6 +6,7 @@
   an epoch, since fairseq saves before it tells the schedule.
 * The count of ``--patience`` is on a function, and a further training of the same process, as in a sweep of Hydra,
   begins with it and with the best loss so far. https://github.com/facebookresearch/fairseq/issues/3531
+* A training that starts from another's weights counts that one's hours towards ``--stop-time-hours``.
 * With another ``--best-checkpoint-metric``, the best value so far is still the old metric's. The new metric may never
   reach this value, and then ``checkpoint_best.pt`` remains as it is.
 """
@@ -70,6 +71,8 @@ def tell_schedule(
     for function, name in product((train.should_stop_early, checkpoint_utils.save_checkpoint), ATTRIBUTES):
         vars(function).pop(name, None)
     extra_state = load(trainer, filename, reset_optimizer, reset_lr_scheduler, *args, reset_meters=reset_meters)
+    if reset_optimizer:
+        trainer._previous_training_time = 0
     if extra_state and not (reset_optimizer or reset_meters):
         if (before := extra_state.get(BEST_BY, best_by(trainer))) != best_by(trainer):
             logger.warning(f"the best checkpoint was that of the {before}; it is now that of the {best_by(trainer)}")

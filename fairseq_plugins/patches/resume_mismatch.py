@@ -7,7 +7,8 @@ and how fast to train, may differ: the groups ``dataset``, ``optimization``, ``c
 and ``ema``, and ``common`` except the seed. Each ``--reset-...`` excludes the settings that it resets.
 
 A file that the user names, with ``--restore-file`` or ``--finetune-from-model``, is loaded as it is. A line then says
-how its model differs: another number of heads or another place of LayerNorm has weights of the same shapes.
+how its model differs: another number of heads or another place of LayerNorm has weights of the same shapes. An
+optimizer that goes on has the settings of the file, whatever the flags say, so there they must be equal.
 """
 
 import logging
@@ -20,9 +21,9 @@ from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 
 from fairseq_plugins.checkpoints import provenance
-from fairseq_plugins.checkpoints.differences import changes_in, changes_of_model, listed, phrases, plain_config
-from fairseq_plugins.checkpoints.provenance import LAST, trained_on
-from fairseq_plugins.errors import raise_everywhere
+from fairseq_plugins.checkpoints.differences import changes_in, changes_of_model, plain_config
+from fairseq_plugins.checkpoints.provenance import LAST, listed, phrases, trained_on
+from fairseq_plugins.errors import UserError, raise_everywhere
 from fairseq_plugins.integrity import TRAINED_ON, read_checkpoint
 
 logger = logging.getLogger(__name__)
@@ -59,14 +60,26 @@ def refuse_another(load: Callable[..., Any], cfg: Any, trainer: Trainer, **kwarg
         f"--finetune-from-model {path} if the new training should start from its weights"
     )
     raise_everywhere(trainer, problem if changes else None)
+    if cfg.restore_file != LAST and PathManager.isfile(path):
+        logger.warning(f"{path}: is not read, since --restore-file names another file; without the flag, it goes on")
     return load(cfg, trainer, **kwargs)
 
 
 def say_how_the_model_differs(load: Callable[..., dict[str, Any]], path: str, *args: Any, **kwargs: Any) -> Any:
-    """``load_checkpoint_to_cpu`` for a training, and a line about the model of ``path`` if it is another."""
+    """``load_checkpoint_to_cpu`` for a training, and a line about the model of ``path`` if it is another.
+
+    A UserError if its optimizer goes on, and has other settings than the command.
+    """
     state = load(path, *args, **kwargs)
     if (reader := provenance.loading.get()) is not None:
-        then, now = (plain_config(config) if config else {} for config in (state.get("cfg"), reader[0].cfg))
+        trainer, starts_anew = reader
+        then, now = (plain_config(config) if config else {} for config in (state.get("cfg"), trainer.cfg))
+        overrides = trainer.cfg.checkpoint.optimizer_overrides
+        if not starts_anew and overrides == "{}" and (changes := phrases(changes_in("optimizer", then, now))):
+            raise UserError(
+                f"checkpoint {path}: its optimizer has other settings ({listed(changes)}), and keeps them: give these, "
+                "or --optimizer-overrides, or --reset-optimizer"
+            )
         if changes := changes_of_model(then, now):
             logger.warning(
                 f"{path} is of a model with other settings, and its weights start this one: {listed(changes)}"

@@ -226,22 +226,16 @@ def test_what_has_no_fold_is_refused_with_every_reason(tmp_path, capsys, subtest
 
 
 def test_the_proof_refuses_a_scale_that_nothing_can_take(tmp_path, monkeypatch):
-    """With Pre-LN no LayerNorm takes it, zero has no inverse, and merged dictionaries have one table for two scales."""
+    """With Pre-LN no LayerNorm takes it, and zero has no inverse."""
     parts = PARTS[Axis.RESIDUAL]
     monkeypatch.setitem(parts, "admin", replace(parts["admin"], conflicts=lambda design, config: []))
     zero, values_of_zero = tiny_model("admin_transformer", admin_omega="frozen")
     zero.decoder.layers[1].encoder_attn_residual.omega_profiled[3] = 0.0
-    for model, values in (
-        tiny_model("admin_transformer", norm_position="pre,post"),
-        tiny_model("admin_transformer", merge_src_tgt_embed=True),
-        (zero, values_of_zero),
-    ):
+    for model, values in (tiny_model("admin_transformer", norm_position="pre,post"), (zero, values_of_zero)):
         path = save(tmp_path / "in.pt", "admin_transformer", model, values)
         with pytest.raises(UserError, match="the folded model differs by"):
             fold_checkpoint(path, tmp_path / "out.pt")
         assert not (tmp_path / "out.pt").exists()
-    model, values = tiny_model("admin_transformer", merge_src_tgt_embed=True, layernorm_embedding=True)
-    assert_same(model, folded(tmp_path, "admin_transformer", model, values))
 
 
 def change(path: Path, **entries: Any) -> None:

@@ -40,7 +40,6 @@ def test_a_mistake_is_refused_in_one_line_that_names_it(arch: str) -> None:
 
 
 def test_what_only_the_other_stack_would_object_to_is_legal() -> None:
-    assert tiny("deep_transformer", attention="matt,softmax", encoder_embed_dim=8).decoder.layers[0].self_attn
     model = tiny("deep_transformer", residual="b2t", norm_position="none,post", b2t_skip="residual,all")
     assert model.encoder.layers[0].final_layer_norm is None
 

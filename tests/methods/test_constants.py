@@ -81,6 +81,11 @@ STREAMS: list[tuple[str, dict[str, Any], tuple[float, ...]]] = [
 """Factor of the stream in each stack, which counts the sub-layers that there are."""
 
 
+def test_kept_layers_have_the_depths_of_their_training() -> None:
+    model = tiny("layernorm_scaling_transformer", encoder_layers=4, encoder_layers_to_keep="3,1")
+    assert [layer.depth for layer in model.encoder.layers] == [2, 4]
+
+
 def test_the_factor_of_the_stream_in_a_model() -> None:
     wrong = []
     for arch, values, expected in STREAMS:

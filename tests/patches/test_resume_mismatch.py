@@ -96,6 +96,22 @@ def test_what_may_change(go_on: Training, here: Path, flags: str) -> None:
     assert updates(go_on(*flags.format(here=here).split())) == 4
 
 
+def test_an_optimizer_that_goes_on_keeps_the_settings_of_its_file(
+    go_on: Training, here: Path, tmp_path: Path, toy_data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = here / "checkpoint_last.pt"
+    named = ("--restore-file", str(file), "--weight-decay", "0.5")
+    line = f"checkpoint {file}: its optimizer has other settings (optimizer.weight_decay: 0.5, was 0.0), and keeps them"
+    assert refused(toy.train_toy, toy_data, tmp_path / "new", *named, arch=ARCH).startswith(line)
+    overrides = ("--max-update", "3", "--optimizer-overrides", "{'weight_decay': 0.5}")
+    last = toy.train_toy(toy_data, tmp_path / "new", *named, *overrides, arch=ARCH)
+    groups = torch.load(last, weights_only=True)["last_optimizer_state"]["param_groups"]
+    assert [group["weight_decay"] for group in groups] == [0.5] * len(groups)
+    caplog.clear()
+    go_on("--restore-file", str(last), "--weight-decay", "0.5")
+    assert any(line.startswith(f"{file}: is not read, since --restore-file") for line in caplog.messages)
+
+
 def test_a_training_whose_settings_have_earlier_names_is_resumed(go_on: Training, here: Path) -> None:
     last = here / "checkpoint_last.pt"
     state = torch.load(last, weights_only=True)

@@ -191,7 +191,7 @@ def test_runs_of_an_edited_file_are_another_row(runs):
     first, second, _ = shown.groups
     assert [[run.seed for run in group.runs] for group in shown.groups] == [[0, 2], [1], [3]]
     same = f"{second.label}: not a seed of {first.label}, although the file has the same name"
-    assert f"{same}: model.encoder_layers 12, not 6" in shown.notes
+    assert f"{same}: model.encoder_layers: 12, was 6" in shown.notes
 
 
 def test_a_run_whose_settings_are_lost_leaves_the_names_of_the_others(runs):

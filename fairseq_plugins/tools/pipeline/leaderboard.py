@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fairseq_plugins.checkpoints.provenance import listed, phrases
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.lines import read_lines
 from fairseq_plugins.tools.observe.recorder.entries import SUFFIX
@@ -22,7 +23,7 @@ from fairseq_plugins.tools.pipeline.published import (
     rows_of,
 )
 from fairseq_plugins.tools.pipeline.results import AVERAGE_WARNING, EVALUATION, HYPOTHESES, REFERENCES, Evaluation, Run
-from fairseq_plugins.tools.pipeline.resume import differing, flat
+from fairseq_plugins.tools.pipeline.resume import flat
 from fairseq_plugins.tools.pipeline.verdicts import OK, verdict_of
 from fairseq_plugins.tools.scoring.metrics import METRICS
 from fairseq_plugins.tools.scoring.significance import Comparison, compare
@@ -145,7 +146,7 @@ def _named_alike(first: Run, second: Run) -> bool:
 
 
 def unlike(first: Run, second: Run) -> list[str]:
-    """Settings in which ``first`` is another recipe than ``second``, as ``KEY VALUE, not VALUE``.
+    """Settings in which ``first`` is another recipe than ``second``, as ``KEY: VALUE, was VALUE``.
 
     A file may have been edited between the two. Settings that only one of them has come from another version.
     """
@@ -158,7 +159,7 @@ def unlike(first: Run, second: Run) -> list[str]:
         for name in before.keys() & after.keys() - OF_A_SEED
         if not all(WITHOUT_EFFECT.match(f"{name}={each[name]}") for each in (before, after))
     }
-    return [f"{name} {own}, not {other}" for name, other, own in differing(before, after, names)]
+    return phrases((name, before[name], after[name]) for name in sorted(names))
 
 
 def _distinctions(run: Run) -> tuple[str, ...]:
@@ -234,9 +235,8 @@ def _edited(groups: Sequence[Group]) -> Iterator[str]:
     for first, second in itertools.combinations(groups, 2):
         if _named_alike(first.runs[0], second.runs[0]):
             changed = unlike(second.runs[0], first.runs[0])
-            more = f"; {len(changed) - NAMED} more" if len(changed) > NAMED else ""
             alike = f"{second.label}: not a seed of {first.label}, although the file has the same name"
-            yield f"{alike}: {'; '.join(changed[:NAMED])}{more}"
+            yield f"{alike}: {listed(changed, NAMED)}"
 
 
 def _unlike(groups: Sequence[Group]) -> Iterator[str]:

@@ -7,11 +7,12 @@ again), so ``finished`` records the first two. A training may be continued, and 
 import json
 import math
 import operator
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fairseq_plugins.checkpoints.provenance import phrases
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.tools.pipeline.configuration import GROUPS_BY_NAME
@@ -44,7 +45,9 @@ def check_unchanged(old: dict[str, Any], new: dict[str, Any], run: Path) -> None
     own = {name for name in own if not name.startswith(apart)}
     if is_longer(old, new):
         own -= {f"optimization.{name}" for name in LIMITS}
-    changed += [f"{name}: {value}, was {was}" for name, was, value in differing(before, after, own)]
+    # The groups of a name repeat settings of the others, such as the rate.
+    names = sorted(own, key=lambda name: (name.partition(".")[0] in GROUPS_BY_NAME, name))
+    changed += phrases((name, before[name], after[name]) for name in names)
     if changed:
         raise UserError(
             f"{run}: contains a training with other settings ({'; '.join(changed)}); use another directory, "
@@ -59,18 +62,6 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def differing(
-    before: Mapping[str, Any], after: Mapping[str, Any], names: Collection[str]
-) -> Iterator[tuple[str, Any, Any]]:
-    """Those of the ``names`` that changed, with both values; a setting that groups share (the rate) comes once."""
-    once = set()
-    for name in sorted(names, key=lambda name: (name.partition(".")[0] in GROUPS_BY_NAME, name)):
-        change = (name.rpartition(".")[2], str(before[name]), str(after[name]))
-        if before[name] != after[name] and change not in once:
-            once.add(change)
-            yield name, before[name], after[name]
 
 
 def is_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
