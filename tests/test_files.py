@@ -10,6 +10,7 @@ import pytest
 from fairseq_plugins.errors import UserError
 from fairseq_plugins.files import locked, no_link, require_no_input, whole_directory, write_whole
 from fairseq_plugins.tools.pipeline.workspace import Workspace
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,9 @@ def test_a_device_stays_a_device_and_a_link_a_link(tmp_path: Path) -> None:
     write_whole(link, "behind it", follow=True)
     assert link.is_symlink()
     assert text.read_text() == "behind it"
+    with open(text, "a") as log:
+        stream = Path(f"/proc/self/fd/{log.fileno()}")
+        assert "which would be replaced" in refused(write_whole, stream, "lost")
 
 
 def test_nothing_is_written_through_a_link_that_the_user_has_not_named(tmp_path: Path) -> None:

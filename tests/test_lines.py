@@ -27,6 +27,9 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, lines
     assert write_lines(path, lines) == len(lines)
     assert path.read_bytes().count(b"\n") == len(lines)
     assert list(read_lines(path)) == lines
+    packed = path.with_suffix(".gz")
+    write_lines(packed, lines)
+    assert list(read_lines(packed)) == lines
 
 
 def test_files_are_read_behind_one_another_without_byte_order_marks(tmp_path: Path) -> None:

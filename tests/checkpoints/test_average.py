@@ -127,6 +127,7 @@ def test_another_architecture_language_or_dictionary_is_refused(tmp_path):
 
     for changes, problem in (
         ([{"cfg": {"model": {"_name": name}}} for name in ("admin", "b2t")], "architecture"),
+        ([{"cfg": {"model": {"_name": "a", "heads": count, "dropout": count}}} for count in (2, 4)], "model"),
         ([ours("abc"), ours("abd")], "target dictionary"),
         ([{"cfg": None, "args": Namespace(arch="t", source_lang=name)} for name in ("de", "fr")], "source lang"),
         ([stock("de"), stock("fr")], "source lang"),
@@ -138,7 +139,9 @@ def test_another_architecture_language_or_dictionary_is_refused(tmp_path):
         if problem is None:
             average_checkpoints(inputs, tmp_path / "out.pt")
             continue
-        with pytest.raises(UserError, match=rf"{inputs[-1].name}: its {problem} is not that of .*\d\.pt$"):
+        with pytest.raises(
+            UserError, match=rf"{inputs[-1].name}: its {problem} is not that of .*\d\.pt( \(model.heads: 4, was 2\))?$"
+        ):
             average_checkpoints(inputs, tmp_path / "out.pt")
         assert not (tmp_path / "out.pt").exists()
 

@@ -78,6 +78,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         "data --beem 5": "unknown option '--beem' (did you mean '--beam'?)",
         "data --beam 0": "--beam must be at least 1, not 0",
         "data --lenpen nan": "--lenpen must be a finite number, not nan",
+        "data --sacrebleu": "--sacrebleu: fairseq does not read it; sacreBLEU is --scoring sacrebleu",
         "data --beam 2 --nbest 3": "--nbest 3 is more than --beam 2, which is all that a search finds",
         "data --temperature 0": "--temperature must be above 0, not 0.0",
         f"nowhere {GENERATION}": NOT_THERE,
@@ -106,6 +107,7 @@ MISTAKES: Mapping[str, Mapping[str, str]] = {
         f"nowhere {GENERATION} --input lines": NOT_THERE,
         f"data-bin {GENERATION} --input nolines": "No such file or directory: nolines",
         "data-bin --cpu --input lines": NO_PATH,
+        "data-bin --num-shards 2 --prefix-size 1": "--num-shards, --prefix-size: fairseq-interactive does not read it",
         f"data-bin {GENERATION} --input lines --max-source-positions 3": (
             f"sentence 2 has 4 {NO_POSITIONS.format('3 and 1024')}"
         ),

@@ -96,6 +96,7 @@ def test_every_file_says_all_that_a_published_training_needs() -> None:
         depths = [int(number) for number in re.findall(r"(\d+)[ed]", name.partition("/")[2])]
         scripts = [word for word in recipe.data.split() if word.startswith("scripts/")]
         mistakes = {
+            "another checksum than its settings have": any(row.edited for row in rows_of(name)),
             "no choice for each axis": any(model.get(axis.value) is None for axis in Axis),
             "other depths than in its name": depths != layers_of(model),
             "data of somebody": values["task"]["data"] != "???",

@@ -133,6 +133,9 @@ def test_branch_norm_s_factor_grows_to_one_with_the_updates() -> None:
     for made, factor in ((0, 1 / 4000), (1, 2 / 4000), (999, 0.25), (3998, 3999 / 4000), (3999, 1.0), (10**6, 1.0)):
         model.set_num_updates(made)
         assert [float(one.grown) for one in residuals(model).values()] == pytest.approx([factor] * 12, rel=1e-6)
+    # A fine-tuning counts from 0.
+    model.set_num_updates(0)
+    assert {float(one.grown) for one in residuals(model).values()} == {1.0}
 
 
 def test_a_checkpoint_has_branch_norm_s_factor_of_its_last_update(toy_data: Path, tmp_path: Path) -> None:

@@ -64,7 +64,11 @@ def test_a_known_sum_is_checked(server, cache, tmp_path, capsys):
         assert download("x.tgz", f"{server.url}/whole/x.tgz") == 0
         (cache / "x.tgz").unlink()
     assert "no known checksum" not in capsys.readouterr().out
+    assert download("x.tgz", f"{server.url}/whole/x.tgz") == 0
     known = pin(tmp_path, b"another file")
+    assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2
+    assert capsys.readouterr().err.endswith("delete it, and it is downloaded again\n")
+    (cache / "x.tgz").unlink()
     assert download("x.tgz", f"{server.url}/whole/x.tgz") == 2
     [line] = capsys.readouterr().err.splitlines()
     for word in (f"error: {cache}/x.tgz:", known, hashlib.sha256(ARCHIVE).hexdigest(), "x.tgz.wrong"):

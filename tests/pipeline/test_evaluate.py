@@ -319,6 +319,9 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
     changed = refused(evaluated, "first", "new", "test", "--metrics=chrf")
     assert changed.startswith(f"{tmp_path}/out/test was made with other settings")
     assert not (tmp_path / "out" / "new" / "hypotheses.tok").exists()
+    (tmp_path / "data" / "test.bin").write_text("other text")
+    assert "/out/test was made with other settings (content=" in refused(evaluated, "first")
+    (tmp_path / "data" / "test.bin").unlink()
     line = f"{tmp_path}/out/test: scored against other references than {tmp_path}/others/test.en; delete it"
     assert refused(evaluated, "first", f"--references={tmp_path / 'others'}") == line
     evaluated("first")

@@ -16,6 +16,7 @@ from fairseq_plugins.tools.pipeline.checkout import CONFIGS
 from fairseq_plugins.tools.pipeline.leaderboard import Column
 from fairseq_plugins.tools.pipeline.report import Report, as_text, make_report, report_on
 from tests.pipeline.making import SIGNATURE, write_run, write_scores
+from tests.refusals import refused
 
 REFERENCES = [
     f"The {animal} sees a {thing} near the old\r house ."  # a carriage return is no end of a line
@@ -87,6 +88,13 @@ def test_seeds_of_a_recipe_are_one_row_with_mean_and_deviation(two_methods):
     assert text.count("| pre_ln_6e6d | test | ") == len(shown.tests)
     other = make_report([two_methods], "pre_ln_6e6d")
     assert (other.baseline, {test.system for _, test in other.tests}) == ("pre_ln_6e6d", {"admin_6e6d"})
+
+
+def test_a_baseline_is_the_row_of_exactly_this_name(runs: Path) -> None:
+    for place, rate in enumerate((["optimization.lr=[0.004]"], [], ["optimization.lr=[0.001]"])):
+        write_run(runs / str(place), config="x/pre_ln_6e6d", changes=rate)
+    assert make_report([runs], "pre_ln_6e6d").baseline == "pre_ln_6e6d"
+    assert refused(make_report, [runs], "x/pre_ln_6e6d").startswith("--baseline x/pre_ln_6e6d: several rows: 'pre_ln")
 
 
 TEXT = "scripts/prepare_iwslt14_de_en.sh"

@@ -151,6 +151,7 @@ def test_a_doubtful_number_is_given_with_one_warning(run: Run, tmp_path: Path) -
     assert "sacreBLEU   100.00" in output
     write(tmp_path / "tok", [text.replace(".", " .") for text in REFERENCE])
     _, _, errors = run("tok", "tok", "--metrics", "sacrebleu", "--output", "out.json")
+    assert run("ref", "ref", "tok", "--metrics", "sacrebleu")[2] == errors
     assert errors.startswith("warning: the references: 100% of the sentences look tokenised: sacreBLEU of them ")
     assert stored("out.json")["warnings"] == [errors.removeprefix("warning: ").strip()]
     chinese = write(tmp_path / "zh", ["我们今天下午去北京的图书馆看书。"] * 30)

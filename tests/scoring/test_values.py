@@ -53,6 +53,7 @@ BY_HAND: tuple[tuple[str, Sequence[str], Sequence[str], float], ...] = (
     ("chrf++", ["ab"], ["abc"], 100 * 5 * (2 / 3) * LONG / (4 * (2 / 3) + LONG)),
     # Over the whole set: a substitution, a deletion and an insertion in 6 + 2 words.
     ("wer", ["the cat sat on a", "it rained hard"], [CAT, "it rained"], 100 * 3 / 8),
+    ("wer", ["it rained"], ["it\u2028rained"], 0.0),
     # F1 of 4 of 4 words against 4 of 6, 2 of 3 pairs against 2 of 5, a longest common subsequence of 4.
     ("rouge-1", ["cat sat the mat"], [CAT], 100 * 2 * 4 / (4 + 6)),
     ("rouge-2", ["cat sat the mat"], [CAT], 100 * 2 * 2 / (3 + 5)),

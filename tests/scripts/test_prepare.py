@@ -129,6 +129,12 @@ def test_a_finished_directory_stays_and_other_text_or_settings_are_refused(prepa
     assert json.loads(before["text.json"]) == {**description, "changed": {"valid": ["punctuation"]}}
     assert prepare(*call(text)) == 0
     assert capsys.readouterr().out.endswith(f"{prepared}: prepared already\n")
+    described = (prepared / "text.json").read_bytes()
+    (prepared / "text.json").write_bytes(described.replace(b"false", b"true"))
+    assert prepare(*call(text)) == 2
+    said = f"{prepared}/text.json says otherwise (lower_case: False, was True; truecased: False, was True); use another"
+    assert capsys.readouterr().err.startswith(f"error: {said}")
+    (prepared / "text.json").write_bytes(described)
     # A power cut may leave it so: whole lines, and fewer of them.
     codes = (prepared / "codes").read_bytes()
     (prepared / "codes").write_bytes(b"".join(codes.splitlines(keepends=True)[:20]))

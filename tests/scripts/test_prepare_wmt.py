@@ -92,6 +92,11 @@ def test_wmt14_from_archives_to_numbers(here: Path) -> None:
     assert contents(made) == before
     refused = refusal(DE, made, **{**chosen, "VARIANT": "wmt17"})
     assert "other settings (valid=every-100; was valid=)" in refused
+    shutil.rmtree(made / "original")
+    assert "prepared already" in completed(DE, made, **chosen)
+    for name, value in (("TEST_SETS", "newstest2015"), ("APOSTROPHE", "keep")):
+        refused = refusal(DE, made, **{**chosen, name: value})
+        assert refused.startswith(f"{made}: prepared without {value if name == 'TEST_SETS' else 'APOSTROPHE=keep'}; ")
 
 
 def test_googles_text_comes_in_subwords(here: Path) -> None:

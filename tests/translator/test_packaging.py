@@ -142,6 +142,12 @@ def test_a_run_is_packaged_with_its_average_else_its_newest_checkpoint(made: Mad
         (run / "averaged.pt").unlink(missing_ok=True)
 
 
+def test_an_average_from_before_the_run_went_on(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(run / "evaluation" / "settings", ["updates=20"])
+    line = f"error: {run}/evaluation was made with other settings (updates=40; was updates=20); use another directory"
+    assert refusal(capsys, run, tmp_path / "package").startswith(line)
+
+
 def test_the_end_of_a_run_is_what_it_recorded(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A training that stopped early is finished; an interrupted or diverged training is not."""
     diverged = '{"num_updates": 40, "epochs": 2, "outcome": "diverged", "reason": "loss 9.1"}'
@@ -269,6 +275,8 @@ def test_what_is_missing_is_said_and_nothing_is_left(made, tmp_path, capsys):
     assert "not a run: it contains none of run.json" in refusal(capsys, tmp_path, out)
     torch.save({"model": {}}, tmp_path / "bare.pt")
     assert "bare.pt: task 'None' does not translate text" in refusal(capsys, tmp_path / "bare.pt", out)
+    needless = "says that the text needs none"
+    assert needless in refusal(capsys, made.checkpoint, out, "--data", data, "--truecaser", data / "codes")
     (data / "codes").unlink()
     expected = f"error: {data}/codes: no such file; --codes FILE names the merges or the model"
     assert refusal(capsys, made.checkpoint, out, "--data", data) == expected

@@ -11,6 +11,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any, get_type_hints
 
+from fairseq_plugins.checkpoints.provenance import listed, phrases
 from fairseq_plugins.errors import UserError, flag
 from fairseq_plugins.files import write_whole
 from fairseq_plugins.lines import check_files, in_step
@@ -152,11 +153,11 @@ class Preparation:
             truecased=settings.given_truecased,
             changed=changed,
         )
-        if (before := description.described(self.directory)) not in (None, text):
-            raise UserError(
-                f"{self.directory / description.FILE}: {before}, and these settings say {text}; use another directory, "
-                "or delete it"
-            )
+        if before := description.described(self.directory):
+            others = phrases((name, getattr(before, name), value) for name, value in vars(text).items())
+            if others:
+                path = self.directory / description.FILE
+                raise UserError(f"{path} says otherwise ({listed(others)}); use another directory, or delete it")
         text.write(self.directory / description.FILE)
 
     def _is_normalised(self, name: str) -> bool:

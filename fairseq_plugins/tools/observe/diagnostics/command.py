@@ -136,7 +136,6 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
     if of_trainings and (args.checkpoint or args.data):
         raise UserError(f"{args.analysis} reads the files of a recorder: no --checkpoint and no --data")
     given = _given(args, model, (args.analysis,))
-    _refuse_others(given, chosen, args.analysis)
     unread = [name for name in given if name in vars(model)]
     if unread and (of_trainings or (args.checkpoint and not args.methods)):
         names = ", ".join(map(flag, unread))
@@ -153,14 +152,6 @@ def jobs(args: Namespace, model: Namespace) -> list[Job]:
         if labels.count(label) > 1:
             subjects[place] = replace(subjects[place], label=f"{label} ({place + 1})")
     return [_job(analysis, subjects, args, make) for analysis in chosen]
-
-
-def _refuse_others(given: Sequence[str], chosen: Sequence[Analysis], name: str) -> None:
-    """Raise a UserError for given options that only other analyses read."""
-    read = {option for analysis in chosen for option in analysis.options}
-    of_others = {option for analysis in OF_MODELS for option in analysis.options} - read
-    if others := [flag(option) for option in given if option in of_others]:
-        raise UserError(f"{', '.join(others)}: no option of {name}")
 
 
 def _paper_jobs(args: Namespace, model: Namespace) -> list[Job]:
