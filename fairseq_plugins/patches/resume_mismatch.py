@@ -14,11 +14,13 @@ optimizer that goes on has the settings of the file, whatever the flags say, so 
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
+from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.checkpoints import provenance
 from fairseq_plugins.checkpoints.differences import changes_in, changes_of_model, plain_config
@@ -73,7 +75,11 @@ def say_how_the_model_differs(load: Callable[..., dict[str, Any]], path: str, *a
     state = load(path, *args, **kwargs)
     if (reader := provenance.loading.get()) is not None:
         trainer, starts_anew = reader
-        then, now = (plain_config(config) if config else {} for config in (state.get("cfg"), trainer.cfg))
+        then: dict[str, Any] = {}
+        # A checkpoint of another program may have no settings, or names that it alone knows.
+        with suppress(KeyError, ValueError, OmegaConfBaseException):
+            then = plain_config(state["cfg"])
+        now = plain_config(trainer.cfg)
         overrides = trainer.cfg.checkpoint.optimizer_overrides
         if not starts_anew and overrides == "{}" and (changes := phrases(changes_in("optimizer", then, now))):
             raise UserError(
