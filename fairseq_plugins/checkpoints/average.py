@@ -57,10 +57,6 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
         owners, updates, digest = owners_of(weights), num_updates(state), weights_hash(weights)
         settings = without_training_state({key: value for key, value in state.items() if key != "model"})
         facts = {"architecture": architecture(settings), **recorded(settings)}
-        if not sources:
-            mean = RunningMean(weights, owners, str(path), measured)
-        mean.add(weights, str(path))
-        sources.append({"file": path.name, "num_updates": updates, "weights_sha256": digest})
         for name, value in facts.items():
             first_value, first_path = first.setdefault(name, (value, path))
             if value != first_value:
@@ -72,6 +68,10 @@ def average_checkpoints(inputs: Sequence[Path], output: Path, *, ema: bool = Fal
         seeds = [content.get("common", {}).get("seed") for content in (begun, config)]
         if seeds[0] != seeds[1]:
             print(f"warning: {path}: of seed {seeds[1]}, {begun_at} of seed {seeds[0]}", file=sys.stderr)
+        if not sources:
+            mean = RunningMean(weights, owners, str(path), measured)
+        mean.add(weights, str(path))
+        sources.append({"file": path.name, "num_updates": updates, "weights_sha256": digest})
     settings["averaged_from"], settings["model"] = sources, mean.result()
     # A stock model's options have a class that torch alone does not load.
     if isinstance(options := config.get("model"), Namespace):

@@ -51,7 +51,8 @@ def changes_in(group: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> I
 
 def changes_of_model(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences of two models as phrases; dropout is no part of what the weights compute."""
-    return phrases(change for change in changes_in("model", then, now) if "drop" not in change[0])
+    changes = [change for change in changes_in("model", then, now) if "drop" not in change[0]]
+    return phrases(changes)
 
 
 def settings_of(group: str, cfg: Mapping[str, Any]) -> dict[str, Any]:

@@ -287,10 +287,12 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "test.en").write_text(f"{text}\n")
 
+    contents: dict[str, str] = {}
+
     def made_plan(args):
         published = (args.references or args.data / "raw") / "test.en"
         test_sets = tuple(TestSet(name, name, published) for name in args.test_sets or ["test"])
-        how = {"metrics": ("sacrebleu",), "search": {"beam": 5, "lenpen": 1.0}}
+        how = {"metrics": ("sacrebleu",), "search": {"beam": 5, "lenpen": 1.0}, "contents": contents}
         return DecodePlan("translation", args.data, args.data, test_sets, **how)
 
     def as_published(plan, test_set, model):
@@ -319,9 +321,9 @@ def test_scores_of_another_run_or_against_other_references_are_not_kept(tmp_path
     changed = refused(evaluated, "first", "new", "test", "--metrics=chrf")
     assert changed.startswith(f"{tmp_path}/out/test was made with other settings")
     assert not (tmp_path / "out" / "new" / "hypotheses.tok").exists()
-    (tmp_path / "data" / "test.bin").write_text("other text")
-    assert "/out/test was made with other settings (content=" in refused(evaluated, "first")
-    (tmp_path / "data" / "test.bin").unlink()
+    contents["test"] = "other text"
+    assert "/out/test was made with other settings (content=other text; was content=)" in refused(evaluated, "first")
+    contents.clear()
     line = f"{tmp_path}/out/test: scored against other references than {tmp_path}/others/test.en; delete it"
     assert refused(evaluated, "first", f"--references={tmp_path / 'others'}") == line
     evaluated("first")

@@ -18,13 +18,11 @@ TRANSLATION, LANGUAGE_MODEL, SPEECH = "translation", "language_modeling", "speec
 """The tasks of fairseq whose models are evaluated."""
 MAX_TOKENS = {TRANSLATION: 4000, LANGUAGE_MODEL: 4000, SPEECH: 50000}
 """Default batch size: tokens, or frames for speech."""
-SEARCH = ("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size")
-"""Further settings of ``generation`` that the decoder gets."""
-IF_SET = (
-    *("match_source_len", "unnormalized", "unkpen", "temperature", "diverse_beam_groups", "diversity_rate"),
-    *("search", "no_search_graphs"),
+SEARCH = (
+    *("max_len_a", "max_len_b", "min_len", "no_repeat_ngram_size", "match_source_len", "unnormalized", "unkpen"),
+    *("temperature", "diverse_beam_groups", "diversity_rate", "search", "no_search_graphs"),
 )
-"""Those that the decoder gets where they are not the default."""
+"""Further settings of ``generation`` that the decoder gets, where they are not the default."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,7 @@ class DecodePlan:
         task: :data:`TRANSLATION`, :data:`LANGUAGE_MODEL` or :data:`SPEECH`.
         data, test_sets: the prepared directory and its test sets.
         binarised: the directory that fairseq reads.
+        contents: the checksum of each test set there, by its subset.
         finished: whether the training has ended.
         seed: of the training; None if it is unknown.
         average: the checkpoints to average, as ``--average`` names them.
@@ -56,6 +55,7 @@ class DecodePlan:
     data: Path
     binarised: Path
     test_sets: tuple[TestSet, ...]
+    contents: Mapping[str, str] = field(default_factory=dict)
     finished: bool = True
     seed: int | None = None
     average: str = "none"
@@ -159,14 +159,13 @@ def _search(args: argparse.Namespace, config: Mapping[str, Any]) -> dict[str, An
     """The search: the user's beam and length penalty, else the configuration's; the rest is from the latter."""
     generation = config.get("generation", {})
     chosen = not_usual(generation)
-    if unread := chosen.keys() - {"beam", "lenpen", "lenpen_form", *SEARCH, *IF_SET}:
+    if unread := chosen.keys() - {"beam", "lenpen", "lenpen_form", *SEARCH}:
         print(f"warning: evaluate does not follow generation.{', generation.'.join(sorted(unread))}", file=sys.stderr)
     penalty = generation.get("lenpen", 1.0) if args.length_penalty is None else args.length_penalty
     search = {"beam": args.beam or generation.get("beam", 5), "lenpen": float(penalty)}
     if (form := str(generation.get("lenpen_form", STOCK))) != STOCK:
         search["lenpen_form"] = form
-    search |= {name: generation[name] for name in SEARCH if name in generation}
-    return search | {name: chosen[name] for name in IF_SET if name in chosen}
+    return search | {name: chosen[name] for name in SEARCH if name in chosen}
 
 
 def not_usual(generation: Mapping[str, Any]) -> dict[str, Any]:

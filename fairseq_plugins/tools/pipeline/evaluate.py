@@ -94,6 +94,7 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
     binarised = corpus.binarised(args.data)
     sets = corpus.sets_to_evaluate(args.data, args.test_sets)
     require_sums(binarised, *(f"{test_set.subset}.*" for test_set in sets))
+    contents = {one.subset: checksum(*sorted(binarised.glob(f"{one.subset}.*"))) for one in sets}
     given = Path(args.average)
     run = read_run(args.run)
     rows = published_rows(run)
@@ -130,6 +131,7 @@ def make_plan(args: argparse.Namespace) -> DecodePlan:
         data=args.data,
         binarised=binarised,
         test_sets=tuple(sets),
+        contents=contents,
         finished=run.finished is not None,
         seed=run.seed,
         average=average,
@@ -179,9 +181,8 @@ def evaluate(args: argparse.Namespace) -> None:
         places = {test_set: Workspace(workspace.directory / test_set.name) for test_set in plan.test_sets}
         # Check all test sets before the first is translated, which may take hours.
         for test_set, place in places.items():
-            content = checksum(*sorted(plan.binarised.glob(f"{test_set.subset}.*")))
-            settings = (*plan.made_with, ("subset", test_set.subset), ("content", content), *plan.settings)
-            settings += (("metrics", args.metrics or ""),)
+            of_set = (("subset", test_set.subset), ("content", plan.contents.get(test_set.subset, "")))
+            settings = (*plan.made_with, *of_set, *plan.settings, ("metrics", args.metrics or ""))
             place.remember(settings, place.directory / (TOKENS if plan.search else SCORES))
             if not (place.directory / SCORES).exists():  # a check that belongs to scores stays
                 remove(place.directory / SELF_CHECK)

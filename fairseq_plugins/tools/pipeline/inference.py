@@ -31,7 +31,7 @@ from fairseq_plugins.sums import checksum
 from fairseq_plugins.tools.decoder import Hypothesis, TaskDecoder
 from fairseq_plugins.tools.pipeline.checkout import commit
 from fairseq_plugins.tools.pipeline.corpus import TestSet
-from fairseq_plugins.tools.pipeline.decoding import IF_SET, SEARCH, DecodePlan, not_usual
+from fairseq_plugins.tools.pipeline.decoding import SEARCH, DecodePlan
 from fairseq_plugins.tools.pipeline.results import (
     HYPOTHESES,
     REFERENCES,
@@ -268,11 +268,7 @@ def sign(plan: DecodePlan, model: Path, place: Path, target: Path) -> None:
         "updates": plan.updates,
         "beam": plan.search.get("beam"),
         "length-penalty": plan.length_penalty,
-        **{
-            name.replace("_", "-"): value
-            for name, value in not_usual(plan.search).items()
-            if name in (*SEARCH, *IF_SET)
-        },
+        **{name.replace("_", "-"): plan.search.get(name) for name in SEARCH},
         "sentences": scores.get("sentences"),
         "accepted": "_".join(check["accepted"].split()),
         "score": metrics[0]["signature"] if metrics else None,
