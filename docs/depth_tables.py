@@ -221,15 +221,15 @@ def _between(lines: Sequence[Line], ours: str, theirs: str, column: str) -> floa
 def results_rows(lines: Sequence[Line], depth: str, least_seeds: int = 1) -> list[list[str]]:
     """The rows of a depth: means and standard deviations of the full trainings, and tests against the baseline.
 
-    Cells of fewer full trainings than ``least_seeds`` are left out.
+    Left out are cells of fewer full trainings than ``least_seeds``, and those of a GPU that a CPU has trained again.
     """
     losses, scores = (against_baseline(lines, depth, column) for column in ("valid", "bleu_test"))
     rows = []
     for (config, rate, _), found in cells(lines, f"_{depth}").items():
         done = [line for line in found if line["outcome"] == OK]
-        if len(found) < least_seeds:
-            continue
         tested = bool(done) and done[0] in seeds_of(lines, config)
+        if len(found) < least_seeds or (least_seeds > 1 and done and not tested):
+            continue
         bootstraps = [float(line["p_test"]) for line in done if line["p_test"]]
         rows.append(
             [
