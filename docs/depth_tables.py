@@ -269,7 +269,7 @@ def changes_table(lines: Sequence[Line]) -> str:
 
 
 def _scores(line: Line) -> str:
-    return f"{float(line['valid']):.3f}, {float(line['bleu_test']):.1f}"
+    return f"{float(line['valid']):.3f}, {float(line['bleu_test']):.1f}" if line["outcome"] == OK else line["outcome"]
 
 
 def full_training(lines: Sequence[Line], of: Line) -> Line:
